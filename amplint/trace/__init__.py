@@ -1,6 +1,6 @@
-"""Watching a real run: which dtype every operation computes in, and what the loss scale does.
+"""The runtime tracer: dtypes of every operation of a real run, and the behaviour of the loss scale.
 
-The only part of amplint that runs the code it speaks about, and the only one that imports torch.
+The only part of amplint that runs the user's code, and the only one that imports torch.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ def watch(
 ) -> Watch:
     """Record what runs inside of a `with` block.
 
-    `steps` is how many optimizer steps to record, all of them when None; the first `skip` are left out, and of the
-    others every `every`-th is recorded. `numerics` is how much of the numbers is looked at: `off` only counts
-    operations by dtype; `sample` finds where inf and NaN come from, before the window too, and takes samples of the
-    rest; `full` takes all.
-    With `compare_float32` every operation runs once more in float32, which tells what half precision changes.
-    With `dry_run` the block runs as on CUDA without a GPU: `gpu` is one of `amplint trace --gpu`, and what is to lie on
-    it is put there inside of the block.
-    Lines of installed packages in `follow`, such as `("transformers",)`, count as yours; a finding elsewhere names your
-    line, and with it that of the library which it has called.
+    `steps` is the number of optimizer steps to record, all if None; the first `skip` are not recorded, and of the
+    others every `every`-th is. `numerics` is the level of numerical checks: `off` only counts operations by dtype;
+    `sample` also finds the origins of inf and NaN, before the window too, and samples the rest; `full` checks
+    everything. With `compare_float32` every operation also runs in float32, to measure the error of half precision.
+    With `dry_run` the block runs as on CUDA without a GPU: `gpu` is one of `amplint trace --gpu`, and tensors are moved
+    to it inside of the block.
+
+    Installed packages in `follow`, such as `("transformers",)`, count as the user's code; findings elsewhere name the
+    user's line and the library's line that it called.
+
     The block gets a `Record`, which is complete when the block ends.
 
         with amplint.trace.watch() as record:
             train_one_epoch()
         record.assert_dtype("model.head", torch.float16)
 
-    Raises RuntimeError where a block is being watched already, ValueError for another `numerics` or `gpu`, a window
-    that makes no sense and packages that are not installed, and ImportError without PyTorch.
+    Raises RuntimeError if a block is being watched already, ValueError for an unknown `numerics` or `gpu`, an invalid
+    window and packages that are not installed, and ImportError without PyTorch.
     """
     from amplint.trace.gpus import GPUS
     from amplint.trace.packages import refusal

@@ -1,4 +1,4 @@
-"""Why no step of a run was recorded, in words."""
+"""The explanation of a record without steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def absence(record: Record) -> str:
-    """What was seen instead of a step that is recorded, empty where there is one."""
+    """What happened instead of a recorded step, in words; empty if there is one."""
     if record.steps:
         return ""
     if record.taken:

@@ -1,4 +1,4 @@
-"""Attention in float32, written out, for the kernels of a GPU that only take half."""
+"""Explicit attention in float32, in place of GPU kernels that accept only half."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ HALF_ONLY = frozenset(
 
 
 def attention(given: Mapping[str, Any]) -> list[Tensor] | None:
-    """The output, or with `grad_out` the gradients of query, key and value, each (N, H, L, E) as PyTorch has them.
+    """The output, or with `grad_out` the gradients of query, key and value, each (N, H, L, E) as in PyTorch.
 
-    `given` are an operator's arguments by name, in float32. None where heads share keys, or numbers are dropped.
+    `given` are an operator's arguments by name, in float32. None for grouped heads and for dropout.
     """
     query, key, value = given["query"], given["key"], given["value"]
     if given["dropout_p"] or not query.shape[1] == key.shape[1] == value.shape[1]:

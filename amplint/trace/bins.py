@@ -1,4 +1,4 @@
-"""Counting how large numbers are, on the device they lie on and without waiting for it."""
+"""Histograms of exponents, computed on the tensors' device without synchronisation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTH = NONFINITE + 1
 
 
 def bins(numbers: Tensor) -> Tensor:
-    """The bin of each of `numbers`: int64, the same shape."""
+    """The bin of each of `numbers`: int64, of the same shape."""
     single = numbers.float()
     exponents = torch.frexp(single).exponent.long() - (1 + LOWEST)
     exponents = torch.where(single == 0, ZERO, exponents)
@@ -21,10 +21,10 @@ def bins(numbers: Tensor) -> Tensor:
 
 
 def count(indices: Tensor, table: Tensor) -> Tensor:
-    """Add to `table`, int64, how often each of its indices is among `indices`; both have one dimension."""
+    """Add to `table`, int64, the number of occurrences of each index in `indices`; both are one-dimensional."""
     return table.index_add_(0, indices, torch.ones_like(indices))
 
 
 def exponents(counts: list[int]) -> dict[int, int]:
-    """The exponents that occur, with their numbers, from the `WIDTH` counts of a tensor."""
+    """The exponents that occur, with their counts, from the `WIDTH` counts of a tensor."""
     return {LOWEST + index: count for index, count in enumerate(counts[:ZERO]) if count}

@@ -1,6 +1,6 @@
-"""What is to blame for a wrong result: the operation that alone had to be done in float32 for it to be right.
+"""The culprit of a wrong result: the operation that suffices to be run in float32 for the result to be right.
 
-It is found by running operations again: the one with the wrong result, and those that made its inputs.
+It is found by rerunning operations: the one with the wrong result, and those that produced its inputs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Cures = Callable[[Tensor], bool]
 
 @dataclass(eq=False)
 class Ran:
-    """An operation `func` with its arguments as they were; `own` is its place."""
+    """An operation `func` with its original arguments; `own` is its place."""
 
     func: Any
     args: Any
@@ -44,16 +44,16 @@ class Ran:
         self._versions = self._now()
 
     def inputs(self) -> list[Tensor]:
-        """What it got, each once."""
+        """Its distinct input tensors."""
         found = [one for one in (*tensors(self.args), *tensors(self.kwargs.values())) if is_plain(one)]
         return list({id(one): one for one in found}.values())
 
     def unchanged(self) -> bool:
-        """Whether its inputs are still what they were."""
+        """Whether its inputs have not been modified since."""
         return self._now() == self._versions
 
     def again(self, index: int, instead: dict[int, Tensor]) -> Tensor | None:
-        """Its result at `index` in float32, from the run's own inputs but for those `instead`, by identity."""
+        """Its result at `index` in float32, from the original inputs or, by identity, those in `instead`."""
         writes = self.func._schema.is_mutable
 
         def value(one: Any) -> Any:
@@ -77,7 +77,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What wrote to a shadow last: the `index`-th result of `ran`, which is where `real` lies."""
+    """The last write to a shadow: the `index`-th result of `ran`, stored in `real`."""
 
     shadow: Shadow
     ran: Ran
@@ -90,7 +90,7 @@ class _Made:
 
 
 class Blame:
-    """Remembers what ran lately."""
+    """A history of recent operations, searched for culprits."""
 
     def __init__(self, shadows: Shadows) -> None:
         self._shadows = shadows
@@ -98,7 +98,7 @@ class Blame:
         self._nbytes = 0
 
     def remember(self, ran: Ran, index: int, real: Tensor, shadow: Shadow) -> None:
-        """`real`, a result of `ran`, is what `shadow` belongs to."""
+        """Record `real`, a result of `ran`, as the tensor that `shadow` belongs to."""
         before = self._made.pop(id(shadow), None)
         made = self._made[id(shadow)] = _Made(shadow, ran, index, real.detach())
         self._nbytes += made.nbytes - (before.nbytes if before is not None else 0)
@@ -106,12 +106,12 @@ class Blame:
             self._nbytes -= self._made.popitem(last=False)[1].nbytes
 
     def forget(self) -> None:
-        """A step is over."""
+        """Clear the history at the end of a step."""
         self._made.clear()
         self._nbytes = 0
 
     def for_zeros(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit | None:
-        """The culprit of what is 0 in `real` and not in `exact`, None where there is no such 0."""
+        """The culprit of zeros in `real` that are nonzero in `exact`, None if there are none."""
         wrong = (real == 0) & (exact != 0)
         if not bool(wrong.any()):
             return None
@@ -122,12 +122,12 @@ class Blame:
         return next((one.zeroed for one in shadows if one.zeroed), None)
 
     def for_infinity(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit:
-        """The culprit of what is not finite in `real` but in `exact`."""
+        """The culprit of values that are finite in `exact` only."""
         wrong = exact.isfinite() & ~real.isfinite()
         return self._find(ran, index, lambda one: not bool((wrong & ~one.isfinite()).any()))
 
     def for_error(self, ran: Ran, index: int, real: Tensor, exact: Tensor) -> Culprit:
-        """The culprit of more than half of what `real` is off."""
+        """The culprit of more than half of the error of `real`."""
         allowed = distance(real, exact).gap / 2
         return self._find(ran, index, lambda one: distance(one, exact).gap < allowed)
 
@@ -141,7 +141,10 @@ class Blame:
         shape = first.shape
 
         def search(ran: Ran, result: Callable[[dict[int, Tensor]], Tensor | None], depth: int) -> Culprit | None:
-            """The culprit among what made the inputs of `ran`, given the end result for other inputs of it."""
+            """The culprit among the producers of the inputs of `ran`.
+
+            `result` computes the end result with some of these inputs replaced.
+            """
             for one in ran.inputs():
                 shadow = self._shadows.find(one)
                 if shadow is None or not right(result({id(one): self._shadows.exact(one)}), shape):
@@ -166,7 +169,7 @@ class Blame:
             return together(ran, result)
 
         def together(ran: Ran, result: Callable[[dict[int, Tensor]], Tensor | None]) -> Culprit | None:
-            """The culprit that several inputs of `ran` share."""
+            """The culprit that several inputs of `ran` have in common."""
             found: dict[Culprit, dict[int, Tensor]] = {}
             for one in ran.inputs():
                 shadow = self._shadows.find(one)

@@ -1,4 +1,4 @@
-"""Calls that reach PyTorch: which one runs, what modules and optimizers are handed, and what is refused."""
+"""Calls that reach PyTorch: the one that runs, the arguments of modules and optimizers, and exceptions."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 
 
 class Calls(TorchFunctionMode):
-    """The outermost call of PyTorch's Python API that is running, and calls that are counted while `is_on()`.
+    """The outermost running call of PyTorch's Python API, and counts of calls while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` gives; `on_backward` is
-    told where one runs, and of what, while `is_on()`, and `on_gradients` of the losses that gradients were computed of,
-    and of what that returned.
+    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` returns; `on_backward` is
+    called with the line and loss of each while `is_on()`, and `on_gradients` with the losses and the result of each
+    gradient computation.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Calls(TorchFunctionMode):
         self._failures: dict[Failure, None] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and remember it meanwhile."""
+        """Run `func` as the current call."""
         before, lines, self.current, self._lines = self.current, self._lines, func, None
         if func in _COUNTED:
             where = calling_line()
@@ -88,9 +88,9 @@ class Calls(TorchFunctionMode):
             self.current, self._lines = before, lines
 
     def lines(self, frame: FrameType | None) -> tuple[Line, Line]:
-        """The innermost line of the user's code, and that of a library it has called, from `frame` on.
+        """The innermost line of the user's code, and that of a library called from it, from `frame` on.
 
-        Of one call they are looked up once, but where that calls code of theirs, in which lines have to be looked for.
+        They are looked up once per call, unless the call runs code of user or library, whose lines have to be searched.
         """
         caller, library = calling(frame, until=_CALL)
         if caller is None:
@@ -102,9 +102,9 @@ class Calls(TorchFunctionMode):
         return self._lines if library is NOWHERE else (self._lines[0], library)
 
     def follow_modules(self) -> Callable[[], None]:
-        """Count calls of modules by the user's code; what is returned ends that.
+        """Count calls of modules by the user's code until the returned function is called.
 
-        To be called before `Modules.attach`, whose paths are of use then.
+        Call it before `Modules.attach`, so that paths are known in the hook.
         """
         handle = hooks.register_module_forward_hook(self._called)
         return handle.remove
@@ -116,18 +116,18 @@ class Calls(TorchFunctionMode):
         self._count(f"{type(optimizer).__name__}.step", "", calling_line(), parameters.values(), ())
 
     def failed(self, failure: BaseException, filename: str, row: int, *, api: str = "") -> None:
-        """Keep an exception that was raised at a line of the user's code."""
+        """Record an exception raised at a line of the user's code."""
         text = " ".join(str(failure).split())
         known = (failure for failure in self._failures if (failure.filename, failure.row) == (filename, row))
         if row and len(self._failures) < _FAILURES and not any(one.message == text for one in known):
             self._failures[Failure(type(failure).__name__, text, api, filename, row)] = None
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         self._counts.clear()
 
     def seen(self) -> Counter[Call]:
-        """The calls that were counted."""
+        """The counted calls."""
         calls: Counter[Call] = Counter()
         for (name, path, line, took, gave, region), count in self._counts.items():
             dtypes = [tuple(map(dtype_name, some)) for some in (took, gave)]
@@ -135,7 +135,7 @@ class Calls(TorchFunctionMode):
         return calls
 
     def failures(self) -> list[Failure]:
-        """The exceptions that were kept, each of one line once."""
+        """The recorded exceptions, each message once per line."""
         return list(self._failures)
 
     def _called(self, module: nn.Module, inputs: Any, output: Any) -> None:
@@ -148,7 +148,7 @@ class Calls(TorchFunctionMode):
 
     def _count(self, name: str, path: str, line: Line, inputs: Iterable[Any], outputs: Iterable[Any]) -> None:
         if self._is_on():
-            with torch._C.DisableTorchFunction():  # every attribute of a tensor is a call that a mode sees
+            with torch._C.DisableTorchFunction():  # the mode intercepts every access to a tensor's attributes
                 took, gave = tensors(inputs), tensors(outputs)
                 region = self._regions.outside(device_type((took or gave)[0])) if took or gave else None
                 dtypes = [tuple([one.dtype for one in some]) for some in (took, gave)]
@@ -159,12 +159,12 @@ _CALL = Calls.__torch_function__.__code__
 
 
 def name_of(func: Any) -> str:
-    """`torch.nn.functional.linear`."""
+    """The qualified name, such as `torch.nn.functional.linear`."""
     return str(resolve_name(func) or getattr(func, "__name__", ""))
 
 
 def tensors(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among `values` and in lists and tuples there."""
+    """The tensors among `values` and in nested lists and tuples."""
     found: list[Tensor] = []
     for value in values:
         kind = type(value)

@@ -1,4 +1,4 @@
-"""What a check is: a rule that looks at the record of a run instead of a script."""
+"""Checks: rules that examine the record of a run instead of a script."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Place = tuple[str, int, str, int]
 
 
 class Check(Rule):
-    """Base of the checks. The docstring is the page, as it is for every rule."""
+    """Base of the checks. The docstring is the documentation page, as for every rule."""
 
     screen = ()
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """What is wrong in `record`; one finding for each line of the user's code."""
+        """The findings in `record`, one per line of the user's code."""
         raise NotImplementedError
 
     def found(self, filename: str, row: int, message: str, *, advice: str = "") -> Finding:
@@ -28,7 +28,7 @@ class Check(Rule):
         return self.found_at((filename, row, "", 0), message, advice=advice)
 
     def found_at(self, place: Place, message: str, *, advice: str = "") -> Finding:
-        """A finding at a line of the user's code, with the line of a library where that has called one."""
+        """A finding at a line of the user's code, with the library's line that it called, if any."""
         filename, row, library, library_row = place
         notes = (Note("the line of the library", _start_of(library_row), library),) if library_row else ()
         span = _start_of(row)
@@ -36,10 +36,10 @@ class Check(Rule):
 
 
 class ObservationCheck(Check):
-    """Base of the checks of what was observed at lines."""
+    """Base of the checks of observations at lines."""
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line, by the first observation there that has a message."""
+        """One finding per line, for the first observation there that has a message."""
         seen: set[tuple[str, int]] = set()
         for one in record.observations:
             line = one.filename, one.row
@@ -48,7 +48,7 @@ class ObservationCheck(Check):
                 yield self.found(*line, message, advice=self.advice(one))
 
     def message(self, one: Observation) -> str:
-        """What is wrong; empty where nothing is."""
+        """The problem; empty if there is none."""
         raise NotImplementedError
 
     def advice(self, one: Observation) -> str:
@@ -62,12 +62,12 @@ def _start_of(row: int) -> Span:
 
 
 def plain(operation: Operation) -> str:
-    """The operation's name without the mark of its in-place form."""
+    """The operation's name without the underscore of its in-place form."""
     return operation.op.rstrip("_") if not operation.op.startswith("__") else operation.op
 
 
 def by_line(counts: Iterator[tuple[Operation, int]]) -> dict[Place, list[tuple[Operation, int]]]:
-    """The operations of each line, the most frequent first; those without a line of the user's code are left out."""
+    """The operations of each line, the most frequent first, without those that have no line of the user's code."""
     lines: dict[Place, list[tuple[Operation, int]]] = {}
     for operation, count in counts:
         if operation.row:
@@ -76,17 +76,17 @@ def by_line(counts: Iterator[tuple[Operation, int]]) -> dict[Place, list[tuple[O
 
 
 def place(one: Operation | NonFinite | HalfLoss | LineDrift) -> Place:
-    """The line of the user's code that it is of, and that of a library."""
+    """The line of the user's code, and the library's line."""
     return one.filename, one.row, one.library, one.library_row
 
 
 def through(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
-    """` (model.head, in timm/layers/mlp.py:42)` where a library was called, else nothing."""
+    """` (model.head, in timm/layers/mlp.py:42)` if a library was called, else empty."""
     return within(one) if one.library_row else ""
 
 
 def within(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
-    """The same, ` (model.head)` where no library was called, or nothing where it is neither."""
+    """As `through`, but ` (model.head)` if no library was called, and empty without either."""
     parts = [one.module, f"in {packaged(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
     told = ", ".join(filter(None, parts))
     return f" ({told})" if told else ""

@@ -1,4 +1,4 @@
-"""Numbers that half cannot tell apart: counts, positions, running sums and products, and angles."""
+"""Numbers beyond the resolution of half: counts, positions, running sums and products, and angles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WATCHED = frozenset({"arange", "_to_copy", "cumsum", "cumprod", "sin", "cos"})
 
 
 def concerns(kind: Kind) -> bool:
-    """Whether `look` may see something in what `kind` makes."""
+    """Whether `look` applies to operations of `kind`."""
     if kind.phase != "forward" or kind.op not in WATCHED or HALF.isdisjoint(kind.outputs):
         return False
     from_integers = bool(kind.inputs) and not (kind.inputs[0].is_floating_point or kind.inputs[0] is torch.bool)
@@ -29,7 +29,7 @@ def concerns(kind: Kind) -> bool:
 
 
 def look(kind: Kind, args: Any, output: Tensor, sightings: Sightings) -> None:
-    """Look at what `kind`, which `concerns` this, has made."""
+    """Check the result of an operation of `kind`, for which `concerns` holds."""
     if not is_plain(output):
         return
     unit = torch.finfo(output.dtype).eps
@@ -63,6 +63,6 @@ def _sum(kind: Kind, args: Any, output: Tensor, sightings: Sightings) -> None:
 
 
 def _see(what: str, kind: Kind, output: Tensor, sightings: Sightings, lost: Tensor, numbers: Tensor) -> None:
-    """Of `numbers`, and how large they are, those are `lost` that are true there."""
+    """Record an observation of `numbers`, of which those marked in `lost` were lost."""
     if lost.numel():
         sightings.add(what, kind, output.dtype, lost.sum().double(), float(lost.numel()), size=numbers.abs().amax())

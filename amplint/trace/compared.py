@@ -1,4 +1,4 @@
-"""What a comparison of a run with float32 showed, as data."""
+"""The data of a run's comparison with float32."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LineDrift:
-    """How far the results of a line are from what they would be in float32, in its worst module and step.
+    """The error of a line's results relative to float32, in its worst module and step.
 
-    Errors are norms of differences relative to that of the float32 numbers. `error` is the largest of a result's,
-    `added` how much the line's operations added to what arrived with their inputs, `op` the one that added most and
-    `dtype` that of its result. `kind` is `inf` or `nan` where the line is to blame for one that float32 does not have:
-    there is no number then. `coarse` tells that an operation ran in half which autocast keeps in float32: that is `op`.
+    Errors are norms of differences relative to that of the float32 values. `error` is the largest of a result's,
+    `added` how much the line's operations added to the error of their inputs, `op` the one that added most and
+    `dtype` that of its result. `kind` is `inf` or `nan` if the line is the culprit of one that float32 does not have:
+    there is no error then. `coarse` says that an operation ran in half which autocast keeps in float32: that is `op`.
     `phase` is `forward` or `backward`; other places are as in `Operation`.
     """
 
@@ -37,10 +37,10 @@ class LineDrift:
 
 @dataclass(frozen=True, slots=True)
 class TensorDrift:
-    """How far a tensor is from what it would be in float32.
+    """The error of a tensor relative to float32.
 
     `what` is `output` (the first tensor that the module `name` returned) or `gradient` (of the parameter `name`, when
-    its optimizer steps). `error` is relative as in `LineDrift`, None where a number is not finite that should be.
+    its optimizer steps). `error` is relative as in `LineDrift`, None if a number is not finite that should be.
     """
 
     what: str
@@ -59,8 +59,8 @@ class Comparison:
     """Steps as they ran and in float32, from the same state and data.
 
     `half` is the half dtype of the run, `tolerance` the relative error that its rounding explains. `first` is the
-    module whose output was off by more first, empty where none was. `lines` and `tensors` are worst first, `refused`
-    are operators that could not be compared: what they made counts as right.
+    module whose output deviated by more first, empty if none did. `lines` and `tensors` are worst first, `refused`
+    are operators that could not be compared: their results count as right.
     """
 
     half: str
@@ -73,17 +73,17 @@ class Comparison:
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Comparison:
-        """What `dataclasses.asdict` made of one."""
+        """The comparison from its `dataclasses.asdict`."""
         lines = [LineDrift(**line) for line in row["lines"]]
         tensors = [TensorDrift(**drift) for drift in row["tensors"]]
         return cls(**{**row, "lines": lines, "tensors": tensors, "refused": tuple(row["refused"])})
 
 
 def worst_first(lines: Iterable[LineDrift], tolerance: float) -> list[LineDrift]:
-    """`lines` in the order in which to look at them.
+    """`lines` in order of relevance.
 
-    What is not finite comes first, in the order given, then what parts in the forward pass: gradients that part may do
-    so for it. Of what rounding explains, that which autocast would have kept in float32 comes first.
+    Nonfinite ones come first, in the given order, then deviations in the forward pass, which can cause those of
+    gradients. Of errors that rounding explains, those of operations that autocast would keep in float32 come first.
     """
 
     def order(drift: LineDrift) -> tuple[int, float]:
@@ -98,7 +98,7 @@ def worst_first(lines: Iterable[LineDrift], tolerance: float) -> list[LineDrift]
 
 
 def worst_of_each(lines: Iterable[LineDrift]) -> list[LineDrift]:
-    """One entry for each phase of each line, and of each line of libraries that it has called."""
+    """One entry per phase and line, and per library line called from it."""
     worst: dict[tuple[str | int, ...], LineDrift] = {}
     for drift in lines:
         place = (drift.phase, drift.filename, drift.row, drift.library, drift.library_row)
@@ -109,7 +109,7 @@ def worst_of_each(lines: Iterable[LineDrift]) -> list[LineDrift]:
 
 
 def largest_of_each(tensors: Iterable[TensorDrift]) -> list[TensorDrift]:
-    """One entry for each tensor, in the order of their first."""
+    """One entry per tensor, in order of first occurrence."""
     largest: dict[tuple[str, str], TensorDrift] = {}
     for drift in tensors:
         known = largest.setdefault((drift.what, drift.name), drift)
@@ -119,12 +119,12 @@ def largest_of_each(tensors: Iterable[TensorDrift]) -> list[TensorDrift]:
 
 
 def by_size(tensors: Iterable[TensorDrift]) -> list[TensorDrift]:
-    """Those that are off most in front."""
+    """Sorted by error, largest first."""
     return sorted(tensors, key=lambda drift: -drift.size)
 
 
 def joined(found: Sequence[Comparison]) -> Comparison | None:
-    """The comparisons of several ranks as one, which has the worst of each line and tensor."""
+    """The comparisons of several ranks as one, with the worst of each line and tensor."""
     if not found:
         return None
     return replace(

@@ -1,7 +1,7 @@
-"""The same step in float32: every operation runs once more on what its inputs would hold there, and is compared.
+"""The same step in float32: every operation also runs on the float32 values of its inputs, and is compared.
 
-Data, random numbers, masks and indices are those of the run; so are parameters and what else a step begins with.
-What is wrong is told at what is to blame for it: at the 1e-8 that half rounds to 0, not at the division.
+Data, random numbers, masks and indices are the run's; so are parameters and other state at the start of a step.
+An error is reported at its culprit: at the 1e-8 that half rounds to 0, not at the division.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SUMS = frozenset({"add", "sub", "sum"})
 
 
 class Comparer:
-    """Compares what it is told of."""
+    """Compares each operation's results with float32."""
 
     def __init__(self) -> None:
         self._shadows = Shadows()
@@ -51,12 +51,12 @@ class Comparer:
         self._involved = False
 
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
-        """To be told before `func` runs, for `look`."""
+        """Prepare for `look`, before `func` runs."""
         operands = [one for one in (*tensors(args), *tensors(kwargs.values())) if is_plain(one)]
         makes_half = any(value in HALF for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype))
         self._before = None
         self._involved = False
-        if torch.Tag.inplace_view in func.tags:  # `transpose_`: the numbers stay where they are
+        if torch.Tag.inplace_view in func.tags:  # `transpose_`: the storage is unchanged
             return
         self._involved = makes_half or any(one.dtype in HALF or self._shadows.find(one) for one in operands)
         if self._involved and func._schema.is_mutable:
@@ -68,7 +68,7 @@ class Comparer:
             self._before = tree_map(lambda value: kept.get(id(value), value), (args, kwargs))
 
     def look(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """Compare what `kind` made of `inputs` with what it would have made."""
+        """Compare the results of `kind` with float32."""
         if not self._involved or kind.phase == "optimizer" or kind.op.rstrip("_") in _NUMBERLESS:
             return
         targets = written(kind.func, args, kwargs)
@@ -82,12 +82,12 @@ class Comparer:
                 self._blame.remember(ran, index, real, shadow)
 
     def leave_module(self, path: str, output: Tensor) -> None:
-        """A module has returned `output`."""
+        """A module returned `output`."""
         if is_plain(output):
             self._compare("output", path, output)
 
     def gradients(self, optimizer: Optimizer, path: Callable[[Tensor], str]) -> None:
-        """`optimizer` is about to use gradients, which count as right from here on: they may be unscaled unseen."""
+        """`optimizer` is about to use gradients, which count as right from here on: they may be unscaled unnoticed."""
         found = [(name, one.grad) for name, one, _ in parameters(optimizer, path) if one.grad is not None]
         plain = [(name, gradient) for name, gradient in found if is_plain(gradient)]
         norms = [size(self._shadows.exact(gradient)) for _, gradient in plain]
@@ -98,19 +98,19 @@ class Comparer:
             self._shadows.drop(gradient)
 
     def end_step(self, *, skipped: bool) -> None:
-        """A step is over; `skipped` tells that a scaler kept the optimizer from it."""
+        """The step ended; `skipped` if a scaler skipped the optimizer."""
         self._shadows.forget()
         self._blame.forget()
         self._partings.end_step(skipped=skipped)
 
     def result(self) -> Comparison | None:
-        """What was found, None where nothing ran in half."""
+        """The comparison, None if nothing ran in half."""
         return self._partings.result(self._exact.refused)
 
     def _results(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], targets: list[Tensor]
     ) -> Iterator[tuple[int, Tensor, Tensor, Shadow]]:
-        """Each result of `kind`, and what it would hold in float32, which is its shadow now; none where unknown."""
+        """Index, real result, float32 result and shadow of each result of `kind`; none where unknown."""
         exact = self._exact.results(kind, args, kwargs, outputs)
         for one in targets:
             shadow = self._shadows.find(one)
@@ -127,7 +127,7 @@ class Comparer:
     def _judge(
         self, kind: Kind, ran: Ran, known: list[Shadow], index: int, real: Tensor, exact: Tensor, shadow: Shadow
     ) -> None:
-        """Work out how far `real`, the result of that `index`, is off, and what is to blame."""
+        """Compute the error of `real`, the result number `index`, and its culprit."""
         half = next((dtype for dtype in (*kind.inputs, *kind.outputs) if dtype in HALF), None)
         if half is not None:
             self._partings.ran_in(half)
@@ -158,7 +158,7 @@ class Comparer:
             self._partings.add(culprit, error - arrived, error)
 
     def _summed(self, kind: Kind, ran: Ran, real: Tensor) -> float:
-        """The norm of a sum of numbers whose signs are random, 0 where `real` is none: less is left by cancelling only.
+        """The norm of a sum of terms with random signs, 0 if `real` is no sum: a smaller norm is due to cancellation.
 
         Gradients of biases are sums, too.
         """
@@ -191,10 +191,10 @@ class Comparer:
 
 
 def _is_aside(kind: Kind, index: int) -> bool:
-    """Whether a result matters only where something is made of it.
+    """Whether an error of a result matters only once the result is used.
 
-    Such are a cast, what a norm keeps for its derivative, and a difference in float32: near 0 it is off by as much as
-    any other, and its exponential by nothing.
+    This holds for a cast, for what a norm saves for its derivative, and for a difference in float32: near 0 its
+    relative error is arbitrary, and its exponential has none.
     """
     difference = kind.op.rstrip("_") == "sub" and HALF.isdisjoint(kind.outputs)
     return kind.op == "_to_copy" or difference or (index > 0 and kind.op.endswith("_norm"))

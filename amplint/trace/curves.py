@@ -1,4 +1,4 @@
-"""What is kept of every step of a long run: the loss, the loss scale, and how large tensors are."""
+"""The series of a long run: loss, loss scale and tensor magnitudes per step."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _Key = TypeVar("_Key", Line, _Name)
 
 
 class Curves:
-    """Collects `series`. Numbers stay on their device and are read once a step.
+    """Collects `series`. Values stay on their device and are read once a step.
 
-    Losses and tensors count in steps that are recorded, scalers in all. Of tensors at most `_NUMBERS` numbers are kept,
-    of the other series `SERIES_POINTS` each. `size` numbers of a gradient are looked at for underflow.
+    Losses and tensors are taken in recorded steps, scalers in all. At most `_NUMBERS` values of tensors are kept, and
+    `SERIES_POINTS` of each other series. Underflow is measured on `size` elements of a gradient.
     """
 
     def __init__(self, size: int) -> None:
@@ -43,19 +43,19 @@ class Curves:
         self._tensors: Thinned[_Sizes] = Thinned(SERIES_POINTS, _largest)
 
     def forget(self) -> None:
-        """Begin anew with what is kept of recorded steps."""
+        """Discard the values of recorded steps."""
         self._losses.clear()
         self._tensors = Thinned(SERIES_POINTS, _largest)
 
     def scale(self, scaled: object, losses: object) -> None:
-        """A scaler has made `scaled` of `losses`."""
+        """A scaler turned `losses` into `scaled`."""
         self._scaling = True
         if isinstance(scaled, Tensor) and isinstance(losses, Tensor):
             with unseen():
                 self._unscaled[scaled] = losses.detach()
 
     def backward(self, line: Line, loss: object) -> None:
-        """`loss.backward()` begins; what was scaled and changed since is not known."""
+        """`loss.backward()` begins; the unscaled loss is unknown if the scaled one was modified since."""
         if not isinstance(loss, Tensor):
             return
         with unseen():
@@ -65,7 +65,7 @@ class Curves:
                 self._passes[line] = self._passes[line] + value if line in self._passes else value.clone()
 
     def take(self, what: str, name: str, tensor: Tensor) -> None:
-        """Look at how large `tensor` is: an `activation` or a `gradient`."""
+        """Record the magnitude of `tensor`, an `activation` or a `gradient`."""
         if not is_plain(tensor):
             return
         self._hold((what, name), torch.linalg.vector_norm(tensor.detach(), math.inf).double())
@@ -75,7 +75,7 @@ class Curves:
             self._hold(("underflow", name), torch.count_nonzero(lost).double() / numbers)
 
     def stepped(self, scaler: str, line: Line, step: int, scale: float, *, skipped: bool) -> None:
-        """`scaler` has stepped an optimizer, or has `skipped` that."""
+        """`scaler` stepped an optimizer, or skipped the step."""
         if scaler not in self._scales:
             self._scales[scaler] = line, Thinned(SERIES_POINTS, min), Thinned(SERIES_POINTS, max)
         self._skipped[scaler] = self._skipped.get(scaler, 0) + skipped
@@ -84,7 +84,7 @@ class Curves:
         times.add(step, self._skipped[scaler])
 
     def end_step(self, step: int, *, on: bool) -> None:
-        """`step` is over, and `on` says that it is recorded."""
+        """`step` ended; `on` if it is recorded."""
         if on:
             with unseen():
                 passes, found = _read(self._passes), _read(self._sizes)
@@ -102,7 +102,7 @@ class Curves:
         self._sizes[name] = size if before is None else torch.maximum(before, size)
 
     def series(self) -> Iterator[Series]:
-        """What was kept."""
+        """The collected series."""
         for line, losses in self._losses.items():
             yield _series("loss", "", line, losses.steps, (total / count for total, count in losses.values))
         for scaler, (line, scales, skipped) in self._scales.items():
@@ -119,7 +119,7 @@ def _series(what: str, name: str, line: Line, steps: list[int], values: Iterable
 
 
 def _read(numbers: dict[_Key, Tensor]) -> dict[_Key, float]:
-    """The values of tensors without dimensions, in their order, with one wait for each device."""
+    """The values of zero-dimensional tensors, in order, with one synchronisation per device."""
     values = dict.fromkeys(numbers, 0.0)
     for device in {number.device for number in numbers.values()}:
         there = {key: number for key, number in numbers.items() if number.device == device}
@@ -132,7 +132,7 @@ def _summed(one: tuple[float, int], other: tuple[float, int]) -> tuple[float, in
 
 
 def _larger(one: float, other: float) -> float:
-    """The larger of both; NaN where one is."""
+    """The larger of both; NaN if either is."""
     return other if other != other or other > one else one
 
 

@@ -1,7 +1,7 @@
-"""What the ranks of one run did differently.
+"""Differences between the ranks of one run.
 
-Told only where ranks exchange tensors: without that they are runs of their own. Lines that some ranks never ran are
-left out (rank 0 logs and saves alone), and so are dtypes that one rank ran in addition (it validates alone).
+Reported only if ranks exchange tensors: otherwise they are separate runs. Lines that some ranks never ran are left out
+(rank 0 logs and saves alone), and so are dtypes that one rank ran in addition (it validates alone).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _Place = tuple[str, str, str, int, str]
 
 
 def is_collective(op: str) -> bool:
-    """Whether the operation of this name brings what other ranks have."""
+    """Whether the operation of this name receives data from other ranks."""
     return op.strip("_").startswith(_COLLECTIVES)
 
 
 def divergences(ranks: Ranks) -> list[Divergence]:
-    """What the runs of several ranks differ in, the gravest first."""
+    """The differences between the runs of several ranks, the most severe first."""
     if len(ranks) < 2 or not all(any(is_collective(ran.op) for ran in record.operations) for record in ranks.values()):
         return []
     found = [*_nonfinite(ranks), *_skipped(ranks), *_dtypes(ranks)]
@@ -40,9 +40,9 @@ def divergences(ranks: Ranks) -> list[Divergence]:
 
 
 def _nonfinite(ranks: Ranks) -> Iterator[Divergence]:
-    """The operation that made the first inf or NaN of a forward pass, where not every rank made one in that step.
+    """The operation that made the first inf or NaN of a forward pass, if not every rank made one in that step.
 
-    What a backward pass makes comes from other ranks with the next exchange of gradients, or from the loss scale.
+    Those of a backward pass come from other ranks with the next exchange of gradients, or from the loss scale.
     """
     made = [(rank, origin) for rank, record in ranks.items() for origin in record.nonfinite if origin.phase in _FORWARD]
     if not made:
@@ -78,7 +78,7 @@ def _dtypes(ranks: Ranks) -> Iterator[Divergence]:
 
 
 def _dtypes_run(record: Record) -> dict[_Place, set[str]]:
-    """The floating dtypes of results, or of operands where there is none, of each operation at each line."""
+    """The floating dtypes of results, or of operands if there is no result, of each operation at each line."""
     dtypes: dict[_Place, set[str]] = defaultdict(set)
     for ran in record.operations:
         if ran.row and computes(ran):
@@ -88,7 +88,7 @@ def _dtypes_run(record: Record) -> dict[_Place, set[str]]:
 
 
 def _clash(dtypes: list[set[str]]) -> bool:
-    """Whether some rank ran dtypes that another did not, and the other way round."""
+    """Whether two ranks each ran a dtype that the other did not."""
     return any(one - other and other - one for one in dtypes for other in dtypes)
 
 
@@ -110,12 +110,12 @@ def _counts(record: Record, *, backward: bool) -> Counter[tuple[str, str, int]]:
 
 
 def _starts_backward(ran: Operation) -> bool:
-    """Whether this is the gradient of a loss by itself, which each call of `backward()` begins with."""
+    """Whether this is the initial gradient of a loss, with which each call of `backward()` begins."""
     return ran.op == "ones_like" and ran.api.endswith(".backward")
 
 
 def _shared(ranks: Mapping[int, Mapping[_Key, _What]]) -> Iterator[tuple[_Key, dict[int, _What]]]:
-    """What every rank has, in the order of the first."""
+    """The entries that every rank has, in the order of the first."""
     first = next(iter(ranks.values()))
     for key in first:
         if all(key in has for has in ranks.values()):

@@ -1,4 +1,4 @@
-"""How far a tensor is from what it should be."""
+"""The error of a tensor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """`gap` is the norm of the difference, inf where a number is not finite that should be.
+    """`gap` is the norm of the error, inf if a number is not finite that should be.
 
-    `norm` is that of the right numbers, and `nan` tells that a number is NaN which should be none.
+    `norm` is that of the exact values; `nan` if a number is NaN that should not be.
     """
 
     gap: float
@@ -23,7 +23,7 @@ class Distance:
     nan: bool = False
 
     def error(self, least: float = 0.0) -> float:
-        """The gap relative to the norm, or to `least` if that is more; where nothing should be, 1 for anything."""
+        """The gap relative to the norm, or to `least` if that is larger; 1 for any gap from zero."""
         if math.isinf(self.gap):
             return math.inf
         norm = max(self.norm, least)
@@ -31,7 +31,7 @@ class Distance:
 
 
 def distance(real: Tensor, exact: Tensor) -> Distance:
-    """The distance of `real` from `exact`, both of the same shape. Where `exact` is not finite nothing is compared."""
+    """The distance of `real` from `exact`, of the same shape. Elements that are not finite in `exact` are ignored."""
     gap, norm = _norms(real.to(exact.dtype) - exact, exact)
     if math.isfinite(gap + norm):
         return Distance(gap, norm)
@@ -43,7 +43,7 @@ def distance(real: Tensor, exact: Tensor) -> Distance:
 
 
 def size(tensor: Tensor) -> float:
-    """The norm of the numbers of `tensor`."""
+    """The norm of `tensor`."""
     return float(vector_norm(tensor, dtype=torch.float64))
 
 

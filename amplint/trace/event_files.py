@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def write(record: Record, folder: Path) -> None:
     """Write an event file to `folder`, with tags such as `amplint/loss` and `amplint/gradient/model.weight`.
 
-    What is inf or NaN in the run is NaN there. Raises OSError.
+    Values that are inf or NaN in the run are NaN there. Raises OSError.
     """
     with SummaryWriter(str(folder)) as writer:
         for series in record.series:

@@ -1,4 +1,4 @@
-"""What a record says about a place in a file: what ran there, with which dtypes, in which region, and what failed."""
+"""The evidence of a record about a place in a file: operations, dtypes, regions, failures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ _HIDDEN = "step"
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen at a place. `operations` are those that compute or convert, without those of backward passes that
-    PyTorch wrote.
+    """The evidence at a place. `operations` are those that compute or convert, without PyTorch's own backward passes.
 
-    `inner` are the forward operations in the modules that are called there, and `around` tells whether anything was
-    seen in the function, or the module, that the place is in. `hidden` says that nothing could be: operations of
-    optimizers count nowhere.
+    `inner` are the forward operations in the modules called there, and `around` says whether anything ran in the
+    enclosing function or module. `hidden` says that nothing can be observed: operations of optimizers are not recorded.
     """
 
     operations: tuple[tuple[Operation, int], ...]
@@ -38,21 +36,21 @@ class Seen:
 
     @property
     def exercised(self) -> bool:
-        """Whether anything was seen at the place itself."""
+        """Whether anything was observed at the place itself."""
         return bool(self.operations or self.calls or self.failures or self.held)
 
 
 class Evidence:
-    """A record, asked about places in files; a file is known again by its content, wherever it lies now."""
+    """A record, queried by places in files; files are identified by content, whatever their path."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self._trees: dict[str, ast.Module] = {}
 
     def names(self, path: str, raw: bytes) -> list[str] | None:
-        """What the record calls the file at `path` that holds `raw`: nothing where none of it was seen to run.
+        """The record's names of the file at `path` with content `raw`; empty if none of it ran.
 
-        None where the record speaks of a file of this name that held something else.
+        None if the record has a file of this name with other content.
         """
         same = [name for name, content in self.record.sources.items() if content == digest(raw)]
         alike = [name for name in same if os.path.basename(name) == os.path.basename(path)]
@@ -63,9 +61,9 @@ class Evidence:
         return None if any(name.endswith(os.sep + ending) for name in named) else []
 
     def at(self, names: list[str], raw: bytes, start: int, end: int) -> Seen:
-        """What was seen in the statement around the rows from `start` to `end` of a file that holds `raw`.
+        """The evidence for the statement around the rows from `start` to `end` of a file with content `raw`.
 
-        That is the whole block where these are the header of a `with` statement or a decorator.
+        It covers the whole block if these are the header of a `with` statement or a decorator.
         """
         tree = self._tree(raw)
         block, head = _statement(tree, start, end)
@@ -101,7 +99,7 @@ class Evidence:
         if key not in self._trees:
             try:
                 self._trees[key] = ast.parse(raw)
-            except (SyntaxError, ValueError):  # of a newer Python than this one
+            except (SyntaxError, ValueError):  # syntax of a newer Python
                 self._trees[key] = ast.Module([], [])
         return self._trees[key]
 
@@ -111,9 +109,9 @@ def _inside(module: str, paths: set[str]) -> bool:
 
 
 def _statement(tree: ast.Module, start: int, end: int) -> tuple[Rows, Rows]:
-    """The rows of the innermost statement around those of a place, and those before the block of a compound one.
+    """The rows of the innermost statement around a place, and, for a compound statement, the rows of its header.
 
-    The two differ for regions only: what is said of the header of another compound statement is not about its block.
+    They differ for regions only: a finding at the header of another compound statement is not about its block.
     """
     around = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, start, end)]
     if not around:

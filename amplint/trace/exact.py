@@ -1,4 +1,4 @@
-"""Running an operation of the run once more on what its inputs would hold in float32."""
+"""Reruns of operations on the float32 values of their inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JUMPS = having("steps")
 
 
 class Exact:
-    """Knows what operations would make, from the `shadows` of their inputs."""
+    """Computes the float32 results of operations from the `shadows` of their inputs."""
 
     def __init__(self, shadows: Shadows) -> None:
         self._shadows = shadows
@@ -32,7 +32,7 @@ class Exact:
         return tuple(sorted(map(op_name, self._refused)))
 
     def results(self, kind: Kind, args: Any, kwargs: Any, outputs: list[Tensor]) -> list[Tensor] | None:
-        """What `kind` makes in float32, in place where it works so; None where that cannot be told."""
+        """The results of `kind` in float32, in place for in-place operations; None if they cannot be computed."""
         func = kind.func
         if kind.op == "native_dropout" and args[2]:
             return [self._shadows.exact(args[0]) * outputs[1] / (1 - args[1]), outputs[1]]
@@ -78,7 +78,7 @@ class Exact:
 
 
 def written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
-    """The tensors that `func` writes to, as far as they are compared."""
+    """The tensors that `func` writes to, among those that are compared."""
     if not func._schema.is_mutable:
         return []
     found: list[Tensor] = []
@@ -90,5 +90,5 @@ def written(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def _is_statistic(argument: Any) -> bool:
-    """Whether it is what a batch norm writes to, without every schema saying so; what it becomes is not compared."""
+    """Whether it is a running statistic that a batch norm writes to, which not every schema declares; not compared."""
     return bool(argument.name.startswith("running_"))

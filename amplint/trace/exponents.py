@@ -1,4 +1,4 @@
-"""Histograms of how large activations, weights and gradients are."""
+"""Histograms of the magnitudes of activations, weights and gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Key = tuple[str, str, torch.dtype, float]
 
 
 class Exponents:
-    """Takes at most `size` numbers of a tensor, `calls` times a step for each name, and counts them at its end.
+    """Samples at most `size` elements of a tensor, `calls` times a step for each name, and counts them at its end.
 
     Counts stay on the device: there is a row of `WIDTH` for each key.
     """
@@ -28,7 +28,7 @@ class Exponents:
         self._counts: dict[torch.device, Tensor] = {}
 
     def take(self, what: str, name: str, tensor: Tensor, scale: float = 1.0) -> None:
-        """Take numbers of `tensor`: `what`, `name` and `scale` are as in `Histogram`."""
+        """Sample `tensor`: `what`, `name` and `scale` are as in `Histogram`."""
         if not is_plain(tensor):
             return
         taken = self._taken.setdefault((what, name, tensor.dtype, scale), [])
@@ -36,7 +36,7 @@ class Exponents:
             taken.append(sample(tensor, self._size).clone())
 
     def end_step(self) -> None:
-        """Count what was taken."""
+        """Count the samples of the step."""
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
         for key, taken in self._taken.items():
             row = self._rows.setdefault(key, len(self._rows))
@@ -50,7 +50,7 @@ class Exponents:
             count(begins + bins(torch.cat([part for _, part in parts])), self._table(device))
 
     def histograms(self) -> Iterator[Histogram]:
-        """What was counted."""
+        """The histograms so far."""
         table = torch.zeros(len(self._rows) * WIDTH, dtype=torch.int64, device="cpu")
         for device in self._counts:
             table += self._table(device).cpu()
@@ -59,7 +59,7 @@ class Exponents:
             yield Histogram(what, name, dtype_name(dtype), scale, exponents(counts), counts[ZERO], counts[NONFINITE])
 
     def _table(self, device: torch.device) -> Tensor:
-        """The counts on `device`, with all rows that there are by now."""
+        """The counts on `device`, with a row for each key so far."""
         before = self._counts.get(device)
         missing = len(self._rows) * WIDTH - (0 if before is None else len(before))
         if before is None or missing:

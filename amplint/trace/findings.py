@@ -1,4 +1,4 @@
-"""Asking every check about a record, or about those of several ranks."""
+"""Evaluation of all checks on a record, or on those of several ranks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PLACES = 3
 
 
 def findings(record: Record) -> list[Finding]:
-    """What the checks among all rules find in `record`, worst first, those of one severity by place."""
+    """The findings of all checks in `record`, worst first, then by place."""
     checks = [rule for rule in load_registry().rules.values() if issubclass(rule, Check)]
     return _worst_first([finding for check in checks for finding in _few(check().findings(record))])
 
 
 def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]:
-    """What is found in the records of several ranks, each thing once, with the ranks that it was not found on all of.
+    """The findings in the records of several ranks, each once, naming the ranks if they are not all.
 
-    `whole` is the record that they were merged to, which knows what they did differently.
+    `whole` is the merged record, which holds the ranks' differences.
     """
     found: dict[object, tuple[Finding, list[int | None]]] = {}
     for record in records:
@@ -35,7 +35,7 @@ def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]
 
 
 def _few(found: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings of a check, of one line only the first few that libraries below it have."""
+    """The findings of a check, at most `_PLACES` library lines for each line of the user's code."""
     lines: dict[tuple[str, Span], list[Finding]] = {}
     for finding in found:
         if finding.notes:

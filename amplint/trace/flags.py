@@ -1,4 +1,4 @@
-"""Whether numbers are finite, on a device that must not be waited for: a flag for each result, read once a step."""
+"""Finiteness of results on a device that must not be synchronised: one flag per result, read once a step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What `kind` made at one time: whether a backward pass will come by, and whether it `matters` if not finite."""
+    """One execution of `kind`: whether it leads to gradients, and whether it `matters` if it is not finite."""
 
     kind: Kind
     leads_to_gradients: bool
@@ -29,18 +29,17 @@ class Result:
 
     @classmethod
     def of(cls, kind: Kind, inputs: list[Tensor], made: list[Tensor]) -> Result:
-        """What `kind` made of `inputs`."""
+        """An execution of `kind` on `inputs`."""
         leads = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         single = made[0].numel() == 1
         return cls(kind, leads, kind.phase in ("backward", "optimizer") or (leads and single))
 
 
 class Flags:
-    """Collects the sums of results, and tells `judge` of those that are not finite when they are read, in order.
+    """Collects sums of results and, when they are read, passes those that are not finite to `judge`, in order.
 
-    Which numbers an operation worked on is known by the memory they lie in, so that most of its inputs need no sum of
-    their own. `judge` is told whether there is a NaN, and whether all inputs were finite; `confirm` that a whole model
-    returned what is not.
+    The inputs of an operation are identified by their memory, so that most need no sum of their own. `judge` also gets
+    whether there is a NaN, and whether all inputs were finite; `confirm` is called if a whole model's output is not.
     """
 
     def __init__(self, judge: Callable[[Result, bool, bool, None], None], confirm: Callable[[], None]) -> None:
@@ -51,7 +50,7 @@ class Flags:
         self._seen: list[tuple[Result | None, list[int], list[int]]] = []
 
     def look(self, kind: Kind, inputs: list[Tensor], outputs: list[Tensor], meant: bool) -> None:
-        """Note what `kind` made; `meant` says that the user wrote inf or NaN there."""
+        """Record the results of `kind`; `meant` says that the user wrote inf or NaN."""
         if kind.func.is_view or (kind.device == "cuda" and torch.cuda.is_current_stream_capturing()):
             return
         made = [tensor for tensor in outputs if is_plain(tensor)]
@@ -65,11 +64,11 @@ class Flags:
             self.read()
 
     def leave_model(self, output: Tensor) -> None:
-        """A whole model has returned `output`."""
+        """A whole model returned `output`."""
         self._seen.append((None, [], [self._sum(output)]))
 
     def read(self) -> None:
-        """Wait for the devices, once, and judge."""
+        """Synchronise with the devices, once, and judge."""
         values = _values(self._sums)
         for result, given, made in self._seen:
             bad = [values[index] for index in made if values[index] - values[index] != 0]
@@ -94,7 +93,7 @@ class Flags:
 
 
 def _values(sums: list[Tensor]) -> list[float]:
-    """The numbers in `sums`, which may lie on several devices, each of which is waited for once."""
+    """The values of `sums`, with one synchronisation per device."""
     devices: dict[torch.device, list[int]] = {}
     for index, value in enumerate(sums):
         devices.setdefault(value.device, []).append(index)

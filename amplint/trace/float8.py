@@ -1,4 +1,4 @@
-"""What float8 products are handed: their operands, and the scales that say what these stand for."""
+"""The operands of float8 products, and their scales."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _Key = tuple[str, Line, Line, str, str, torch.dtype]
 
 
 class Float8Operands:
-    """Collects how large operands are and what their scales are, step by step; of a step the largest.
+    """Collects the magnitudes and scales of operands by step; of a step the largest.
 
-    Numbers stay on their device and are read once a step.
+    Values stay on their device and are read once a step.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Float8Operands:
         self._kept: dict[_Key, Thinned[tuple[float, float]]] = {}
 
     def look(self, kind: Kind, args: Any, kwargs: Any) -> None:
-        """Look at the operands of a product that `takes_scales`."""
+        """Record the operands of a product that `takes_scales`."""
         names = [argument.name for argument in kind.func._schema.arguments]
         given = {**dict(zip(names, args, strict=False)), **(kwargs or {})}
         with unseen():
@@ -44,7 +44,7 @@ class Float8Operands:
                     self._hold(key, _sizes(operand, scales[0].float()))
 
     def end_step(self, step: int) -> None:
-        """`step` is over."""
+        """`step` ended."""
         for key, sizes in self._step.items():
             if key in self._kept or len(self._kept) < _OPERANDS:
                 amax, scale = sizes.tolist()
@@ -52,7 +52,7 @@ class Float8Operands:
         self._step.clear()
 
     def operands(self) -> Iterator[Float8]:
-        """What was kept."""
+        """The operands so far."""
         for (phase, line, library, module, side, dtype), kept in self._kept.items():
             amax, scale = (tuple(map(_finite, numbers)) for numbers in zip(*kept.values, strict=True))
             yield Float8(phase, *line, module, side, dtype_name(dtype), tuple(kept.steps), amax, scale, *library)
@@ -63,19 +63,19 @@ class Float8Operands:
 
 
 def takes_scales(func: Any) -> bool:
-    """Whether `func` is a product whose operands have scales."""
+    """Whether `func` is a product of operands with scales."""
     return str(func._schema.name).removeprefix("aten::") in SCALED
 
 
 def _sizes(operand: Tensor, scale: Tensor) -> Tensor:
-    """The largest number that `operand` stands for, and the largest scale. With scales by blocks the number is bare."""
+    """The largest value that `operand` represents, and the largest scale. Block scales are not applied."""
     size = operand.float().abs()
     scaled = size * scale if scale.numel() == 1 or _fits(scale, size) else size
     return torch.stack([scaled.amax(), scale.amax()])
 
 
 def _fits(scale: Tensor, size: Tensor) -> bool:
-    """Whether there is one scale for each row, or each column."""
+    """Whether there is one scale per row, or per column."""
     return scale.dim() == size.dim() and all(
         one in (1, other) for one, other in zip(scale.shape, size.shape, strict=True)
     )

@@ -1,4 +1,4 @@
-"""Which line of the user's code is running, and which of a library that it has called."""
+"""The running line of the user's code, and of a library that it called."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _followed: tuple[str, ...] = ()
 
 @contextlib.contextmanager
 def following(packages: Collection[str]) -> Iterator[None]:
-    """Count installed packages as the user's code in this context; each is named as it is imported: `diffusers`."""
+    """Count installed packages as the user's code in this context; each by its import name: `diffusers`."""
     global _followed
     paths = [package.replace(".", "/") for package in packages]
     before, _followed = _followed, tuple(f"{path}{end}" for path in paths for end in ("/", ".py"))
@@ -49,19 +49,19 @@ def following(packages: Collection[str]) -> Iterator[None]:
 
 
 def is_own(code: CodeType) -> bool:
-    """Whether `code` stands in a file of the user's, or of a package that is followed."""
+    """Whether the file of `code` is the user's, or of a followed package."""
     return _owner(code.co_filename) == _OWN
 
 
 def is_library(code: CodeType) -> bool:
-    """Whether `code` stands in a file of an installed package that is not followed, PyTorch's left out."""
+    """Whether the file of `code` is of an installed package that is not followed, PyTorch excepted."""
     return _owner(code.co_filename) == _LIBRARY
 
 
 def calling(frame: FrameType | None, *, until: CodeType | None = None) -> tuple[FrameType | None, Line]:
-    """The innermost frame of the user's code, or that runs `until`, from `frame` on, and the line of a library before.
+    """The innermost frame of the user's code, or of the code `until`, from `frame` on, and the library line before it.
 
-    That is the innermost one, NOWHERE where there is none.
+    The library line is the innermost one, NOWHERE if there is none.
     """
     known = _known.get
     library = NOWHERE
@@ -79,23 +79,23 @@ def calling(frame: FrameType | None, *, until: CodeType | None = None) -> tuple[
 
 
 def calling_frame(frame: FrameType | None = None) -> FrameType | None:
-    """The innermost frame of the user's code, from `frame` or what calls this on."""
+    """The innermost frame of the user's code, from `frame` or the caller on."""
     return calling(frame or sys._getframe(1))[0]
 
 
 def calling_line(frame: FrameType | None = None) -> Line:
-    """The innermost line of the user's code, from `frame` or what calls this on."""
+    """The innermost line of the user's code, from `frame` or the caller on."""
     return calling_lines(frame or sys._getframe(1))[0]
 
 
 def calling_lines(frame: FrameType | None) -> tuple[Line, Line]:
-    """The innermost line of the user's code from `frame` on, and that of a library that it has called, or NOWHERE."""
+    """The innermost line of the user's code from `frame` on, and of a library called from it; NOWHERE for none."""
     caller, library = calling(frame)
     return ((caller.f_code.co_filename, caller.f_lineno) if caller is not None else NOWHERE), library
 
 
 def is_in_optimizer() -> bool:
-    """Whether an optimizer of PyTorch's has called what runs, rather than the user's code in a closure."""
+    """Whether the running code is called by an optimizer of PyTorch, and not by the user's closure."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_own(frame.f_code):
         if frame.f_code.co_filename.startswith(_OPTIMIZERS):
@@ -105,9 +105,9 @@ def is_in_optimizer() -> bool:
 
 
 def is_called_back() -> bool:
-    """Whether the backward pass has called Python code that runs now, such as a checkpoint that computes again.
+    """Whether the backward pass called Python code that runs now, such as a checkpoint's recomputation.
 
-    Otherwise it runs by itself, and with `create_graph` it may have gradients of its own.
+    Otherwise it runs an operator of its own, which with `create_graph` may have gradients.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not _ENGINE:
@@ -119,7 +119,7 @@ def is_called_back() -> bool:
 
 
 def raising_line(failure: BaseException) -> Line:
-    """The innermost line of the user's code that an exception came through."""
+    """The innermost line of the user's code in an exception's traceback."""
     line, trace = NOWHERE, failure.__traceback__
     while trace is not None:
         if is_own(trace.tb_frame.f_code):

@@ -1,4 +1,4 @@
-"""GPUs that a dry run can pretend. Source: NVIDIA's data sheets, white papers and list of compute capabilities."""
+"""GPUs that a dry run can simulate. Source: NVIDIA's data sheets, white papers and list of compute capabilities."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ GPUS = {
 
 
 def fitting(size: int) -> list[Gpu]:
-    """The GPUs with more memory than `size` bytes, the smallest first."""
+    """The GPUs with more memory than `size` bytes, smallest first."""
     return sorted((gpu for gpu in GPUS.values() if size < gpu.memory * 2**30), key=lambda gpu: gpu.memory)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a multiprocessor holds: threads, and KiB of shared memory, of which a block can have `block`."""
+    """The limits of a multiprocessor: threads, and KiB of shared memory, of which a block can use `block`."""
 
     threads: int
     shared: int

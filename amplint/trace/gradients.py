@@ -1,4 +1,4 @@
-"""Gradients that still carry the loss scale when something is made of them: a norm, a clip, a step."""
+"""Gradients that still carry the loss scale when they are used: by a norm, a clip, a step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WATCHED = _NORMS | _CLIPS | _COPIES | _PASSES | _COMPARES | _RESCALES | {"recipr
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """A number that was made of the sizes of gradients by `kind`; `inverse` where it is a share of 1."""
+    """A value computed by `kind` from gradient norms; `inverse` for a reciprocal."""
 
     storage: StorageWeakRef
     kind: Kind
@@ -49,9 +49,9 @@ class _Size:
 
 
 class Gradients:
-    """Follows the gradients of `parameters()` from a backward pass of a scaled loss until they are unscaled.
+    """Tracks the gradients of `parameters()` from a backward pass of a scaled loss until they are unscaled.
 
-    `scaled_ones` has the storages of those that carry a scale.
+    `scaled_ones` has the storages of gradients that carry a scale.
     """
 
     def __init__(self, sightings: Sightings, parameters: Callable[[], Iterable[Tensor]]) -> None:
@@ -69,18 +69,18 @@ class Gradients:
         return storage in self._all
 
     def scaled(self, losses: object, scale: float) -> None:
-        """A scaler has made `losses`, which carry `scale` now."""
+        """A scaler returned `losses`, which carry `scale`."""
         self._pending, self._scale = scale != 1, scale
         self._losses = {id(one) for one in tensors((losses,))}
 
     def computed(self, losses: object, results: object) -> None:
-        """`torch.autograd.grad` has computed `results` from `losses`."""
+        """`torch.autograd.grad` returned `results` for `losses`."""
         if self._pending and any(id(one) in self._losses for one in tensors((losses,))):
             for one in tensors((results,)):
                 self._carry(one)
 
     def arrived(self) -> None:
-        """A backward pass is over."""
+        """A backward pass ended."""
         before, self._all = self._all, {}
         for parameter in self._parameters():
             gradient = parameter.grad
@@ -92,14 +92,14 @@ class Gradients:
         self._pending = False
 
     def unscaled(self, optimizer: Optimizer) -> None:
-        """The gradients of `optimizer` are what they are."""
+        """The gradients of `optimizer` were unscaled."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self.scaled_ones.pop(_address(parameter.grad), None)
 
     def step(self, optimizer: Optimizer) -> None:
-        """`optimizer` steps, and no scaler has called it."""
+        """`optimizer` steps, not called by a scaler."""
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None and self._carries(parameter.grad):
@@ -108,12 +108,12 @@ class Gradients:
                     return
 
     def end_step(self) -> None:
-        """A step is over: what was made of its gradients counts no more."""
+        """A step ended: values computed from its gradients are discarded."""
         self._sizes.clear()
         self.scaled_ones = {key: one for key, one in self.scaled_ones.items() if not one.expired()}  # type: ignore[no-untyped-call]
 
     def look(self, kind: Kind, args: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:
-        """Look at an operator of `WATCHED` that has run in the forward phase."""
+        """Check an operator of `WATCHED` in the forward phase."""
         name = kind.op.rstrip("_")
         carrying = [one for one in inputs if self._carries(one)]
         if carrying:
@@ -174,7 +174,7 @@ class Gradients:
 
 
 def _allows(scale: float) -> bool:
-    """Whether PyTorch's own clip runs, with a limit that is as large as the scale."""
+    """Whether PyTorch's own clip runs with a limit of at least the scale."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_own(frame.f_code):
         if frame.f_code.co_filename == clip_grad.__file__ and "max_norm" in frame.f_locals:
@@ -186,7 +186,7 @@ def _allows(scale: float) -> bool:
 def _address(tensor: Tensor) -> int:
     try:
         return int(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # a sparse tensor, or one that a transform wraps
+    except (NotImplementedError, RuntimeError):  # sparse, or wrapped by a transform
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What the parameters that are trained, and the optimizers' tensors for them, are held in."""
+"""The dtypes of trained parameters and of their optimizer state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.trace.record import Held, dtype_name
 def parameters(
     optimizer: Optimizer, path: Callable[[torch.Tensor], str]
 ) -> Iterator[tuple[str, torch.Tensor, dict[str, Any]]]:
-    """The parameters that `optimizer` steps, each with its `path`, or a number where it has none, and its group."""
+    """The parameters that `optimizer` steps, each with its `path`, or a number without one, and its group."""
     pairs = [(parameter, group) for group in optimizer.param_groups for parameter in group["params"]]
     for number, (parameter, group) in enumerate(pairs):
         yield path(parameter) or f"parameter {number}", parameter, group
@@ -25,7 +25,7 @@ def parameters(
 def held(
     optimizers: Mapping[Optimizer, Line], dtypes: Mapping[torch.Tensor, torch.dtype], modules: Modules
 ) -> Iterator[Held]:
-    """One entry for each parameter of `optimizers` that is trained; `dtypes` are those in which they were stepped."""
+    """One entry per trained parameter of `optimizers`; `dtypes` are those in which they were stepped."""
     for optimizer, line in optimizers.items():
         for name, parameter, _ in parameters(optimizer, modules.parameter):
             if not parameter.requires_grad:

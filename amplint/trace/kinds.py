@@ -1,4 +1,4 @@
-"""What kind of operation one is."""
+"""Classification of operations."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 
 
 def computes(operation: Operation) -> bool:
-    """Whether it computes floating point numbers; copies and views of them alone are no computation, casts are."""
+    """Whether it computes floating point values; copies and views do not, casts do."""
     floating = any(map(is_floating, (*operation.inputs, *operation.outputs)))
     return floating and plain(operation) not in _IDLE
 
 
 def casts_inside(operation: Operation) -> bool:
-    """Whether it is part of a function that chooses its dtypes by what the device has kernels for."""
+    """Whether it is part of a function that chooses its dtypes by the kernels of the device."""
     return operation.api.rpartition(".")[2] in _CASTING
 
 
 def is_product(operation: Operation) -> bool:
-    """Whether it is a matrix product, a convolution or an attention, of whatever dtype and in whatever phase."""
+    """Whether it is a matrix product, a convolution or an attention, in any dtype and phase."""
     op = plain(operation).removesuffix("_backward")
     return op in PRODUCTS or op in SCALED or op.startswith("_scaled_dot_product_")
 
@@ -68,10 +68,10 @@ def is_float32_product(operation: Operation) -> bool:
 
 
 def is_coarse(operation: Operation, device: str) -> bool:
-    """Whether autocast for `device` keeps it in float32, but it ran and stored its result in half.
+    """Whether autocast for `device` keeps it in float32, but it ran in half and returned half.
 
-    Not the log-softmax that `F.cross_entropy` takes of half logits in half; but losses outside of regions, which CUDA's
-    autocast would have kept in float32.
+    The log-softmax that `F.cross_entropy` computes of half logits is excepted; losses outside of regions, which CUDA's
+    autocast would keep in float32, are included.
     """
     op, names = plain(operation), _kept(device)
     if not operation.autocast:
@@ -89,27 +89,27 @@ def is_coarse(operation: Operation, device: str) -> bool:
 
 @cache
 def _kept(device: str) -> frozenset[str]:
-    """The operators that autocast for `device`, or for CUDA where that has none, keeps in float32."""
+    """The operators that autocast for `device`, or for CUDA if that has none, keeps in float32."""
     table = policy()
     groups = (table.float32, table.float32_set_dtype, table.float32_append_dtype)
     names = (name for group in groups for name in group.get(device, group["cuda"]))
-    return frozenset(name.partition(".")[0] for name in names if "upsample_nearest" not in name)  # which only copies
+    return frozenset(name.partition(".")[0] for name in names if "upsample_nearest" not in name)  # which only copy
 
 
 def is_cast(operation: Operation) -> bool:
-    """Whether it converts from one floating dtype to another; in inference mode, and inside of tensors, as `to`."""
+    """Whether it converts between floating dtypes; in inference mode, and inside of tensor subclasses, as `to`."""
     return operation.op in ("_to_copy", "to") and len({*floating(operation.inputs), *floating(operation.outputs)}) > 1
 
 
 def is_own_cast(operation: Operation) -> bool:
-    """Whether it converts because the user's code says so (`x.float()`), not because autocast does."""
+    """Whether it is a conversion by the user's code (`x.float()`), not by autocast."""
     return is_cast(operation) and operation.api in _CONVERSIONS
 
 
 def computed_in(operation: Operation) -> str:
-    """The dtype that it computes in, that of its result; `float16 -> float32` for a cast. It `computes`.
+    """The computation dtype, that of the result; `float16 -> float32` for a cast. Requires `computes`.
 
-    That of the operands where products take float8.
+    For float8 products it is that of the operands.
     """
     inputs, outputs = floating(operation.inputs), floating(operation.outputs)
     if operation.op in SCALED and inputs:
@@ -120,10 +120,10 @@ def computed_in(operation: Operation) -> str:
 
 
 def floating(dtypes: tuple[str, ...]) -> list[str]:
-    """Those of `dtypes` that floating point numbers have."""
+    """The floating dtypes among `dtypes`."""
     return [dtype for dtype in dtypes if is_floating(dtype)]
 
 
 def is_float8(dtype: str) -> bool:
-    """Whether it is a floating format of 8 bits."""
+    """Whether it is an 8-bit floating format."""
     return dtype.startswith("float8")

@@ -1,4 +1,4 @@
-"""Static findings marked with what a run showed of them."""
+"""Static findings marked by a run's evidence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SHOWN = 2
 
 
 class Marks:
-    """Marks findings by `record`; `read` gives the content of a file. `changed` are those that ran with another one."""
+    """Marks findings by `record`; `read` returns a file's content.
+
+    `changed` are files whose content differs from the run's.
+    """
 
     def __init__(self, record: Record, read: Read) -> None:
         self.changed: set[str] = set()
@@ -27,7 +30,7 @@ class Marks:
         self._read = read
 
     def marked(self, finding: Finding) -> Finding:
-        """`finding` with its mark; without one where its file has changed, or a run cannot show what it claims."""
+        """`finding` with its mark; unmarked if its file has changed, or a run cannot show what it claims."""
         place = finding.shown or finding.elsewhere
         filename, span = (place.filename or finding.filename, place.span) if place else (finding.filename, finding.span)
         raw = self._read(filename) if finding.claims else None
@@ -48,7 +51,7 @@ class Marks:
 
 
 def _together(marks: list[Mark]) -> Mark:
-    """What marks of claims come to of which any one is enough."""
+    """The combined mark of alternative claims."""
     order = (Verdict.CONFIRMED, Verdict.UNDECIDED, Verdict.CONTRADICTED, Verdict.NOT_EXERCISED)
     return min(marks, key=lambda mark: order.index(mark.verdict))
 
@@ -68,7 +71,7 @@ def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
 
 
 def _absent(claim: Claim, seen: Seen) -> Mark:
-    """The mark of a place where nothing was seen; in a function that ran that tells of operations only."""
+    """The mark of a place without evidence: undecided in a function that ran, unless the claim names operations."""
     if seen.around and not claim.ops:
         return Mark(Verdict.UNDECIDED)
     return Mark(Verdict.NOT_EXERCISED, "nothing of it ran in the recorded steps")
@@ -96,14 +99,14 @@ def _fits(claim: Claim, operation: Operation, seen: Seen) -> bool:
 
 
 def _meant(claim: Claim, kinds: Kinds) -> Kinds:
-    """Of `kinds`, the operations that the claim is about."""
+    """The operations in `kinds` that the claim is about."""
     casts = claim.sign is Sign.GIVES
     some = [(one, count) for one, count in kinds if casts or one.op != "_to_copy"]
     return [(one, count) for one, count in some if not claim.ops or names_of(one.op, one.api) & names_of(*claim.ops)]
 
 
 def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
-    """The verdict about a region, by the calls of modules at the place, or by its operations where there are none."""
+    """The verdict about a region, from the calls of modules at the place, or else from its operations."""
     states = {call.autocast for call, _ in seen.calls}
     states = states or {one.autocast for one, _ in seen.operations}
     unused = sign is Sign.REGION_OFF and not any(one.autocast for one in record.operations)
@@ -115,7 +118,7 @@ def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
 
 
 def _held(claim: Claim, seen: Seen, record: Record) -> Mark:
-    held = seen.held or (() if claim.ops else record.held)  # where no step is meant, all of the run
+    held = seen.held or (() if claim.ops else record.held)  # without a step in the claim, those of the whole run
     if not held:
         return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
     found = sorted({one.dtype for one in held})
@@ -141,7 +144,7 @@ def _not_finite(claim: Claim, seen: Seen) -> Mark:
 
 
 def _numbers(seen: Seen) -> list[str]:
-    """What was seen of the numbers themselves, in forward passes."""
+    """The numerical evidence of forward passes."""
     told = [f"{origin.op} made {origin.kind}" for origin in seen.nonfinite if origin.phase != "backward"]
     for loss in seen.losses:
         for what, count in (("0", loss.underflowed), ("inf", loss.overflowed)):
@@ -151,7 +154,7 @@ def _numbers(seen: Seen) -> list[str]:
 
 
 def _told(kinds: Kinds | Calls) -> str:
-    """`mul took float16, gave float16 (3 times)`, of the most frequent kinds."""
+    """`mul took float16, gave float16 (3 times)`, for the most frequent kinds."""
     most = sorted([*kinds], key=lambda kind: -kind[1])[:_SHOWN]
     return ", ".join(_one(kind, count) for kind, count in most)
 

@@ -1,4 +1,4 @@
-"""The records of several ranks as one."""
+"""Merging of the records of several ranks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Unmergeable(ValueError):
 
 
 def merged(records: Sequence[Record]) -> Record:
-    """One record of those of several ranks, with what the ranks did differently.
+    """One record of those of several ranks, with their differences.
 
-    It reads as the record of one rank: operations and calls have the highest count and time of any rank, a scaler's
-    history is kept once where all have the same. What was counted of numbers is added up. Raises Unmergeable.
+    It reads as the record of one rank: operations and calls have the highest count and time of any rank, and a scaler's
+    history is kept once if all agree. Numerical counts are added up. Raises Unmergeable.
     """
     ranks = _by_rank(records)
     ordered = list(ranks.values())
@@ -84,7 +84,7 @@ def _by_rank(records: Sequence[Record]) -> dict[int, Record]:
 
 
 def _sources(records: Iterable[Record]) -> dict[str, str]:
-    """The digest of each file, empty where ranks ran different ones."""
+    """The digest of each file, empty if ranks ran different ones."""
     digests: dict[str, set[str]] = {}
     for record in records:
         for filename, digest in record.sources.items():
@@ -103,7 +103,7 @@ def _scaler_steps(ranks: dict[int, Record]) -> Iterator[ScalerStep]:
 def _joined(
     items: Iterable[_Item], key: Callable[[_Item], object], join: Callable[[_Item, _Item], _Item]
 ) -> list[_Item]:
-    """`items`, those with the same key as one."""
+    """`items`, with those of equal key joined."""
     found: dict[object, _Item] = {}
     for item in items:
         seen = found.get(key(item))
@@ -145,7 +145,7 @@ def _curve(series: Series) -> object:
 
 
 def _series(one: Series, other: Series) -> Series:
-    """The largest of both; of what ranks have in common, such as the loss, that of the first."""
+    """The larger of both; for values that ranks share, such as the loss, those of the first."""
     if one.what not in ("activation", "gradient", "underflow"):
         return one
     return replace(one, values=_larger(one.values, other.values))
@@ -157,7 +157,7 @@ def _operand(one: Float8) -> object:
 
 
 def _float8(one: Float8, other: Float8) -> Float8:
-    """The largest of both."""
+    """The larger of both."""
     return replace(one, amax=_larger(one.amax, other.amax), scale=_larger(one.scale, other.scale))
 
 

@@ -1,4 +1,4 @@
-"""Which module runs: paths such as `model.layers.0`, kept up to date by hooks on every module."""
+"""The running module: paths such as `model.layers.0`, tracked by hooks on every module."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _CALLS = 4
 
 
 class Modules:
-    """The modules that are running, innermost last, and the paths of modules and parameters.
+    """The running modules, innermost last, and the paths of modules and parameters.
 
     A model is named by the variable that holds it where it is called: a local or global one of the user's code, or an
-    attribute of `self`, and otherwise one of the library's between. What no variable holds is named by its class, or
-    that of the module around it, until one does in one of its next calls. `on_return` is called with the path of a
-    module that is done, what it returned, and `outermost`: that no other module is running.
+    attribute of `self`, else one of the library code in between. A model in no variable is named by its class, or
+    that of the enclosing module, until a variable holds it in one of the next calls. `on_return` is called with the
+    path of a module that returned, its output, and `outermost`: that no other module is running.
     """
 
     def __init__(self) -> None:
@@ -37,25 +37,25 @@ class Modules:
         self.on_return: Callable[..., None] | None = None
 
     def attach(self) -> None:
-        """Begin to follow calls of modules."""
+        """Install the hooks."""
         self._handles = [
             hooks.register_module_forward_pre_hook(self._enter),
             hooks.register_module_forward_hook(self._leave, always_call=True),
         ]
 
     def detach(self) -> None:
-        """Stop."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
         self._running.clear()
 
     @property
     def current(self) -> str:
-        """The path of the innermost module that runs, empty outside of any."""
+        """The path of the innermost running module, empty outside of any."""
         return self._running[-1] if self._running else ""
 
     def parameter(self, tensor: torch.Tensor) -> str:
-        """The path of a parameter, empty where its module never ran."""
+        """The path of a parameter, empty if its module never ran."""
         return self._parameters.get(tensor, "")
 
     def parameters(self) -> Iterator[torch.Tensor]:
@@ -77,7 +77,7 @@ class Modules:
                 self.on_return(path, output, outermost=not self._running)
 
     def _name_all(self, module: nn.Module) -> None:
-        """Name `module` and its neighbours, after the variable that holds them."""
+        """Name `module` and the rest of its model after the variable that holds them."""
         holders = (held for held in _holders() if any(part is module for part in held[1].modules()))
         name, root = next(holders, ("", module))
         if name:
@@ -101,9 +101,9 @@ class Modules:
 
 
 def _holders() -> Iterator[tuple[str, nn.Module]]:
-    """The modules that variables hold, with the variables' names: of the user's code that calls, then of libraries.
+    """The modules in variables, with the variables' names: of calling user code, then of libraries.
 
-    A module of a library that runs comes without a name.
+    A running module of a library comes without a name.
     """
     frame: FrameType | None = sys._getframe(1)
     between = []

@@ -1,4 +1,4 @@
-"""One name for what the syntax calls `Multiply`, the API `torch.Tensor.__rmul__` and the dispatcher `mul_`."""
+"""One name for `Multiply` of the syntax, `torch.Tensor.__rmul__` of the API and `mul_` of the dispatcher."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ _ONE_NAME = {
 
 
 def names_of(*names: str) -> set[str]:
-    """Each of `names` without what leads to it and without underscores around it, by the one name of its kind."""
+    """The common name of each of `names`, without qualifiers and surrounding underscores."""
     plain = (name.rpartition(".")[2].strip("_") for name in names if name)
     return {_ONE_NAME.get(name, name) for name in plain}

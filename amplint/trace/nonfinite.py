@@ -1,7 +1,7 @@
-"""Where inf and NaN come from: operations that make them out of finite numbers.
+"""Origins of inf and NaN: operations that make them out of finite values.
 
-On a CPU each result is looked at when it is there, and inputs only where it is not finite. Elsewhere that would hold up
-the device after every operation: there `Flags` collects, and reads once in a step.
+On a CPU each result is checked immediately, and inputs only if it is not finite. Elsewhere that would synchronise
+after every operation: there `Flags` collects, and reads once a step.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LIMIT = 500
 
 
 class Origins:
-    """The operations that made inf or NaN out of finite numbers, each with the first step that it did.
+    """The operations that made inf or NaN out of finite values, each with its first step.
 
-    They may be meant: an inf in a mask that a softmax follows, a NaN in a metric. So they count when something comes of
-    them in the same step: something in the backward pass that is not finite, a single number on the way to it, what a
-    whole model returns, or an exception, where a NaN was on the way. `current` tells the step, the loss scale, and
-    whether a scaler multiplies a loss: what comes of that belongs to the backward pass. `replays` runs them again.
+    They may be intended: an inf in a mask before a softmax, a NaN in a metric. So they count only with a consequence in
+    the same step: something in the backward pass that is not finite, or a single number on the way to it, or a whole
+    model's output, or an exception after a NaN in the forward pass. `current` returns the step, the loss scale, and
+    whether a scaler multiplies a loss: consequences of that belong to the backward pass. `replays` reruns operations.
     """
 
     def __init__(self, current: Callable[[], tuple[int, float | None, bool]]) -> None:
@@ -40,7 +40,7 @@ class Origins:
         self._flags = Flags(self._judge, self.confirm)
 
     def begins_finite(self, args: Any) -> bool:
-        """Whether what an operation is to change in place is finite now; elsewhere than on a CPU `Flags` knows."""
+        """Whether the target of an in-place operation is finite now; elsewhere than on a CPU `Flags` knows."""
         first = args[0] if args else None
         if isinstance(first, (list, tuple)):
             return all(self.begins_finite((part,)) for part in first)
@@ -49,7 +49,7 @@ class Origins:
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
     ) -> None:
-        """Look at what `kind` made. `began` is what `begins_finite` told, true for what does not work in place."""
+        """Check the results of `kind`. `began` is the result of `begins_finite`, true for other operations."""
         if kind.device == "cpu" and not kind.computes:
             return
         if not all(map(is_on_host, outputs)):
@@ -60,7 +60,7 @@ class Origins:
                 self._hit(kind, args, kwargs, inputs, made, began)
 
     def leave_model(self, output: Tensor) -> None:
-        """A whole model has returned `output`."""
+        """A whole model returned `output`."""
         if not is_plain(output):
             return
         if not is_on_host(output):
@@ -69,13 +69,13 @@ class Origins:
             self.confirm()
 
     def end_step(self) -> None:
-        """What nothing has come of by now is meant."""
+        """Discard origins without a consequence."""
         self._flags.read()
         self._pending.clear()
         self._on_the_way = False
 
     def break_off(self) -> None:
-        """The script has failed, in the middle of a step."""
+        """The script failed in the middle of a step."""
         self._flags.read()
         if self._on_the_way:
             self.confirm()
@@ -103,7 +103,7 @@ class Origins:
             self.confirm()
 
     def confirm(self) -> None:
-        """Something has come of what was found in this step."""
+        """The origins of this step have a consequence."""
         self.found.update(self._pending)
         self._pending.clear()
 
@@ -117,7 +117,7 @@ def _nonfinite(kind: Kind, phase: str, step: int, nan: bool, scale: float | None
 
 
 def _is_meant(args: Any, kwargs: Any) -> bool:
-    """Whether a number that is written there is inf or NaN itself."""
+    """Whether an argument is itself inf or NaN."""
     return has_infinite_scalar(args) or bool(kwargs and has_infinite_scalar(kwargs.values()))
 
 

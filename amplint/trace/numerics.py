@@ -1,4 +1,4 @@
-"""Everything that looks at numbers, switched on and told of the run together."""
+"""All numerical checks, enabled and notified together."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ _CALLS = 64
 
 
 class Numerics:
-    """Looks at the numbers of what runs while `on`, at one of the levels of `NUMERICS`.
+    """Runs the numerical checks while `on`, at one of the levels of `NUMERICS`.
 
-    Every result is looked at for inf and NaN. Float16 results are compared with float32, each of them at `full` and one
-    of eight at `sample`, and of activations, weights, gradients and updates more or fewer elements are taken.
+    Every result is checked for inf and NaN. Float16 results are compared with float32, all of them at `full` and one
+    of eight at `sample`; the level also sets the sample size for activations, weights, gradients and updates.
+
     `scale` is the loss scale that gradients carry, None without a scaler; `scaling` says that one multiplies a loss.
     While `alert`, and not `on`, only origins of inf and NaN are looked for: in the forward pass on the CPU, and among
     gradients that an optimizer is about to use.
-    Nothing here changes what the run computes, draws random numbers or is recorded. With `compare` everything is
-    computed in float32 as well. `curves`, where there are any, take how large tensors are in each step; `trained` gives
-    the parameters of modules that ran, and of optimizers. Raises
-    ValueError for a level that there is not.
+
+    None of this affects what the run computes, draws random numbers or is recorded. With `compare` everything is
+    computed in float32 as well. `curves`, if set, take the magnitudes of tensors in each step; `trained` returns
+    the parameters of modules that ran, and of optimizers. Raises ValueError for an unknown level.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Numerics:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: what was seen does not belong to the record, but for where inf and NaN came from."""
+        """Reset everything that belongs to the record, except the origins of inf and NaN."""
         size = _FULL if self._full else SAMPLE
         self._replays = self._origins.replays = Replays(1 if self._full else _EVERY)
         self._exponents = Exponents(size, _CALLS if self._full else 1)
@@ -82,10 +83,10 @@ class Numerics:
         self._watchers = Watchers(self._trained)
 
     def before(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """To be asked before `func` runs, for `look`: whether what it changes in place, if it does, is finite."""
+        """Prepare for `look` before `func` runs; return whether the target of an in-place operation is finite."""
         if self.on and self._comparer is not None:
             self._comparer.before(func, args, kwargs or {})
-        known = self._rewrites.get(id(func))  # its own hash costs as much as all of this
+        known = self._rewrites.get(id(func))  # hashing it costs as much as all of this
         if known is None:
             known = self._rewrites[id(func)] = rewrites(func), func
         if known[0] and self.on:
@@ -103,7 +104,7 @@ class Numerics:
     def look(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], began: bool
     ) -> None:
-        """Look at what an operation made of its inputs."""
+        """Check the results of an operation."""
         self._origins.look(kind, args, kwargs, inputs, outputs, began)
         if not self.on:
             return
@@ -120,7 +121,7 @@ class Numerics:
             self._comparer.look(kind, args, kwargs or {}, inputs, outputs)
 
     def leave_module(self, path: str, output: object, *, outermost: bool) -> None:
-        """A module has returned `output`, the first tensor of which is looked at; the `outermost` is a whole model."""
+        """A module returned `output`, whose first tensor is checked; the `outermost` is a whole model."""
         if not (self.on or (self.alert and outermost)) or torch._C._is_tracing():
             return
         with unseen():
@@ -129,7 +130,7 @@ class Numerics:
                     self._origins.leave_model(tensor)
                 if not self.on:
                     continue
-                if tensor is not self._last:  # a container returns what its last part returned
+                if tensor is not self._last:  # a container returns the output of its last part
                     self._exponents.take("activation", path, tensor)
                     if self.curves is not None:
                         self.curves.take("activation", path, tensor)
@@ -152,7 +153,7 @@ class Numerics:
                 self._comparer.gradients(optimizer, self._path)
 
     def computed(self, losses: object, results: object) -> None:
-        """A backward pass from `losses` is over, or gave `results`."""
+        """A backward pass from `losses` ended, or returned `results`."""
         if self.on:
             with unseen():
                 if results is None:
@@ -161,17 +162,17 @@ class Numerics:
                     self._watchers.gradients.computed(losses, results)
 
     def scaled(self, losses: object, scale: float) -> None:
-        """A scaler has made `losses`, which carry `scale`."""
+        """A scaler returned `losses`, which carry `scale`."""
         if self.on:
             self._watchers.gradients.scaled(losses, scale)
 
     def unscaled(self, optimizer: Optimizer) -> None:
-        """A scaler has divided the gradients of `optimizer`."""
+        """A scaler unscaled the gradients of `optimizer`."""
         with unseen():
             self._watchers.gradients.unscaled(optimizer)
 
     def step_without_scaler(self, optimizer: Optimizer) -> None:
-        """`optimizer` is about to step, and no scaler has called it."""
+        """`optimizer` is about to step, not called by a scaler."""
         if self.on:
             with unseen():
                 self._watchers.gradients.step(optimizer)
@@ -187,13 +188,13 @@ class Numerics:
                     self._origins.confirm()
 
     def end(self, optimizer: Optimizer) -> None:
-        """`optimizer` has stepped."""
+        """`optimizer` stepped."""
         if self.on:
             with unseen():
                 self._updates.end(optimizer)
 
     def end_step(self, lines: Mapping[Optimizer, Line], skipped: Collection[str]) -> None:
-        """A step is over; scalers kept the kinds of optimizers in `skipped` from stepping."""
+        """A step ended; scalers skipped the kinds of optimizers in `skipped`."""
         if self.on:
             with unseen():
                 self._origins.end_step()
@@ -208,13 +209,13 @@ class Numerics:
             self._origins.end_step()
 
     def break_off(self) -> None:
-        """The script has failed, in the middle of a step."""
+        """The script failed in the middle of a step."""
         if self.on:
             with unseen():
                 self._origins.break_off()
 
     def write(self, record: Record) -> None:
-        """Put what was seen into `record`."""
+        """Write the results into `record`."""
         record.nonfinite = list(self._origins.found.values())
         for spoilt in self._spoilt.found():
             if all(origin.step > spoilt.step for origin in record.nonfinite):
@@ -228,7 +229,7 @@ class Numerics:
 
 
 def _first_tensor(output: object) -> list[Tensor]:
-    """The first tensor that a module returned, alone, in a sequence or in a mapping, unless a transform wraps it."""
+    """The first tensor of a module's output, nested in sequences or mappings, unless a transform wraps it."""
     if isinstance(output, Mapping):
         output = tuple(output.values())
     if isinstance(output, (list, tuple)):

@@ -1,8 +1,8 @@
-"""Counting every operation that runs, forward and backward, with its dtypes and the line it comes from.
+"""Counts of every operation, forward and backward, with its dtypes and line.
 
-Operations are counted by kind and never logged: a step has thousands of operations and some fifty kinds of them. What
-runs here runs for every operation, so it is short, and what can be worked out once for a kind is.
-The names that begin with an underscore are not public API of PyTorch; tests/trace holds what is expected of them.
+Operations are counted by kind, never logged: a step has thousands of operations and some fifty kinds of them. This code
+runs for every operation, so it is short, and whatever can be computed once per kind is.
+The names that begin with an underscore are not public API of PyTorch; tests/trace verifies what is assumed of them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _UNKNOWN: tuple[Line, Line, str] = (NOWHERE, NOWHERE, "")
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations while `on`, those of optimizers only with `optimizers`.
 
-    While `alert`, and not `on`, forward operations run without being counted, and only their results are looked at.
-    Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to leave them out the modes are
-    taken off PyTorch's stack meanwhile.
+    While `alert`, and not `on`, forward operations are not counted, and only their results are checked.
+    Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to skip them the modes are
+    removed from PyTorch's stack for that time.
     """
 
     supports_higher_order_operators = True
@@ -67,11 +67,11 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Not to be wrapped by what keeps dynamo out, which costs 2 us per operation: nothing is compiled meanwhile."""
+        """Disable the wrapper that disables dynamo, which costs 2 us per operation: nothing is compiled meanwhile."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func` and count it, or leave it to a class of tensors that computes with others, which are seen then."""
+        """Run `func` and count it, or leave it to a tensor class that computes with others, which are counted then."""
         if types and (self.on or self.alert) and any(map(_is_wrapper, types)):
             return NotImplemented
         if not self.on or not isinstance(func, OpOverload):
@@ -97,20 +97,20 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def attach(self) -> None:
-        """Go onto PyTorch's stack of modes."""
+        """Push the modes onto PyTorch's stack."""
         self.calls.__enter__()  # type: ignore[no-untyped-call]
         self.__enter__()  # type: ignore[no-untyped-call]
         self._attached = True
 
     def detach(self) -> None:
-        """Leave the stack."""
+        """Remove the modes from the stack."""
         if self._attached:
             self._attached = False
             self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self.calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def optimize(self, working: bool) -> None:
-        """An optimizer or a scaler begins to work, or is done."""
+        """An optimizer or a scaler begins to work, or ends."""
         self._optimizing = working
         if self._optimizers or working != self._attached:
             return
@@ -122,7 +122,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Do not count what runs in this context: it is the tracer's own."""
+        """Do not count the tracer's own operations in this context."""
         before = self.on, self.alert
         self.on = self.alert = False
         try:
@@ -132,7 +132,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def _resting(self) -> Iterator[None]:
-        """Leave the stack for a backward pass of which nothing is counted."""
+        """Leave the stack during a backward pass that is not counted."""
         if self.on or not self._attached or _get_current_dispatch_mode() is not self:
             yield
             return
@@ -143,16 +143,16 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.__enter__()  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
-        """Forget which lines the backward pass of this step belongs to."""
+        """Discard the lines to which the backward pass of this step belongs."""
         self._origins.clear()
 
     def forget(self) -> None:
-        """Begin anew: what was counted does not belong to the record."""
+        """Reset the counts."""
         self._kinds.clear()
         self.calls.forget()
 
     def operations(self) -> tuple[Counter[Operation], dict[Operation, float]]:
-        """What was counted, and the seconds that operations of the CPU took."""
+        """The counts, and the seconds spent in CPU operations."""
         counts: Counter[Operation] = Counter()
         seconds: dict[Operation, float] = {}
         for kind in self._kinds.values():
@@ -165,7 +165,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return counts, seconds
 
     def _run_alert(self, numerics: Numerics, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run `func`, and work out where it is called only if its result is not finite."""
+        """Run `func`, and determine its line only if its result is not finite."""
         if _autograd_node() is not None:
             return func(*args, **kwargs)
         began = numerics.before(func, args, kwargs)
@@ -207,16 +207,16 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_wrapper(kind: type) -> bool:
-    """Whether a class of tensors, not one of PyTorch's, says what operations on it are: float8 tensors of torchao."""
+    """Whether a tensor class, not one of PyTorch's, defines the operations on it: float8 tensors of torchao."""
     return "__torch_dispatch__" in vars(kind) and kind.__module__.partition(".")[0] != "torch"
 
 
 def _is_written_out(node: type) -> bool:
-    """Whether a kind of nodes runs a `backward` of the user's own, of a `torch.autograd.Function`."""
+    """Whether an autograd node runs a user's `backward`, of a `torch.autograd.Function`."""
     function = inspect.unwrap(getattr(getattr(node, "_forward_cls", None), "backward", len))
     return hasattr(function, "__code__") and is_own(function.__code__)
 
 
 def _stacks() -> tuple[int, int]:
-    """How many modes are on."""
+    """The number of active modes."""
     return torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()

@@ -1,4 +1,4 @@
-"""Installed packages: which one a file belongs to, and which can count as the user's code."""
+"""Installed packages: the package of a file, and packages that can count as the user's code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _NEVER = ("torch", "amplint")
 
 
 def packaged(filename: str) -> str:
-    """The path of a file from the folder of installed packages on, `timm/layers/mlp.py`; empty outside of that."""
+    """The path of a file relative to site-packages, `timm/layers/mlp.py`; empty outside of it."""
     name = filename.replace("\\", "/")
     return next((name.rpartition(folder)[2] for folder in _FOLDERS if folder in name), "")
 
 
 def refusal(package: str) -> str:
-    """Why `package`, as it is imported, cannot count as the user's code; empty where it can."""
+    """Why `package`, by its import name, cannot count as the user's code; empty if it can."""
     top = package.partition(".")[0]
     if top in _NEVER:
         return f"{top} does not count as a library: what it runs is told at the line that calls it"

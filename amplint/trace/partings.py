@@ -1,4 +1,4 @@
-"""Where results part from those of float32: collected step by step, and told worst first."""
+"""Deviations from float32, collected by step and sorted worst first."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Culprit:
 
 @dataclass(slots=True)
 class _Sum:
-    """What the operations of a place added to the errors of what they got.
+    """The error that the operations of a place added to that of their inputs.
 
-    `op` added most, of the `coarse` ones where there are any.
+    `op` added most, among the `coarse` ones if there are any.
     """
 
     added: float = 0.0
@@ -65,7 +65,7 @@ class _Step:
         return any(place[0] == "forward" and found.kind for place, found in self.places.items())
 
     def drifts(self) -> Iterator[tuple[int, LineDrift]]:
-        """What happened at lines, each with its turn among those that are to blame."""
+        """The deviations of lines, each with its order among culprits."""
         for (phase, line, library, module), found in self.places.items():
             if line[1]:
                 added, error = (None, None) if found.kind else (min(found.added, found.error), found.error)
@@ -73,17 +73,17 @@ class _Step:
                 yield found.turn, LineDrift(phase, found.op, *line, *what, added, error, found.coarse, *library)
 
     def forward(self) -> _Step:
-        """The part that says nothing of gradients."""
+        """The part without gradients."""
         places = {place: found for place, found in self.places.items() if place[0] == "forward"}
         tensors = {key: drift for key, drift in self.tensors.items() if drift.what == "output"}
         return _Step(places, tensors, self.half)
 
 
 class Partings:
-    """What the steps so far showed.
+    """The deviations of the steps so far.
 
-    A scaler skips steps on the way to its scale, whose gradients are inf: only the forward pass of such a step counts,
-    and only where there are no others.
+    While a scaler searches for its scale, it skips steps with infinite gradients: only the forward pass of such a step
+    counts, and only if there are no others.
     """
 
     def __init__(self) -> None:
@@ -92,11 +92,11 @@ class Partings:
         self._skipped: _Step | None = None
 
     def ran_in(self, half: torch.dtype) -> None:
-        """Something was computed in `half`."""
+        """An operation ran in `half`."""
         self._step.half = self._step.half or half
 
     def add(self, one: Culprit, added: float, error: float) -> None:
-        """The result of `one` is off by `error`, and the operation added `added` of it."""
+        """The result of `one` has the relative error `error`, of which the operation `added` a part."""
         found = self._step.places.setdefault(one.place, _Sum())
         found.added += max(added, 0.0)
         found.error = max(found.error, error)
@@ -104,21 +104,21 @@ class Partings:
             found.coarse, found.most, found.op, found.dtype = one.coarse, added, one.op, dtype_name(one.dtype)
 
     def blame(self, one: Culprit, kind: str) -> None:
-        """`one` is to blame for something of `kind`, inf or NaN; the first time counts."""
+        """`one` is the culprit of an inf or NaN, the `kind`; the first counts."""
         found = self._step.places.setdefault(one.place, _Sum())
         if not found.kind:
             found.kind, found.op, found.dtype = kind, one.op, dtype_name(one.dtype)
             found.turn = sum(bool(one.kind) for one in self._step.places.values())
 
     def tensor(self, what: str, name: str, dtype: torch.dtype, error: float) -> None:
-        """An output or gradient is off by `error`; the largest counts."""
+        """An output or gradient has the relative error `error`; the largest counts."""
         known = self._step.tensors.get((what, name))
         if known is None or error > known.size:
             given = error if math.isfinite(error) else None
             self._step.tensors[what, name] = TensorDrift(what, name, dtype_name(dtype), given)
 
     def end_step(self, *, skipped: bool) -> None:
-        """A step is over; `skipped` tells that a scaler kept the optimizer from it."""
+        """A step ended; `skipped` if a scaler skipped the optimizer."""
         step, self._step = self._step, _Step()
         if skipped and not step.fails_forward():
             self._skipped = step.forward()
@@ -126,7 +126,7 @@ class Partings:
             self._steps.append(step)
 
     def result(self, refused: tuple[str, ...]) -> Comparison | None:
-        """All that was found, None where nothing ran in half; `refused` are operators that were not compared."""
+        """The comparison, None if nothing ran in half; `refused` are operators that were not compared."""
         steps = self._steps or [step for step in (self._skipped,) if step is not None]
         half = next((step.half for step in steps if step.half is not None), None)
         if half is None:

@@ -1,4 +1,4 @@
-"""Where tensors lie. In a dry run some lie on a GPU that is pretended, which their storage tells, shared by views."""
+"""Placement of tensors. In a dry run some are on the simulated GPU, by their storage, which views share."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class _Wishes(threading.local):
 
 
 class Placement:
-    """The storages that lie on the GPU. A weak reference keeps the address of each from being used again.
+    """The storages on the GPU. A weak reference prevents the reuse of a storage's address.
 
-    `gpu` is its device, and there are `gpus`: ranks of one machine have one each. `process` is the one that has put
+    `gpu` is the device, one of `gpus`: each rank of a machine has one. `process` is the first process that put
     something there.
-    `wanted` says where new tensors of this thread are to lie, None where their operands decide; `around`, where those
-    without operands lie that a function of PyTorch makes for itself.
+    `wanted` is the placement of new tensors of this thread, None if their operands decide; `around`, the placement of
+    tensors without operands that a function of PyTorch creates internally.
     """
 
     def __init__(self) -> None:
@@ -42,22 +42,22 @@ class Placement:
         self._limit = _SWEEP
 
     def on_gpu(self, tensor: torch.Tensor) -> bool:
-        """Whether `tensor` lies on the GPU; one without a storage does not."""
+        """Whether `tensor` is on the GPU; False for one without a storage."""
         storage = _storage(tensor)
         return storage is not None and self.holds(storage)
 
     def put(self, tensor: torch.Tensor, *, besides: Iterable[torch.Tensor] = ()) -> None:
-        """Let `tensor` and what shares its storage lie on the GPU from now on, unless one of `besides` shares it."""
+        """Put `tensor` and all views of its storage on the GPU, unless one of `besides` shares the storage."""
         storage = _storage(tensor)
         if storage is not None and not any(_shares(other, storage) for other in besides):
             self.take(storage)
 
     def holds(self, storage: torch.UntypedStorage) -> bool:
-        """Whether `storage` lies on the GPU."""
+        """Whether `storage` is on the GPU."""
         return storage._cdata in self._storages
 
     def take(self, storage: torch.UntypedStorage) -> None:
-        """Let `storage` lie on the GPU. Raises RuntimeError in a process that was forked after one did before."""
+        """Put `storage` on the GPU. Raises RuntimeError in a process forked after one was put there."""
         if self.holds(storage):
             return
         if self.process not in (None, os.getpid()):
@@ -71,22 +71,22 @@ class Placement:
 
     @property
     def used(self) -> bool:
-        """Whether anything lies on the GPU."""
+        """Whether anything is on the GPU."""
         return bool(self._storages)
 
     @property
     def wanted(self) -> bool | None:
-        """Whether new tensors are to lie on the GPU; None where their operands decide."""
+        """Whether new tensors are created on the GPU; None if their operands decide."""
         return self._wishes.wanted
 
     @property
     def around(self) -> bool:
-        """Whether those without operands lie there."""
+        """Whether tensors without operands are created there."""
         return self._wishes.around
 
     @contextlib.contextmanager
     def making(self, wanted: bool | None, *, around: bool = False) -> Iterator[None]:
-        """Say where tensors lie that are made in this context."""
+        """Set the placement of new tensors in this context."""
         wishes = self._wishes
         before = wishes.wanted, wishes.around
         wishes.wanted, wishes.around = wanted, around
@@ -97,9 +97,9 @@ class Placement:
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """That of `tensor`: of its values where it is sparse, of its part on this rank, of what it wraps in `torch.func`.
+    """The storage of `tensor`: of a sparse tensor's values, of a distributed one's local part, of a wrapped tensor.
 
-    None where it has none.
+    None if it has none.
     """
     if type(tensor) not in _PLAIN:
         tensor = getattr(tensor, "_local_tensor", tensor)
@@ -133,7 +133,7 @@ def device_type(tensor: torch.Tensor) -> str:
 
 
 def is_on_host(tensor: torch.Tensor) -> bool:
-    """Whether the CPU's memory holds `tensor`, as it holds all in a dry run."""
+    """Whether `tensor` is in the CPU's memory, as all are in a dry run."""
     if tensor.is_cpu:
         return True
     storage = _storage(tensor)

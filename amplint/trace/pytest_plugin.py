@@ -1,4 +1,4 @@
-"""A pytest plug-in: the fixture `amp_trace`. Loading it loads neither torch nor the rest of amplint."""
+"""A pytest plug-in with the fixture `amp_trace`. It imports neither torch nor the rest of amplint on loading."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which of several processes this one is, and the records of those on the same machine.
+"""The rank of this process, and the records of the other ranks on the same machine.
 
-Ranks never wait for each other but at the end, for some seconds, and by files: nothing here can hang.
+Ranks wait for each other only at the end, for some seconds, and by files: nothing here can hang.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ _NAME = "amplint.rank"
 
 
 def rank_and_ranks() -> tuple[int, int]:
-    """The number of this process and how many there are, as launchers such as `torchrun` tell."""
+    """The rank of this process and the number of ranks, as set by launchers such as `torchrun`."""
     rank, ranks = _number("RANK", 0), _number("WORLD_SIZE", 1)
     return (rank, ranks) if 0 <= rank < ranks else (0, 1)
 
 
 def file_of(path: Path, record: Record) -> Path:
-    """`trace.rank0.json` for `trace.json`, where there are several ranks."""
+    """`trace.rank0.json` for `trace.json`, if there are several ranks."""
     if record.ranks == 1 or record.rank is None:
         return path
     return path.with_name(f"{path.stem}.rank{record.rank}{path.suffix}")
 
 
 class Machine:
-    """The ranks that `torchrun` started on this machine, which leave their records in a folder of its own.
+    """The ranks that `torchrun` started on this machine, which exchange records in torchrun's folder.
 
-    `ranks` is how many there are. `alone` is set where there is no such folder, or only one rank; `first` for the rank
-    that speaks for the others.
+    `ranks` is their number. `alone` is set if there is no such folder, or only one rank; `first` for the rank that
+    reports for all.
     """
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Machine:
         self.first = self.alone or _number("LOCAL_RANK", 0) == 0
 
     def leave(self, record: Record) -> None:
-        """Leave the record of this rank for the first one. Raises OSError."""
+        """Write the record of this rank for the first one. Raises OSError."""
         file = self._folder / f"{_NAME}{record.rank}.json"
         unfinished = file.with_suffix(".part")
         unfinished.write_text(record.to_json(), encoding="utf-8")
         unfinished.replace(file)
 
     def others(self, patience: Callable[[], float]) -> list[Record]:
-        """The records of the other ranks, without those that leave none within `patience()` seconds from now."""
+        """The records of the other ranks, without those that write none within `patience()` seconds."""
         start = time.monotonic()
         while len(self._files()) < self.ranks - 1 and time.monotonic() < start + patience():
             time.sleep(_PAUSE)

@@ -1,4 +1,4 @@
-"""What was seen of a run, as data: operations, the scalers' history, what parameters are held in, numbers, ranks."""
+"""The data of a traced run: operations, the scalers' history, dtypes of parameters, numerical evidence, ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The autocast region that is on, which is asked for again only after it may have changed."""
+"""The active autocast region, queried again only after it may have changed."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ _SETTERS = [name for name in dir(torch) if name.startswith("set_autocast_")]
 
 
 class Regions(dict[str, torch.dtype | None]):
-    """Device -> the dtype of the region that is on there, None where none is, until one of the `_SETTERS` is called.
+    """Device -> the dtype of the active region, None without one, cached until one of the `_SETTERS` is called.
 
-    To be looked up in a dispatch mode.
-    A backward pass runs in the region that it is called in, also where it has threads of its own.
+    For lookups in a dispatch mode. A backward pass runs in the region that it is called in, even on threads of its own.
     """
 
     def __missing__(self, device: str) -> torch.dtype | None:
-        with _outside():  # the flag reads as off inside of a dispatch mode
+        with _outside():  # the flag is off inside of a dispatch mode
             region = self[device] = region_of(device)
         return region
 
     def outside(self, device: str) -> torch.dtype | None:
-        """The same for what is not called in a dispatch mode."""
+        """The lookup outside of a dispatch mode."""
         return self[device] if device in self else region_of(device)
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
-        """Hear of changes in this context."""
+        """Invalidate the cache on changes in this context."""
         self.clear()
         with replaced(torch, **{name: self._hearing(getattr(torch, name)) for name in _SETTERS}):
             yield
@@ -47,7 +46,7 @@ class Regions(dict[str, torch.dtype | None]):
 
 
 def region_of(device: str) -> torch.dtype | None:
-    """The dtype of the region that is on for `device`, None where none is."""
+    """The dtype of the active region for `device`, None without one."""
     try:
         return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
     except RuntimeError:  # a device without autocast, such as meta

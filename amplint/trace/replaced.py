@@ -1,4 +1,4 @@
-"""Putting something else in the place of attributes, for a while."""
+"""Temporary replacement of attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MISSING = object()
 
 @contextlib.contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Give `owner`, a module or class, these attributes, and what it had before at the end."""
+    """Set attributes of `owner`, a module or class, and restore them at the end of the context."""
     before = {name: vars(owner).get(name, _MISSING) for name in attributes}
     for name, value in attributes.items():
         setattr(owner, name, value)

@@ -1,7 +1,7 @@
-"""What half results lost: operations are run again in float32, on the same inputs, and the results compared.
+"""Values lost in half: operations are rerun in float32 on the same inputs, and the results compared.
 
-A share of zeros could not tell a ReLU from underflow; this can. Only float16 loses numbers this way: bfloat16 has the
-range of float32.
+A count of zeros could not distinguish a ReLU from underflow; this can. Only float16 loses values this way: bfloat16 has
+the range of float32.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SMALLEST = 0.1
 
 @dataclass(slots=True)
 class _Lost:
-    """What was lost so far, on the device: counts of elements, of underflow and overflow; the largest; exponents."""
+    """The losses so far, on the device: counts of elements, underflow and overflow; the largest; exponents."""
 
     counts: Tensor
     largest: Tensor
@@ -34,7 +34,7 @@ class _Lost:
 
 
 class Replays:
-    """Runs every `every`-th operation with a float16 result again; other ones each step."""
+    """Reruns every `every`-th operation with a float16 result; different ones each step."""
 
     def __init__(self, every: int) -> None:
         self._every = every
@@ -44,12 +44,12 @@ class Replays:
         self._refused: set[int] = set()
 
     def end_step(self) -> None:
-        """Begin with another operation in the next step."""
+        """Start with another operation in the next step."""
         self._step += 1
         self._turn = self._step
 
     def look(self, kind: Kind, args: Any, kwargs: Any, outputs: list[Tensor], scale: float) -> None:
-        """Compare what `kind` made with float32, if it is its turn. `scale` is the loss scale of gradients."""
+        """Compare the results of `kind` with float32, if it is its turn. `scale` is the loss scale of gradients."""
         self._turn += 1
         if self._turn % self._every:
             return
@@ -70,20 +70,20 @@ class Replays:
                     self._add(key, _compare(half, single))
 
     def replay(self, kind: Kind, args: Any, kwargs: Any) -> list[Tensor]:
-        """The results of `kind` in float32, empty where that cannot be."""
+        """The results of `kind` in float32, empty if it cannot run."""
         if id(kind.func) in self._refused or reads_workspace(kind.func, args):
             return []
         if kind.op == "_to_copy":
             return [args[0]]
         try:
             result = kind.func(*in_float32(args), **{name: in_float32(value) for name, value in (kwargs or {}).items()})
-        except (RuntimeError, NotImplementedError, TypeError, ValueError):  # no such kernel, or no memory
+        except (RuntimeError, NotImplementedError, TypeError, ValueError):  # no float32 kernel, or out of memory
             self._refused.add(id(kind.func))
             return []
         return [result] if isinstance(result, Tensor) else [part for part in result if isinstance(part, Tensor)]
 
     def losses(self) -> Iterator[HalfLoss]:
-        """What was lost, for each operation, line and scale."""
+        """The losses by operation, line and scale."""
         for (phase, op, line, library, module, scale, _), lost in self._lost.items():
             elements, underflowed, overflowed = lost.counts.tolist()
             smallest, largest = _reached(lost.exponents.tolist()), _exponent(lost.largest.item())
@@ -116,7 +116,7 @@ def _compare(half: Tensor, single: Tensor) -> _Lost:
 
 
 def _reached(counts: list[int]) -> int | None:
-    """The exponent that all but the smallest of the lost numbers reach."""
+    """The exponent that all but the smallest tenth of the lost values reach."""
     lost = exponents(counts)
     passed = 0
     for exponent, times in sorted(lost.items()):

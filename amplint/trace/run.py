@@ -1,4 +1,4 @@
-"""Running a script under watch, as `python script.py` or `python -m module` would."""
+"""Execution of a script under the tracer, as `python script.py` or `python -m module` would."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class NoScript(Exception):
 
 
 def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = False, gpu: Gpu | None = None) -> int:
-    """Run `script`, a path or with `module` a name as for `python -m`, under `watch`; the exit status it comes to.
+    """Run `script`, a path or with `module` a name as for `python -m`, under `watch`; return its exit status.
 
-    With `gpu` it is a dry run on that GPU. A script that is ended behind the window succeeds. An exception of the
-    script's is shown as Python shows it. The script takes over the process: its arguments, its `sys.path` and its
-    `__main__` stay, for what runs at exit needs them. Raises NoScript.
+    With `gpu` it is a dry run on that GPU. A script that is stopped after the window succeeds. Its exceptions are shown
+    as Python shows them. The script takes over the process: its arguments, `sys.path` and `__main__` are kept, since
+    exit handlers need them. Raises NoScript.
     """
     watch.gpu = gpu
     watch.record.command = (*["-m"] * module, script, *arguments)
@@ -39,7 +39,7 @@ def run(script: str, arguments: Sequence[str], watch: Watch, *, module: bool = F
 
 
 def begin(script: str, arguments: Sequence[str], *, module: bool = False) -> tuple[CodeType, ModuleType]:
-    """Make the process look like one that Python was started in with `script`: its code, and its `__main__`.
+    """Set up the process as Python does for `script`; return its code and its `__main__`.
 
     Raises NoScript.
     """
@@ -76,7 +76,7 @@ def _status(watch: Watch, code: CodeType, main: ModuleType) -> int:
 
 
 def _exit_status(code: object) -> int:
-    """What Python makes of the argument of `sys.exit`."""
+    """The exit status for the argument of `sys.exit`."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -84,7 +84,7 @@ def _exit_status(code: object) -> int:
 
 
 def _show(failure: BaseException) -> None:
-    """Show the exception as Python does at its end, with the traceback that it would have alone."""
+    """Print the exception as Python does at exit, with the traceback that it would have without the tracer."""
     with contextlib.suppress(AttributeError, ValueError):  # the script has closed or replaced it
         sys.stdout.flush()
     failure.__traceback__ = _without_tracer(failure.__traceback__)
@@ -92,7 +92,7 @@ def _show(failure: BaseException) -> None:
 
 
 def _without_tracer(trace: TracebackType | None) -> TracebackType | None:
-    """`trace` from the script on, without the calls that lead to the tracer and back.
+    """`trace` from the script on, without the tracer's frames.
 
     A function of PyTorch's Python API calls `handle_torch_function`, which calls the tracer, which calls it again.
     """
@@ -126,7 +126,7 @@ def _code(path: str) -> CodeType:
 
 
 def _spec(name: str) -> ModuleSpec:
-    """Where module `name` is, or `name.__main__` where it is a package."""
+    """The spec of module `name`, or of `name.__main__` for a package."""
     sys.path.insert(0, os.getcwd())
     try:
         spec = importlib.util.find_spec(name)

@@ -1,4 +1,4 @@
-"""The JSON Schema of a trace, derived from the classes that hold one; what is read is compared with it."""
+"""The JSON Schema of a trace, derived from its classes; input is validated by it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _NUMBER_KEYS = {"pattern": "^-?[0-9]{1,6}$"}
 
 @functools.cache
 def schema() -> Schema:
-    """The schema of what `Record.to_json` writes, of draft 2020-12."""
+    """The schema of `Record.to_json`, draft 2020-12."""
     definitions: dict[str, Schema] = {}
     record = _described(Record, definitions)
-    del record["properties"]["seconds"]  # stands with the operations
+    del record["properties"]["seconds"]  # part of the operations
     definitions["Operation"]["properties"]["seconds"] = {"type": ["number", "null"], "minimum": 0}
     record["properties"] = {"schema": {"const": SCHEMA}, **record["properties"]}
     for each in (record, *definitions.values()):
@@ -62,7 +62,7 @@ def schema() -> Schema:
 
 
 def _described(kind: type, definitions: dict[str, Schema]) -> Schema:
-    """An object with the fields of the dataclass `kind`."""
+    """An object schema with the fields of the dataclass `kind`."""
     hints = get_type_hints(kind)
     properties = {}
     for each in fields(kind):

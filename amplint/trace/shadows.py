@@ -1,4 +1,4 @@
-"""Float32 numbers beside those of a run: what each tensor would hold if nothing had been rounded to half."""
+"""Shadows: the values that a run's tensors would have in float32, had nothing been rounded to half."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHARE = 4
 
 @dataclass(slots=True)
 class Shadow:
-    """The `numbers` of a storage whose elements have `dtype`, in float32 (float64 for float64), in one dimension.
+    """The `numbers` of a storage with elements of `dtype`, in float32 (float64 for float64), one-dimensional.
 
-    `error` is the relative error of what was written there last. `culprit` is what is to blame for one that rounding
-    does not explain, `zeroed` for a 0 that should be none. `cancelled` is how much larger the numbers were that are
-    left of a sum: errors are relative to those.
+    `error` is the relative error of the last write. `culprit` is the culprit of an error that rounding does not
+    explain, `zeroed` that of a wrong 0. `cancelled` is the ratio by which cancellation reduced the terms of a sum:
+    errors are relative to the terms.
     """
 
     storage: StorageWeakRef
@@ -37,9 +37,9 @@ class Shadow:
 
 
 class Shadows:
-    """The shadows of storages, so that views and what is written through them have their part of it.
+    """Shadows by storage, so that views and writes through them are covered.
 
-    A tensor without one holds what it would hold in float32, but for being in half itself.
+    A tensor without a shadow has its own values in float32, up to rounding.
     """
 
     def __init__(self) -> None:
@@ -54,22 +54,22 @@ class Shadows:
         return shadow if shadow is not None and shadow.dtype is tensor.dtype else None
 
     def exact(self, tensor: Tensor) -> Tensor:
-        """What `tensor` would hold in float32, as a view of the shadow where it has one."""
+        """The float32 values of `tensor`, as a view of its shadow if there is one."""
         shadow = self.find(tensor)
         if shadow is not None:
             return shadow.numbers.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
         return tensor.float() if tensor.dtype in HALF else tensor
 
     def prepare(self, tensor: Tensor) -> None:
-        """Give `tensor`, which is going to be written to, a shadow of what it holds now."""
+        """Create a shadow with the current values of `tensor`, before a write."""
         if self.find(tensor) is None:
             whole = tensor.as_strided((_elements(tensor),), (1,), 0)
             self._put(tensor, whole.to(_wide(tensor.dtype), copy=True))
 
     def keep(self, tensor: Tensor, exact: Tensor) -> Shadow | None:
-        """Give `tensor`, which is new, the shadow `exact`, which nothing else uses.
+        """Make `exact`, which is used nowhere else, the shadow of the new `tensor`.
 
-        None where that cannot be, since elements of `tensor` lie over each other.
+        None if elements of `tensor` overlap in memory.
         """
         elements = _elements(tensor)
         alike = exact.stride() == tensor.stride() and exact.storage_offset() == tensor.storage_offset() == 0
@@ -82,11 +82,11 @@ class Shadows:
         return self._put(tensor, numbers)
 
     def drop(self, tensor: Tensor) -> None:
-        """Take what `tensor` holds for right."""
+        """Accept the values of `tensor` as right."""
         self._shadows.pop(tensor.untyped_storage()._cdata, None)
 
     def forget(self) -> None:
-        """Take everything for right."""
+        """Accept all values as right."""
         self._shadows.clear()
         self._room = _ROOM
 
@@ -103,7 +103,7 @@ class Shadows:
 
 
 def shares_storage(tensor: Tensor, others: list[Tensor]) -> bool:
-    """Whether `tensor` lies where one of `others` does."""
+    """Whether `tensor` shares storage with one of `others`."""
     own = tensor.untyped_storage()._cdata
     return any(other.layout is torch.strided and other.untyped_storage()._cdata == own for other in others)
 

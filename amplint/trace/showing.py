@@ -1,4 +1,4 @@
-"""The reports of a record for who holds it in Python: a text, a page, and what a notebook shows."""
+"""The reports of a record in Python: a text, a page, and a notebook cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def text(record: Record, width: int) -> str:
-    """What `amplint trace` prints on a terminal of `width` columns, findings in short."""
+    """The output of `amplint trace` on a terminal of `width` columns, findings in short."""
     from amplint.reports.ranks import unequal
     from amplint.reports.text import from_here, one_line, wrap
     from amplint.reports.trace import summary
@@ -26,7 +26,7 @@ def text(record: Record, width: int) -> str:
 
 
 def page(record: Record) -> str:
-    """The page that `amplint trace --html` writes. Raises ImportError without what it needs."""
+    """The page of `amplint trace --html`. Raises ImportError without its dependencies."""
     try:
         from amplint.reports.page import document
     except ImportError as failure:
@@ -35,5 +35,5 @@ def page(record: Record) -> str:
 
 
 def cell(record: Record) -> str:
-    """HTML for a notebook: the text, in which nothing of the run is markup."""
+    """HTML for a notebook: the text, with the run's text escaped."""
     return f"<pre>{html.escape(text(record, 100))}</pre>"

@@ -1,4 +1,4 @@
-"""Smaller batches and images from data loaders, so that a step takes seconds where it would take minutes."""
+"""Smaller batches and images from data loaders, so that a step takes seconds instead of minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Paused = Callable[[], AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def shrunk(max_batch: int | None, image_size: int | None, tell: Tell, paused: Paused) -> Iterator[None]:
-    """Let data loaders give batches of at most `max_batch` samples and images of at most `image_size` pixels."""
+    """Limit the batches of data loaders to `max_batch` samples and images to `image_size` pixels."""
     with contextlib.ExitStack() as stack:
         if max_batch is not None:
             stack.enter_context(smaller_batches(max_batch, tell))
@@ -35,10 +35,10 @@ def shrunk(max_batch: int | None, image_size: int | None, tell: Tell, paused: Pa
 
 @contextlib.contextmanager
 def smaller_batches(samples: int, tell: Tell) -> Iterator[None]:
-    """Let each `DataLoader` give the first `samples` of each of its batches.
+    """Truncate each batch of a `DataLoader` to its first `samples`.
 
-    Its length stays as it was, also with `drop_last`, and so do epochs, schedules and windows of accumulation. `tell`
-    is told of loaders that cannot be made smaller, and where there was none.
+    The loader's length is unchanged, also with `drop_last`, and with it epochs, schedules and accumulation windows.
+    `tell` is called for loaders that cannot be truncated, and if there was none.
     """
     following: Callable[..., Any] = _BaseDataLoaderIter._next_index
     told: set[Line] = set()
@@ -65,11 +65,11 @@ def smaller_batches(samples: int, tell: Tell) -> Iterator[None]:
 
 @contextlib.contextmanager
 def smaller_images(size: int, tell: Tell, paused: Paused) -> Iterator[None]:
-    """Let data loaders give images whose longer side has at most `size` pixels, of which every n-th is taken.
+    """Subsample images of data loaders so that their longer side has at most `size` pixels.
 
     Images are batches of four dimensions, of floating point or of integers with 1, 3 or 4 channels, channels first or
-    last. What has the height and width of an image in the same batch, such as a mask, goes along. `paused` is on
-    meanwhile; `tell` is told where there were none.
+    last. Other tensors of an image's height and width in the same batch, such as a mask, are subsampled alike, in the
+    context `paused`; `tell` is called if there were none.
     """
     following = _BaseDataLoaderIter.__next__
     found = False
@@ -92,7 +92,7 @@ def smaller_images(size: int, tell: Tell, paused: Paused) -> Iterator[None]:
 
 
 def _space(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """Height and width of a batch of images, None of anything else."""
+    """Height and width of a batch of images, None for anything else."""
     if tensor.dim() != 4:
         return None
     last = tensor.shape[3] in _CHANNELS and tensor.shape[1] not in _CHANNELS

@@ -1,4 +1,4 @@
-"""Counts of what was observed at lines, which stay on their device until they are written to a record."""
+"""Accumulated observations at lines, kept on their device until they are written to a record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Seen:
 
 
 class Sightings:
-    """Adds up what is seen of each kind at each line."""
+    """Sums of observations by kind and line."""
 
     def __init__(self) -> None:
         self._seen: dict[_Key, _Seen] = {}
@@ -34,7 +34,7 @@ class Sightings:
     def add(
         self, what: str, kind: Kind, dtype: torch.dtype, lost: Number = 1.0, whole: Number = 0.0, **size: Number
     ) -> None:
-        """`kind` did `what`; the rest is as in `add_at`."""
+        """Add an observation `what` of the operation `kind`, as `add_at`."""
         self.add_at(what, kind.op, kind.line, kind.module, dtype, lost, whole, **size)
 
     def add_at(
@@ -48,9 +48,9 @@ class Sightings:
         whole: Number = 0.0,
         size: Number | None = None,
     ) -> None:
-        """`what` is a kind of `Observation`; `lost` of `whole` was lost, and the largest `size` is kept.
+        """Add an observation: `lost` of `whole` was lost; the largest `size` is kept.
 
-        Where nothing is lost in all, nothing was seen.
+        `what` is a kind of `Observation`. Observations without any loss are dropped.
         """
         seen = self._seen.setdefault((what, op, line, module, dtype), _Seen())
         seen.count += 1
@@ -60,7 +60,7 @@ class Sightings:
             seen.size = size if seen.size is None else _largest(seen.size, size)
 
     def observations(self) -> Iterator[Observation]:
-        """What was seen, in the order of its first time."""
+        """The observations in order of first occurrence."""
         for (what, op, line, module, dtype), seen in self._seen.items():
             lost, whole = float(seen.lost), float(seen.whole)
             size = float(seen.size) if seen.size is not None else None

@@ -1,4 +1,4 @@
-"""The files that a record speaks of, and what they held when they ran."""
+"""Digests of the files in a record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from amplint.trace.record import Record, digest
 def digests(record: Record, folder: str, began: float) -> dict[str, str]:
     """File name -> digest of its content, for every file in `record`.
 
-    Relative names are relative to `folder`. The digest is empty where the file cannot be read, or was written to after
-    `began`, in seconds since the epoch: what ran is not known then.
+    Relative names are relative to `folder`. The digest is empty if the file cannot be read, or was modified after
+    `began`, in seconds since the epoch: the content that ran is unknown then.
     """
     names = {
         *(operation.filename for operation in record.operations),

@@ -1,4 +1,4 @@
-"""Gradients that are not finite when an optimizer steps with them, in steps of which nothing else is recorded."""
+"""Nonfinite gradients at an optimizer's step, in steps that are not recorded otherwise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The largest gradients of a step, one for each dtype."""
+    """The largest gradients of a step, one per dtype."""
 
     number: int
     optimizer: str
@@ -37,16 +37,16 @@ class _Step:
 
 
 class Spoilt:
-    """Finds the first step that an optimizer takes with gradients that are not finite."""
+    """Finds the first optimizer step with nonfinite gradients."""
 
     def __init__(self) -> None:
         self._steps: list[_Step] = []
         self._found: list[NonFinite] = []
 
     def look(self, optimizer: Optimizer, number: int) -> bool:
-        """Look at the gradients that `optimizer` is about to step with; whether they are known not to be finite.
+        """Check the gradients that `optimizer` is about to step with; return whether they are known to be nonfinite.
 
-        A fused optimizer that a scaler tells of inf, and which leaves the weights as they are then, is left alone.
+        A fused optimizer with a scaler's `found_inf`, which skips the update itself, is ignored.
         """
         if self._found or getattr(optimizer, "found_inf", None) is not None:
             return False
@@ -62,7 +62,7 @@ class Spoilt:
         return bool(self._found)
 
     def found(self) -> list[NonFinite]:
-        """What was found, of the first such step."""
+        """The first such step, if any."""
         self._read()
         return self._found
 

@@ -1,7 +1,7 @@
-"""State in half that outlives a step: what updates are to do to it, and what they do.
+"""Persistent state in half: the intended effect of its updates, and the actual one.
 
-Averages of weights, running statistics and counters are written in place, or made anew of what they were. Each is
-followed through a step in float32, on at most `_SAMPLE` numbers, and compared at its end.
+Averages of weights, running statistics and counters are written in place, or recomputed from their previous values.
+Each is tracked through a step in float32, on at most `_SAMPLE` elements, and compared at its end.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ FOLLOWED = _ARITHMETIC | {"_to_copy", "copy"}
 
 @dataclass(slots=True)
 class _State:
-    """What a storage held when it was first written in a step, holds now, and would hold in float32.
+    """A storage's values at its first write in a step, its values now, and those it would have in float32.
 
-    `count` times it was written, and `unnoticed` is the sum of the shares of numbers that should have changed then and
-    stayed.
+    `count` is the number of writes, and `unnoticed` the sum over writes of the share of elements that should have
+    changed and did not.
     """
 
     storage: StorageWeakRef
@@ -58,9 +58,9 @@ class _State:
 
 
 class States:
-    """Follows half tensors that are written outside of what is learned through.
+    """Tracks half tensors that are written outside of autograd.
 
-    `is_gradient` tells of a storage that it holds the gradient of a parameter: that is no state, but may vanish.
+    `is_gradient` says whether a storage holds a parameter's gradient: that is not state, but can vanish.
     """
 
     def __init__(self, sightings: Sightings, is_gradient: Callable[[int], bool]) -> None:
@@ -75,7 +75,7 @@ class States:
         self._lines: set[Line] = set()
 
     def before(self, func: Any, args: Any, kwargs: Any) -> None:
-        """To be told before `func`, which works in place, runs."""
+        """Prepare for `wrote`, before the in-place operation `func` runs."""
         if self._pending:
             self._pending.clear()
         first = args[0] if args else None
@@ -90,7 +90,7 @@ class States:
             self._pending += [self._begin(one) for one in targets]
 
     def wrote(self, kind: Kind, args: Any, kwargs: Any) -> None:
-        """What `before` was told of has run."""
+        """The in-place operation ran."""
         pending, self._pending = self._pending, []
         if kind.phase in ("backward", "optimizer") or not any(pending):
             return
@@ -101,7 +101,7 @@ class States:
                     self._follow(state, kind, _of_target(args, index), kwargs or {}, target)
 
     def made(self, kind: Kind, args: Any, kwargs: Any, output: Tensor) -> None:
-        """An operator of `FOLLOWED` has made `output`, or has copied into it, outside of what is learned through."""
+        """An operator of `FOLLOWED` returned `output`, or copied into it, outside of autograd."""
         if kind.line in self._lines:
             with unseen():
                 self._link(kind, args, kwargs or {}, output)
@@ -110,7 +110,7 @@ class States:
             self._made[storage._cdata] = StorageWeakRef(storage), kind.line  # type: ignore[no-untyped-call]
 
     def end_step(self) -> None:
-        """Compare what was written in this step with what it was to be."""
+        """Compare the writes of this step with their intended effect."""
         for key, state in (*self._written.items(), *self._chain.items()):
             if state.kind is not None and state.exact.isfinite().all():
                 known = self._known.get(key) if state.count else state.storage
@@ -162,7 +162,7 @@ class States:
         self._sightings.add("vanished", kind, state.dtype, lost, whole)
 
     def _link(self, kind: Kind, args: Any, kwargs: Any, output: Tensor) -> None:
-        """Follow what a line makes of what it made in the step before."""
+        """Track the result of a line that uses its own result of the previous step."""
         if kind.op == "copy_":
             source = self._state(kind, args[1])
             if source is None or source.exact is source.begin or output.dtype not in HALF:
@@ -226,12 +226,12 @@ class States:
 
 
 def _numbers(tensor: Tensor) -> Tensor:
-    """The numbers of `tensor` in float32: all of few, in its shape, and a sample of many."""
+    """The elements of `tensor` in float32, in its shape, or a sample if there are many."""
     return (tensor.detach() if tensor.numel() <= _SAMPLE else sample(tensor, _SAMPLE)).float()
 
 
 def _result(func: Any, args: Any, kwargs: Any, target: Tensor) -> Tensor | None:
-    """What `func` makes of `args` in float32, as `_numbers` of `target` has it; None where that cannot be."""
+    """The float32 result of `func` for `args`, in the form of `_numbers` of `target`; None if it cannot be computed."""
     run = _functional(func)
     if run is None:
         return None
@@ -265,7 +265,7 @@ def _of_target(args: Any, index: int) -> tuple[Any, ...]:
 
 @functools.cache
 def _functional(func: Any) -> Any:
-    """The operator that does what `func` does without writing, for one tensor; None for what is not followed."""
+    """The functional counterpart of the in-place operator `func`, for one tensor; None if it is not tracked."""
     name = op_name(func)
     plain = name.rstrip("_").removeprefix("_foreach_")
     if func.namespace != "aten":

@@ -1,4 +1,4 @@
-"""Optimizer steps and what gradient scalers do to them."""
+"""Optimizer steps and their treatment by gradient scalers."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ Paused = Callable[[], AbstractContextManager[None]]
 
 
 class Steps:
-    """Counts steps, also those a scaler skips, and writes the scalers' history.
+    """Counts steps, including those a scaler skips, and records the scalers' history.
 
-    `optimizers` holds those that stepped, and where. `number` is how many steps are done, those of the optimizer that
-    stepped most often where there are several.
-    `on_step` is called with it when a step is over: after the scaler's `update()` where there is one. `on_optimizing`
-    is told when an optimizer or a scaler begins to work, and when it is done, `on_stepped` which optimizer has stepped.
-    What is read for the history is read while `paused`, so that it is not taken for the run's own. `numerics` is told
-    what happens to losses, gradients and weights, `curves` of losses and scales.
+    `optimizers` maps those that stepped to the line. `number` is the number of completed steps, of the optimizer with
+    most steps if there are several.
+
+    `on_step` is called with it at the end of a step: after the scaler's `update()` if there is one. `on_optimizing`
+    is called when an optimizer or a scaler begins and ends its work, `on_stepped` with the optimizer that stepped.
+    The history is read while `paused`, so that it is not recorded as the run's own work. `numerics` is notified of
+    losses, gradients and weights, `curves` of losses and scales.
     """
 
     def __init__(
@@ -67,18 +68,18 @@ class Steps:
 
     @property
     def number(self) -> int:
-        """How many steps are done."""
+        """The number of completed steps."""
         return max(self._counts.values(), default=0)
 
     def history(self) -> list[ScalerStep]:
-        """What scalers did in recorded steps; of more than `SERIES_POINTS` every other step is left out."""
+        """The scalers' history in recorded steps; beyond `SERIES_POINTS` every other step is dropped."""
         recorded = [entry for entry in self._history if self._window.holds(entry.step)]
         while len(kept := [entry for entry in recorded if self._is_kept(entry)]) > SERIES_POINTS:
             self._stride *= 2
         return kept
 
     def attach(self) -> None:
-        """Begin to listen."""
+        """Install the hooks."""
         before = register_optimizer_step_pre_hook(self._begin)
         after = register_optimizer_step_post_hook(self._stepped)
         self._undo = [before.remove, after.remove]
@@ -91,12 +92,12 @@ class Steps:
         self._undo.append(functools.partial(delattr, torch.amp.GradScaler, "__init_subclass__"))
 
     def detach(self) -> None:
-        """Stop, and leave PyTorch as it was."""
+        """Remove the hooks and restore PyTorch."""
         while self._undo:
             self._undo.pop()()
 
     def _follow(self, kind: type[torch.amp.GradScaler]) -> None:
-        """Listen to the methods that a kind of scalers defines."""
+        """Wrap the methods that a scaler class defines."""
         wrappers = {"scale": self._scale, "unscale_": self._unscale, "step": self._step, "update": self._update}
         for name, wrapper in wrappers.items():
             original = vars(kind).get(name)
@@ -121,7 +122,7 @@ class Steps:
             self._announce()
 
     def skipped(self, step: int) -> set[str]:
-        """The kinds of optimizers that a scaler kept from taking `step`."""
+        """The kinds of optimizers for which a scaler skipped `step`."""
         last = reversed(self._history)
         return {entry.optimizer for entry in takewhile(lambda entry: entry.step == step, last) if entry.skipped}
 
@@ -158,7 +159,7 @@ class Steps:
             self._numerics.unscaled(optimizer)
 
     def _step(self, run: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        if not scaler.is_enabled() or self._scaler is scaler:  # called by a subclass's
+        if not scaler.is_enabled() or self._scaler is scaler:  # called by a subclass's method
             return run(scaler, optimizer, *args, **kwargs)
         state = scaler._per_optimizer_states[id(optimizer)]
         stage = state["stage"].name
@@ -193,7 +194,7 @@ class Steps:
         self._announce()
 
     def _shorten(self) -> None:
-        """Forget what is not to be told, once `update()` has followed all that there is; not the step under way."""
+        """Drop entries that are not reported, once `update()` has completed all; never those of the current step."""
         if len(self._history) >= 2 * SERIES_POINTS and not any(self._open.values()):
             now = [entry for entry in self._history if entry.step == self._announced]
             self._history = [*(entry for entry in self.history() if entry.step != self._announced), *now]
@@ -202,7 +203,7 @@ class Steps:
         return self._window.number(entry.step) % self._stride == 0
 
     def _clear(self, run: Callable[..., None], optimizer: Optimizer, set_to_none: bool = True) -> None:
-        """Let no mode see how gradients are taken away: no operation runs, and the attributes of all are asked for."""
+        """Hide `zero_grad` from all modes: it runs no operation, but reads the attributes of every parameter."""
         if not set_to_none:
             run(optimizer, set_to_none)
             return

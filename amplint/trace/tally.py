@@ -1,4 +1,4 @@
-"""Kinds of operations while they are counted, and what their names tell of the numbers they make."""
+"""Counted kinds of operations, and numerical properties that follow from an operator's name."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ HALF = frozenset({torch.float16, torch.bfloat16})
 
 @dataclass(slots=True)
 class Kind:
-    """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and how often it ran.
+    """One kind of operation at one place, as in `Operation` but with PyTorch's objects, and its count.
 
-    `computes` tells whether it may make inf or NaN out of finite numbers, `replayable` whether it can be run again on
-    the same inputs to see what float32 makes of them, `scaled` whether it is handed float8 operands with scales.
+    `computes` says whether it may make inf or NaN out of finite values, `replayable` whether it can be rerun on
+    the same inputs in float32, `scaled` whether it takes float8 operands with scales.
     """
 
     phase: str
@@ -60,7 +60,7 @@ class Kind:
         return op_name(self.func)
 
     def operation(self) -> Operation:
-        """The kind in the words of a record."""
+        """The kind in the form of a record."""
         return Operation(
             self.phase,
             self.op,
@@ -81,13 +81,13 @@ def op_name(func: Any) -> str:
 
 
 def makes_numbers(func: Any) -> bool:
-    """Whether results of `func` can be larger than what goes in, in any dtype."""
+    """Whether results of `func` can be larger than its inputs, in any dtype."""
     name = op_name(func).rstrip("_")
     return not (func.is_view or "c10d" in func.namespace or name in _MOVERS | _FILLERS | _BOUNDED)
 
 
 def may_overflow(func: Any, inputs: tuple[torch.dtype, ...], outputs: tuple[torch.dtype, ...]) -> bool:
-    """Whether `func` may make inf or NaN out of finite numbers. Collectives only bring them from other ranks."""
+    """Whether `func` may make inf or NaN out of finite values. Collectives only transfer them from other ranks."""
     if not makes_numbers(func):
         return False
     name = op_name(func).rstrip("_")
@@ -98,7 +98,7 @@ def may_overflow(func: Any, inputs: tuple[torch.dtype, ...], outputs: tuple[torc
 
 
 def replayable(func: Any, outputs: tuple[torch.dtype, ...]) -> bool:
-    """Whether running `func` again in float32 disturbs nothing, and can show a loss: one of float16's range."""
+    """Whether rerunning `func` in float32 has no side effects and can reveal a loss, which needs float16's range."""
     name = op_name(func)
     return (
         torch.float16 in outputs
@@ -110,7 +110,7 @@ def replayable(func: Any, outputs: tuple[torch.dtype, ...]) -> bool:
 
 
 def draws(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether `func` draws random numbers; dropout of nothing does not."""
+    """Whether `func` draws random numbers; dropout with probability 0 does not."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
     for index, argument in enumerate(func._schema.arguments):
@@ -120,7 +120,7 @@ def draws(func: Any, args: Any, kwargs: Any) -> bool:
 
 
 def reads_workspace(func: Any, args: Any) -> bool:
-    """Whether `func` gets bytes that a forward pass has left: in another dtype it would read beyond them."""
+    """Whether `func` takes a workspace of a forward pass as bytes: in another dtype it would read beyond its end."""
     given = zip(func._schema.arguments, args, strict=False)
     return any(
         argument.name in ("workspace", "reserve") and isinstance(value, torch.Tensor) and value.dtype is torch.uint8
@@ -129,7 +129,7 @@ def reads_workspace(func: Any, args: Any) -> bool:
 
 
 def rewrites(func: Any) -> bool:
-    """Whether `func` works in place on what an argument holds, rather than only storing its result there."""
+    """Whether `func` updates an argument in place, rather than only storing a result there."""
     name = op_name(func)
     return bool(
         func._schema.is_mutable

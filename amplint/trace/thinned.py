@@ -1,4 +1,4 @@
-"""A growing row of values in bounded memory."""
+"""A growing series of values in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _T = TypeVar("_T")
 
 
 class Thinned(Generic[_T]):
-    """What is added step by step, at most `most` values: of more, each two neighbours become what `join` makes of them.
+    """Values by step, at most `most`: beyond that, adjacent pairs are replaced by their `join`.
 
-    So a value stands for as many steps as any other but for the last. `steps` holds the first step of each.
+    So every value but the last covers the same number of steps. `steps` holds the first step of each.
     """
 
     def __init__(self, most: int, join: Callable[[_T, _T], _T]) -> None:
@@ -23,7 +23,7 @@ class Thinned(Generic[_T]):
         self._in_last = 0
 
     def add(self, step: int, value: _T) -> None:
-        """Add the value of `step`; one that there is a value of already takes it in."""
+        """Add the value of `step`, joined to the last value if that is of the same step or not yet complete."""
         if self.steps and (self.steps[-1] == step or 0 < self._in_last < self._each):
             self._in_last += self.steps[-1] != step
             self.values[-1] = self._join(self.values[-1], value)
@@ -35,7 +35,7 @@ class Thinned(Generic[_T]):
             self.thin()
 
     def thin(self) -> None:
-        """Make one of each two neighbours."""
+        """Join adjacent pairs."""
         odd = len(self.values) % 2
         pairs = zip(self.values[::2], self.values[1::2], strict=False)
         self.values = [self._join(one, other) for one, other in pairs] + self.values[len(self.values) - odd :] * odd

@@ -1,4 +1,4 @@
-"""What optimizers' steps do to weights: how large updates are, and how many are lost in the weight's dtype."""
+"""Weight updates: their magnitude, and the share lost in the weight's dtype."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEPS = 32
 
 @dataclass(slots=True)
 class _Before:
-    """Parameters of one device with their names; `weights` are numbers of all of them, `pushed` which should move."""
+    """Parameters of one device with their names; `weights` are samples of all, `pushed` marks those with a gradient."""
 
     names: list[str]
     parameters: list[Tensor]
@@ -30,7 +30,7 @@ class _Before:
 
 
 class Updates:
-    """Compares `size` numbers of each weight before and after a step, so that it holds for fused optimizers too."""
+    """Compares `size` elements of each weight before and after a step, which also covers fused optimizers."""
 
     def __init__(self, size: int, path: Callable[[Tensor], str]) -> None:
         self._size = size
@@ -58,12 +58,12 @@ class Updates:
         ]
 
     def end(self, optimizer: Optimizer) -> None:
-        """`optimizer` has stepped."""
+        """`optimizer` stepped."""
         for before in self._before.pop(optimizer, []):
             self._stepped[optimizer, before.weights.device] = before, _sums(before, self._size)
 
     def end_step(self, step: int, lines: Mapping[Optimizer, Line], skipped: Collection[str]) -> None:
-        """Keep what was seen in `step`, without optimizers whose kinds are in `skipped`: a scaler kept them from it."""
+        """Record the updates in `step`, without optimizers whose kinds are in `skipped` by a scaler."""
         found: list[Update] = []
         for (optimizer, _), (before, sums) in self._stepped.items():
             kind = type(optimizer).__name__
@@ -77,7 +77,7 @@ class Updates:
         self._keep(found)
 
     def updates(self) -> list[Update]:
-        """What was kept, in the order of steps."""
+        """The recorded updates in the order of steps."""
         return [update for step in self._steps for update in step]
 
     def _keep(self, found: list[Update]) -> None:
@@ -90,7 +90,7 @@ class Updates:
 
 
 def _sums(before: _Before, size: int) -> Tensor:
-    """For each parameter the squares of update and weight, the pushed numbers, and those of them that stayed."""
+    """For each parameter the squares of update and weight, and the counts of pushed elements and of unchanged ones."""
     weight, pushed, rows = before.weights, before.pushed, len(before.names)
     samples = [sample(parameter, size) for parameter in before.parameters]
     after, lengths = torch.cat(samples), torch.tensor([one.numel() for one in samples])
@@ -103,6 +103,6 @@ def _sums(before: _Before, size: int) -> Tensor:
 
 
 def _shares(update: float, weight: float, pushed: float, stayed: float) -> tuple[float | None, float]:
-    """The ratio of the norms, None where it is no number, and the share of lost updates."""
+    """The ratio of the norms, None if it is not finite, and the share of lost updates."""
     ratio = math.sqrt(update / weight) if weight > 0 else math.nan
     return ratio if math.isfinite(ratio) else None, stayed / pushed if pushed else 0.0

@@ -1,4 +1,4 @@
-"""Comparing what was read with a JSON Schema: the part of the language that the schema of traces uses."""
+"""Validation by JSON Schema, for the part of the language that the schema of traces uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def problem(value: Any, schema: Schema, definitions: Mapping[str, Schema], place: str = "") -> str | None:
-    """Where `value` is not as `schema` has it, as a path like `operations[3].row`; None where it is."""
+    """The place at which `value` violates `schema`, as a path like `operations[3].row`; None if it is valid."""
     if "$ref" in schema:
         return problem(value, definitions[schema["$ref"].rpartition("/")[2]], definitions, place)
     if "anyOf" in schema:
@@ -39,7 +39,7 @@ def problem(value: Any, schema: Schema, definitions: Mapping[str, Schema], place
 
 
 def _is_right(value: Any, schema: Schema) -> bool:
-    """Whether `value` is of the kind, one of the words, and not too small."""
+    """Whether `value` satisfies the type, the enumeration and the minimum."""
     kinds = schema.get("type", [])
     if kinds and not any(_KINDS[kind](value) for kind in ([kinds] if isinstance(kinds, str) else kinds)):
         return False

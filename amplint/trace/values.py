@@ -1,4 +1,4 @@
-"""Looking at tensors' numbers without changing anything that the run could notice."""
+"""Inspection of tensor values without side effects on the run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _DTYPES = HALF | {torch.float32, torch.float64}
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """Work on plain tensors that no mode sees, neither the tracer's own nor one of the user's."""
+    """Work on plain tensors hidden from all modes, the tracer's and the user's."""
     with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
         yield
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether `tensor` holds floating point numbers that a CPU or a CUDA device can be asked about.
+    """Whether `tensor` holds floating point values that can be read on a CPU or a CUDA device.
 
-    Tensors of other classes (distributed, fake, nested ones) are left alone, and so are the zeros
-    without memory of forward-mode differentiation, which crash PyTorch where they are asked for their numbers.
+    Tensors of other classes (distributed, fake, nested) are excluded, and so are the zero tensors of forward-mode
+    differentiation, which have no memory and crash PyTorch if they are read.
     """
     return (
         type(tensor) in _PLAIN
@@ -41,14 +41,14 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def total(tensor: Tensor) -> Tensor:
-    """The sum, without dimensions, which is finite where all numbers are unless they come near float32's limit."""
+    """The sum, zero-dimensional, which is finite if all elements are, unless they approach float32's limit."""
     return tensor.sum(dtype=torch.float64 if tensor.dtype is torch.float64 else torch.float32)
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers of `tensor` are finite.
+    """Whether all elements of `tensor` are finite.
 
-    The sum is a hundred times as fast as looking at each, and twice as fast without a change of dtype.
+    The sum is a hundred times as fast as testing each, and twice as fast without a change of dtype.
     """
     value = tensor.sum().item()
     if value - value != 0:
@@ -57,12 +57,12 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def is_sound(tensor: Tensor) -> bool:
-    """Whether all numbers of `tensor` are finite, or cannot be asked for without waiting for a device."""
+    """Whether all elements of `tensor` are finite, or cannot be read without synchronising with a device."""
     return not (tensor.is_cpu and is_plain(tensor)) or is_finite(tensor)
 
 
 def has_infinite_scalar(values: Iterable[Any]) -> bool:
-    """Whether a Python number among `values`, or in lists there, is inf or NaN."""
+    """Whether a Python number among `values`, or in nested lists, is inf or NaN."""
     return any(
         value - value != 0
         if isinstance(value, float)
@@ -72,7 +72,7 @@ def has_infinite_scalar(values: Iterable[Any]) -> bool:
 
 
 def in_float32(value: Any) -> Any:
-    """`value` with half tensors, and half dtypes, among it replaced by float32."""
+    """`value` with half tensors and half dtypes replaced by float32."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype in HALF else value
     if isinstance(value, torch.dtype):
@@ -83,7 +83,7 @@ def in_float32(value: Any) -> Any:
 
 
 def sample(tensor: Tensor, size: int) -> Tensor:
-    """At most `size` numbers of `tensor` in one dimension, evenly spread; often a view."""
+    """At most `size` elements of `tensor` in one dimension, evenly spaced; often a view."""
     stride = -(-tensor.numel() // size)
     if tensor.is_contiguous():
         return tensor.detach().as_strided((-(-tensor.numel() // stride),), (stride,))

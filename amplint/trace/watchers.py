@@ -1,4 +1,4 @@
-"""Those who look at operations of a few kinds, told only of these."""
+"""Observers of operations, dispatched by kind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NORMALISES = frozenset({"native_batch_norm", "_native_batch_norm_legit", "cudnn
 
 
 class Watchers:
-    """Tells each watcher of what concerns it; which that is, is worked out once for a kind of operations."""
+    """Dispatches operations to the observers concerned, which are determined once per kind."""
 
     def __init__(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
         self._sightings = Sightings()
@@ -30,7 +30,7 @@ class Watchers:
         self.states = States(self._sightings, self.gradients.is_gradient)
 
     def of(self, kind: Kind) -> tuple[Watcher, ...]:
-        """Who is to be told of `kind`; kept with it, for most are told of nothing."""
+        """The observers of `kind`, none for most; the caller caches them with it."""
         name = kind.op.rstrip("_")
         in_place = kind.func._schema.is_mutable
         forward = kind.phase == "forward"
@@ -48,13 +48,13 @@ class Watchers:
         return tuple(found)
 
     def end_step(self) -> None:
-        """A step is over."""
+        """A step ended."""
         with unseen():
             self.states.end_step()
         self.gradients.end_step()
 
     def observations(self) -> list[Observation]:
-        """What was seen."""
+        """The observations so far."""
         return list(self._sightings.observations())
 
     def _wrote(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Watching a run from inside the process: everything that listens, switched on and off together."""
+"""The tracer inside of the process: all hooks and modes, enabled and disabled together."""
 
 from __future__ import annotations
 
@@ -33,19 +33,17 @@ _DEVICE_ERROR: type[Exception] = getattr(torch, "AcceleratorError", RuntimeError
 
 
 class Watch:
-    """A context manager that gives a `Record`; with `stop` it ends its block by SystemExit behind the window.
+    """A context manager that returns a `Record`; with `stop` it ends its block by SystemExit after the window.
 
-    `numerics` is one of `record.NUMERICS`; only at `full` operations of optimizers are recorded. `compare_float32`
-    computes what is recorded in float32 as well, and looks at numbers at `sample` at least. A run without any step
-    is recorded as a whole: only when a first step is over is known that there are steps to skip.
+    `numerics` is one of `record.NUMERICS`; operations of optimizers are recorded only at `full`. `compare_float32`
+    also computes in float32 what is recorded, and needs at least the level `sample`. A run without any step is recorded
+    as a whole: whether there are steps to skip is known only after the first one.
 
-    Lines of installed packages in `follow` count as the user's code.
+    Installed packages in `follow` count as the user's code. Series of tensor magnitudes are kept if `every` is above 1.
 
-    How large tensors are in each step is kept where one of several steps is recorded.
+    With `gpu` it is a dry run on that GPU; the block ends with CannotFollow if the simulation does not suffice.
 
-    With `gpu` it is a dry run on that GPU: the block believes in it, and CannotFollow ends what that is not enough for.
-
-    Models that were compiled run eagerly meanwhile, since nothing could be seen of them otherwise.
+    Compiled models run eagerly meanwhile, since their operations are not visible otherwise.
     """
 
     _running: ClassVar[bool] = False
@@ -143,11 +141,11 @@ class Watch:
 
     @property
     def step(self) -> int:
-        """How many steps are done."""
+        """The number of completed steps."""
         return self._step
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
-        """Do not record what runs in this context."""
+        """Do not record in this context."""
         return self._operators.paused()
 
     def so_far(self) -> Record:
@@ -169,7 +167,7 @@ class Watch:
             self._curves.forget()
         self._watch_step(number, on=self._window.holds(number))
         if self._stop and self._window.is_past(number):
-            raise SystemExit  # for which libraries clean up, and threads end without a word
+            raise SystemExit  # libraries clean up on it, and threads end silently
 
     def _on_stepped(self, optimizer: Optimizer) -> None:
         self._operators.calls.stepped(optimizer)
@@ -198,7 +196,7 @@ class Watch:
         self._numerics.end_step(self._steps.optimizers, self._steps.skipped(self._step))
 
     def _write(self) -> None:
-        with contextlib.suppress(_DEVICE_ERROR):  # a device that has failed tells no numbers
+        with contextlib.suppress(_DEVICE_ERROR):  # a failed device cannot be read
             if self.record.cut:
                 self._numerics.break_off()
             self._end_step()
@@ -208,7 +206,7 @@ class Watch:
         self.record.started = _processes() - self._processes
         self.record.operations, self.record.seconds = self._operators.operations()
         if self.record.gpu:
-            self.record.seconds.clear()  # what the CPU takes says nothing of a GPU
+            self.record.seconds.clear()  # CPU times say nothing about a GPU
         self.record.calls, self.record.failures = self._operators.calls.seen(), self._operators.calls.failures()
         self.record.scaler_steps = self._steps.history()
         self.record.series = list(self._curves.series())
@@ -221,5 +219,5 @@ class Watch:
 
 
 def _processes() -> int:
-    """How many processes this one has started by `multiprocessing`."""
+    """The number of processes that this one has started by `multiprocessing`."""
     return int(next(copy.copy(process._process_counter)))  # type: ignore[attr-defined]

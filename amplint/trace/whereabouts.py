@@ -1,4 +1,4 @@
-"""Which step of a run is under way, at which line, and for how long."""
+"""The current step and line of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.trace.watching import Watch
 
 
 class Whereabouts:
-    """Says it of what `watch` watches in the main thread, whichever thread asks; `steps` is how many there will be."""
+    """Describes the position of `watch` in the main thread, from any thread; `steps` is the expected number."""
 
     def __init__(self, watch: Watch, steps: int | None) -> None:
         self._watch = watch
@@ -20,7 +20,7 @@ class Whereabouts:
         self._step, self._began = 0, time.monotonic()
 
     def __call__(self) -> str:
-        """Such as `step 2 of 4, train.py:41, 12 s`."""
+        """A text such as `step 2 of 4, train.py:41, 12 s`."""
         step, now = self._watch.step, time.monotonic()
         if step != self._step:
             self._step, self._began = step, now

@@ -1,4 +1,4 @@
-"""Which optimizer steps of a run are recorded."""
+"""The window of recorded optimizer steps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Of all steps, `skip` are left out, then every `every`-th is recorded until there are `steps` (None: no end).
+    """The first `skip` steps are not recorded, then every `every`-th is, until there are `steps` (None: no end).
 
-    Steps are counted from 0; a step is what happens up to and including an optimizer's `step()`. With several
-    optimizers the one that steps most often counts. Raises ValueError for numbers that make no sense.
+    Steps are counted from 0; a step ends with an optimizer's `step()`. With several optimizers the one with the most
+    steps counts. Raises ValueError for invalid numbers.
     """
 
     steps: int | None = None
@@ -26,14 +26,14 @@ class Window:
         return step >= self.skip and (step - self.skip) % self.every == 0 and not self.is_past(step)
 
     def number(self, step: int) -> int:
-        """Which of the recorded steps `step` is, from 0 on; it is recorded."""
+        """The index of the recorded `step` among the recorded steps."""
         return (step - self.skip) // self.every
 
     def is_past(self, step: int) -> bool:
-        """Whether `step` and all after it are no longer recorded."""
+        """Whether `step` and all later ones are after the window."""
         return self.end is not None and step >= self.end
 
     @property
     def end(self) -> int | None:
-        """How many steps are taken until all are recorded, None where there is no end."""
+        """The number of steps until the window ends, None without an end."""
         return None if self.steps is None else self.skip + (self.steps - 1) * self.every + 1
