@@ -1,4 +1,4 @@
-"""libcst's trees: beside those of `syntax`, and for them where Python cannot parse a file but libcst can."""
+"""libcst trees: for white space and punctuation, and for files that libcst can parse and Python cannot."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def parse(text: str, first_row: int) -> libcst.Module:
         message = failure.message.partition("\n")[0].removeprefix("parser error: ")
         place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
         raise SourceError(f"syntax error: {message}", place) from None
-    except libcst.CSTValidationError as failure:  # which does not say where
+    except libcst.CSTValidationError as failure:  # it does not say where
         raise SourceError(f"syntax error: {failure}", Position(first_row, 1)) from None
     except RecursionError:
         raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None
 
 
 def lowered(text: str, layout: Layout) -> cst.Module:
-    """The tree of a whole file by libcst. Raises SourceError."""
+    """The `syntax` tree of a whole file, parsed by libcst. Raises SourceError."""
     tree = parse(text, 1)
     places = MetadataWrapper(tree, unsafe_skip_copy=True).resolve(PositionProvider)
     module: cst.Module = _Lowering(places, layout).made(tree)
@@ -37,7 +37,7 @@ def lowered(text: str, layout: Layout) -> cst.Module:
 
 
 class _Lowering:
-    """Makes nodes of `syntax` of those of libcst; no closure, which would keep libcst's tree in a reference cycle."""
+    """Converts libcst nodes to `syntax` nodes; no closure, which would keep libcst's tree in a reference cycle."""
 
     def __init__(self, places: Mapping[libcst.CSTNode, object], layout: Layout) -> None:
         self._places = places
@@ -67,7 +67,7 @@ class _Lowering:
 
 
 def pairs(node: cst.CSTNode, twin: libcst.CSTNode) -> Iterator[tuple[cst.CSTNode, libcst.CSTNode]]:
-    """The nodes of a tree and of libcst's tree of the same text, those above first."""
+    """The nodes of a tree paired with those of libcst's tree of the same text, parents first."""
     todo = [(node, twin)]
     while todo:
         one, other = todo.pop()

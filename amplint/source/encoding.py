@@ -1,4 +1,4 @@
-"""Bytes of a Python file to text and back."""
+"""Decoding and encoding of Python files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amplint.findings import Position
 
 
 class SourceError(Exception):
-    """The file cannot be analysed; `position` is where, the first column of the file when that is not known."""
+    """The file cannot be analysed; `position` is the place, the start of the file if it is unknown."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         super().__init__(message)
@@ -47,10 +47,10 @@ def encode(text: str, encoding: str | None = None) -> bytes:
 
 
 def rewritten(raw: bytes, text: str) -> bytes | None:
-    """The Python file `raw` with another `text`; None where it cannot be written in the encoding of the file.
+    """The Python file `raw` with another `text`; None if it cannot be written in the encoding of the file.
 
-    Python accepts codecs that read different bytes as the same text, such as `unicode_escape` and `utf-7`. What such a
-    file holds besides `text` would be lost, so it is left alone, as is a text that would be read back as another.
+    Python accepts codecs that decode different bytes to the same text, such as `unicode_escape` and `utf-7`. Rewriting
+    would lose the original spelling, so such files are not rewritten, nor texts that decode differently.
     """
     try:
         before, encoding = decode(raw)
@@ -61,7 +61,7 @@ def rewritten(raw: bytes, text: str) -> bytes | None:
 
 
 def shown_text(raw: bytes) -> str:
-    """The text of a Python file for showing it: what cannot be decoded is replaced."""
+    """The text of a Python file for display: undecodable bytes are replaced."""
     try:
         return decode(raw)[0]
     except SourceError:

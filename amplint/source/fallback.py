@@ -1,4 +1,4 @@
-"""Code that is there for an older version of a library."""
+"""Code for older versions of a library."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _LEAVING = (cst.Return, cst.Raise)
 def is_fallback(source: Source, node: cst.CSTNode, modern: re.Pattern[str]) -> bool:
     """Whether `node` runs only where newer code cannot.
 
-    That is so in an exception handler, and in a branch when its condition asks for a version or `modern` is found in
-    the other branch or in an earlier one that leaves the function.
+    That is so in an exception handler, and in a branch if its condition tests a version, or if `modern` occurs in the
+    other branch or in an earlier one that leaves the function.
     """
     inner = node
     for above in source.ancestors(node):

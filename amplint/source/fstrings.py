@@ -1,4 +1,4 @@
-"""The parts of f-strings, which `ast` tells without the places of texts, and before Python 3.12 with wrong ones."""
+"""The parts of f-strings: `ast` has no positions for their text, and wrong ones before Python 3.12."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Literal(NamedTuple):
 
 
 class Field(NamedTuple):
-    """`{...}`; the expression goes from `start` to `end`, the field from `opened` to `closed`."""
+    """A replacement field: the expression from `start` to `end`, the braces from `opened` to `closed`."""
 
     opened: int
     start: int
@@ -32,9 +32,9 @@ class Field(NamedTuple):
 
 
 def scan(text: str, start: int, quote: str, raw: bool, inside: bool = False) -> tuple[list[Literal | Field], int]:
-    """The parts of an f-string whose text begins at `start`, and the offset behind its closing `quote`.
+    """The parts of an f-string whose text begins at `start`, and the offset after its closing `quote`.
 
-    With `inside` it is the format of a field that is read, up to the brace that closes the field.
+    With `inside` it is a field's format spec, up to the brace that closes the field.
     """
     parts: list[Literal | Field] = []
     place = begun = start
@@ -104,7 +104,7 @@ def _field(text: str, opened: int, quote: str, raw: bool) -> Field:
 
 
 def _skip(text: str, place: int) -> int:
-    """The offset behind the string whose quote stands at `place`."""
+    """The offset after the string whose quote is at `place`."""
     opening = _PREFIX.search(text, max(0, place - 3), place)
     prefix = opening.group(1).lower() if opening else ""
     quote = text[place] * 3 if text.startswith(text[place] * 3, place) else text[place]

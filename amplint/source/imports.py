@@ -1,4 +1,4 @@
-"""What a file imports and gives names to at its top level, read from its text without growing a tree."""
+"""A file's imports and top-level bindings, read from its text without parsing."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ASSIGNED = regex(r"^([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One name that an import binds: `bound` stands for `name` of `module`, or for the module where `name` is empty.
+    """A name bound by an import: `bound` refers to `name` of `module`, or to the module if `name` is empty.
 
-    For `from module import *` both are `*`, for `import a.b` there are two, bound to `a.b` and to `a`. Relative modules
-    begin with their dots.
+    For `from module import *` both are `*`; `import a.b` yields two, bound to `a.b` and to `a`. Relative modules begin
+    with their dots.
     """
 
     module: str
@@ -32,7 +32,7 @@ class Import:
 
 
 def imports(text: str) -> Iterator[Import]:
-    """The imports in `text`, wherever they stand; what looks like one in a string is among them."""
+    """The imports anywhere in `text`, lookalikes in strings included."""
     for found in _STATEMENT.finditer(text):
         module, names, modules = found["module"], found["names"], found["modules"]
         if names is not None:
@@ -52,7 +52,7 @@ def assigned(text: str) -> frozenset[str]:
 
 
 def defined(text: str) -> frozenset[str]:
-    """The functions and classes defined in `text` without indentation, what looks like one in a string included."""
+    """The functions and classes defined in `text` without indentation, lookalikes in strings included."""
     return frozenset(_DEFINED.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""The characters of a text: rows and columns against offsets, what is no code, which bracket closes which."""
+"""The characters of a text: conversion of positions and offsets, non-code, matching brackets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_A_BREAK = regex(r"[^\r\n]")
 
 
 class Layout:
-    """A text by rows, which count from 1, and columns, which count from 0 and are those of `ast`: bytes of UTF-8."""
+    """A text by rows, from 1, and columns, from 0 in UTF-8 bytes as in `ast`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -34,7 +34,7 @@ class Layout:
         self.plain = text.isascii()
 
     def offset(self, row: int, column: int) -> int:
-        """The offset of a place of `ast`."""
+        """The offset of a position of `ast`."""
         start = self.starts[row - 1]
         if self.plain or not column:
             return start + column
@@ -51,7 +51,7 @@ class Layout:
 
     @functools.cached_property
     def bare(self) -> str:
-        """The text with blanks for comments and line continuations, and `_` for what strings hold; as long as it is."""
+        """The text, of the same length, with comments and line continuations blanked and string contents as `_`."""
         parts: list[str] = []
         text, done = self.text, 0
         while (found := _NO_CODE.search(text, done)) is not None:
@@ -76,12 +76,12 @@ class Layout:
         return end
 
     def string_end(self, place: int, quote: str) -> int:
-        """The offset behind the string whose text begins at `place`."""
+        """The offset after the string whose text begins at `place`."""
         rest = _REST[quote].match(self.text, place)
         return rest.end() if rest else len(self.text)
 
     def _interpolated(self, start: int, end: int, fields: list[Field]) -> str:
-        """An f-string with its expressions alone."""
+        """An f-string with only its expressions kept."""
         shown, done = [], start
         for field in _nested(fields):
             shown.append(_NOT_A_BREAK.sub("_", self.text[done : field.start]))
@@ -113,7 +113,7 @@ class Layout:
         return len(self.bare)
 
     def encloses(self, start: int, end: int) -> bool:
-        """Whether what stands from `start` to `end` begins with a bracket that its end closes."""
+        """Whether the text from `start` to `end` begins with a bracket that closes at its end."""
         return self.text[start] in _OPENING and self.text[end - 1] in _CLOSING and self.closing(start) == end - 1
 
 
@@ -121,7 +121,7 @@ _BRACKETS = regex(r"[(){}\[\]]")
 
 
 def _nested(fields: list[Field]) -> list[Field]:
-    """The fields with those in their formats, in the order of the text."""
+    """The fields, including those in format specs, in the order of the text."""
     found = []
     for field in fields:
         found.append(field)

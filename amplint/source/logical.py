@@ -11,7 +11,7 @@ _LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COM
 
 
 def logical_ends(text: str) -> dict[int, Position]:
-    """Row -> where the last row of its logical line ends, comment included; rows without code are not there.
+    """Row -> end of the last row of its logical line, comment included; rows without code are absent.
 
     Empty for a text that cannot be tokenized.
     """

@@ -1,4 +1,4 @@
-"""From what Python's own `ast` gives to the nodes of `syntax`: statements."""
+"""Lowering of Python's `ast` to nodes of `syntax`: statements."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _CONTINUED = regex(r"[ \t\f]*(?:\\(?:\r\n|\r|\n)[ \t\f]*)*")
 
 
 class Lowering(PatternLowering):
-    """Makes nodes of the `ast` of the text of `layout`."""
+    """Lowers the `ast` of the text of `layout`."""
 
     def module(self, statements: Sequence[ast.stmt]) -> cst.Module:
-        """The tree of some statements of the top level."""
+        """The tree of some top-level statements."""
         node = new(cst.Module)
         node.at = None
         node.body = self._lines(statements)
         return node
 
     def _lines(self, statements: Sequence[ast.stmt]) -> list[cst.BaseStatement]:
-        """The statements with lines of their own."""
+        """The statements, grouped by line."""
         found: list[cst.BaseStatement] = []
         line: cst.SimpleStatementLine | None = None
         ended: ast.stmt | None = None
@@ -50,7 +50,7 @@ class Lowering(PatternLowering):
         return found
 
     def _same_line(self, one: ast.stmt, other: ast.stmt) -> bool:
-        """Whether a small statement follows another one in the same line, be that continued or not."""
+        """Whether a small statement follows another one on the same logical line."""
         row = one.end_lineno or one.lineno
         if other.lineno == row:
             return True
@@ -74,7 +74,7 @@ class Lowering(PatternLowering):
         return block
 
     def _continues(self, statement: ast.stmt) -> bool:
-        """Whether a small statement stands in the line of the colon before it."""
+        """Whether a small statement is on the line of the colon before it."""
         start = self.layout.starts[statement.lineno - 1]
         text = self.layout.text
         before = text[start : start + statement.col_offset]
@@ -331,7 +331,7 @@ class Lowering(PatternLowering):
         return node
 
     def _dotted(self, anchor: ast.AST, name: str, first: int) -> cst.Attribute | cst.Name:
-        """The chain of names that the words of `anchor` from the one with index `first` on make."""
+        """The chain of names in `anchor`, from the word with index `first` on."""
         words = name.split(".")
         found: cst.Attribute | cst.Name = self._word(anchor, words[0], first)
         for place, word in enumerate(words[1:], first + 1):
@@ -385,7 +385,7 @@ class Lowering(PatternLowering):
 
 
 def parse_expression(text: str) -> cst.BaseExpression:
-    """The tree of an expression by itself. Raises SyntaxError."""
+    """The tree of a stand-alone expression. Raises SyntaxError."""
     return Lowering(Layout(text)).expression(ast.parse(text, mode="eval").body)
 
 
@@ -403,7 +403,7 @@ def _leaf(kind: type[Any]) -> Any:
 
 
 def _ends_joined(text: str, end: int) -> bool:
-    """Whether the row that ends at `end` is joined with the next one, or seems to be."""
+    """Whether the row that ends at `end` is, or looks, joined with the next one."""
     return end > 1 and text[end - 1] in "\r\n" and (text[end - 2] == "\\" or text[end - 3 : end] == "\\\r\n")
 
 

@@ -1,4 +1,4 @@
-"""From what Python's own `ast` gives to the nodes of `syntax`: expressions."""
+"""Lowering of Python's `ast` to nodes of `syntax`: expressions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPENING = regex(r"([rRbBuUfF]{0,2})(\"\"\"|'''|\"|')")
 
 
 class ExpressionLowering:
-    """Makes nodes of expressions."""
+    """Lowers expressions."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -37,14 +37,14 @@ class ExpressionLowering:
         return layout.text[layout.offset(n.lineno, n.col_offset) : layout.offset(n.end_lineno, n.end_col_offset)]
 
     def name(self, anchor: Any, value: str) -> cst.Name:
-        """A name that `ast` keeps as a string of `anchor`."""
+        """A name that `ast` stores as a string of `anchor`."""
         node = new(cst.Name)
         node.at = anchor
         node.value = value if value.isascii() else self.written(node)
         return node
 
     def written(self, node: cst.Name) -> str:
-        """A name as the text has it: `ast` normalizes what is not ASCII."""
+        """A name as spelled in the text: `ast` normalizes non-ASCII names."""
         from amplint.source.places import word_range
 
         start, end = word_range(self.layout, node)
@@ -181,7 +181,7 @@ class ExpressionLowering:
         return node
 
     def _embedded(self, start: int, end: int) -> ast.expr:
-        """The `ast` of an expression in an f-string: not every version of Python tells its places."""
+        """The `ast` of an expression in an f-string: not every version of Python has its positions."""
         text = self.layout.text[start:end]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -204,7 +204,7 @@ class ExpressionLowering:
         return tree
 
     def _opaque(self, n: ast.expr) -> cst.BaseExpression:
-        """What no supported version of Python knows."""
+        """Syntax unknown to every supported version of Python."""
         node = new(cst.BaseExpression)
         node.at = n
         return node
@@ -448,7 +448,7 @@ class ExpressionLowering:
         return node
 
     def annotation(self, n: ast.expr | None) -> cst.Annotation | None:
-        """What an annotation says."""
+        """An annotation."""
         if n is None:
             return None
         node = new(cst.Annotation)

@@ -1,4 +1,4 @@
-"""From what Python's own `ast` gives to the nodes of `syntax`: the patterns of `match`."""
+"""Lowering of Python's `ast` to nodes of `syntax`: the patterns of `match`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.source.lower_expressions import ExpressionLowering, new
 
 
 class PatternLowering(ExpressionLowering):
-    """Makes nodes of patterns."""
+    """Lowers patterns."""
 
     def pattern(self, n: ast.pattern) -> cst.MatchPattern:
         """The node of a pattern."""

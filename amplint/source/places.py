@@ -1,4 +1,4 @@
-"""Where nodes stand, worked out when somebody asks: `ast` tells it of most, the text of the others."""
+"""Positions of nodes, computed on demand: from `ast` for most, from the text for the others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LAST_WORD = regex(r"(?:\w|[^\x00-\x7f])+[\x00-/:-@\[-^`{-\x7f]*\Z")
 
 
 class Places:
-    """The places of the nodes of a tree of the text of `layout`; `parents` tells what holds each node.
+    """The positions of the nodes of a tree of the text of `layout`; `parents` maps nodes to their parents.
 
-    A place is that of libcst: parentheses around an expression are not part of it, those of its parts are.
+    Positions are libcst's: they exclude parentheses around an expression and include those of its parts.
     """
 
     def __init__(self, layout: Layout, parents: Mapping[cst.CSTNode, cst.CSTNode]) -> None:
@@ -28,7 +28,7 @@ class Places:
         self._parents = parents
 
     def find(self, node: cst.CSTNode) -> Range:
-        """Where `node` stands."""
+        """The range of `node`."""
         at = node.at
         if type(at) is tuple and len(at) == 2:
             return at
@@ -43,12 +43,12 @@ class Places:
         return start, end
 
     def outer(self, node: cst.CSTNode) -> Range:
-        """Where `node` stands with its own parentheses."""
+        """The range of `node` with its own parentheses."""
         pairs = self.parentheses(node)
         return (pairs[-1][0], pairs[-1][1] + 1) if pairs else self.find(node)
 
     def parentheses(self, node: cst.CSTNode) -> list[Range]:
-        """The offsets of the pairs of parentheses around `node` that are its own, the innermost first."""
+        """The offsets of the pairs of parentheses around `node` that are its own, innermost first."""
         if isinstance(node, (cst.MatchValue, cst.MatchSingleton)):
             node = node.value
         if not isinstance(node, (cst.BaseExpression, cst.MatchPattern)) or _is_bare_name(node):
@@ -115,7 +115,7 @@ class Places:
         return word_range(self._layout, node)
 
     def _tuple(self, node: cst.Tuple | cst.GeneratorExp) -> Range:
-        """What is in the parentheses, which `ast` counts as part of it."""
+        """The range inside of the parentheses, which `ast` includes."""
         start, end = self._known(node.at)
         return self._inside(start, end) if self._layout.encloses(start, end) else (start, end)
 
@@ -132,7 +132,7 @@ class Places:
         return self.outer(node.value)
 
     def _after_word(self, node: cst.CSTNode) -> Range:
-        """What begins with the word or sign before its parts."""
+        """The range of a node that begins with a keyword or sign before its parts."""
         start, end = self._of_parts(node)
         if isinstance(node, (cst.Else, cst.Finally)):
             word = "else" if isinstance(node, cst.Else) else "finally"
@@ -194,7 +194,7 @@ class Places:
 
 
 def word_range(layout: Layout, node: cst.Name) -> Range:
-    """Where a name stands: it may be a word of what `ast` knows."""
+    """The range of a name, which may be a word inside of an `ast` node."""
     at = node.at
     if type(at) is tuple:
         return at if len(at) == 2 else _words(layout, *at)
@@ -211,7 +211,7 @@ def word_range(layout: Layout, node: cst.Name) -> Range:
 
 
 def _words(layout: Layout, anchor: Any, mode: int, first: int, last: int) -> Range:
-    """From the first to the last of these words, counted from `anchor` (0), its end (1) or before it (2)."""
+    """The range of these words, counted from `anchor` (0), its end (1) or before it (2)."""
     if mode == 1:
         anchor = getattr(anchor, "type", None) or getattr(anchor, "pattern", None) or anchor
         if isinstance(anchor, ast.MatchMapping):
@@ -241,7 +241,7 @@ def _words(layout: Layout, anchor: Any, mode: int, first: int, last: int) -> Ran
 
 
 def _is_bare_name(node: cst.CSTNode) -> bool:
-    """Whether it is a name that is part of something else, and no expression."""
+    """Whether it is a name that is part of another node, and no expression."""
     return isinstance(node, cst.Name) and type(node.at) not in _WHOLE and not _is_range(node.at)
 
 

@@ -1,4 +1,4 @@
-"""Caches of what is read off source code: kept for a chunk, or until a file has been analysed."""
+"""Caches of facts about source code, kept per chunk or until a file has been analysed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _forgotten: list[Callable[[], None]] = []
 
 
 def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
-    """`function`, run once for each chunk; what it returns must hold no nodes, since the tree may be forgotten."""
+    """Cache `function` per chunk; its result must contain no nodes, since the tree may be discarded."""
 
     @functools.wraps(function)
     def remembered(chunk: Chunk) -> T:
@@ -29,7 +29,7 @@ def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
 
 
 def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
-    """`function`, run once for each tree of a chunk: what it returns may hold nodes of the tree."""
+    """Cache `function` per tree of a chunk; its result may contain nodes of the tree."""
 
     @functools.wraps(function)
     def remembered(chunk: Chunk) -> T:
@@ -42,13 +42,13 @@ def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
 
 
 def per_file(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, run once for the same arguments until `forget`: syntax trees among them are not kept any longer."""
+    """Cache `function` by its arguments until `forget`: syntax trees among them are not kept any longer."""
     cached = functools.lru_cache(_ENTRIES)(function)
     _forgotten.append(cached.cache_clear)
     return cached  # type: ignore[return-value]  # whose parameters are any hashable ones to `functools`
 
 
 def forget() -> None:
-    """Drop what `per_file` has kept: a file has been analysed."""
+    """Clear the caches of `per_file` after the analysis of a file."""
     for clear in _forgotten:
         clear()

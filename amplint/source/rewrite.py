@@ -1,4 +1,4 @@
-"""The builder of text edits that rules write their repairs with."""
+"""The builder of text edits for rules' fixes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amplint.source.uses import NameUses
 
 
 class Rewriter(CastEdits, ArgumentEdits, RegionEdits, WrapEdits, NameUses):
-    """Builds `Edit`s for nodes of one `Source`; a method returns None where the place is not safe to edit.
+    r"""Builds `Edit`s for nodes of one `Source`; a method returns None if the place is not safe to edit.
 
-    Code handed in uses `\\n`; the edits use the line ends of the file.
+    Code passed in uses `\n`; the edits use the line breaks of the file.
     """

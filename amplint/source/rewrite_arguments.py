@@ -10,7 +10,7 @@ from amplint.source.rewrite_base import RewriterBase
 
 
 class ArgumentEdits(RewriterBase):
-    """Edits of the arguments of a call; each is None where `*args` or `**kwargs` hide what is passed."""
+    """Edits of the arguments of a call; each is None if `*args` or `**kwargs` hide the arguments."""
 
     def find_argument(self, call: cst.Call, keyword: str | None, position: int | None = None) -> cst.Arg | None:
         """The argument passed by `keyword`, or else the plain positional one at index `position`."""
@@ -22,9 +22,9 @@ class ArgumentEdits(RewriterBase):
         return call.args[position]
 
     def set_argument(self, call: cst.Call, keyword: str | None, value: str, position: int | None = None) -> Edit | None:
-        """Pass `value` as `keyword`, which may also stand at index `position`: replace what is passed, or else add it.
+        """Pass `value` as `keyword`, also known as position `position`: replace the present argument, or add one.
 
-        Without a keyword the argument is added at index `position`, which must be the next free one.
+        Without a keyword the argument is added at `position`, which must be the next free one.
         """
         found = self.find_argument(call, keyword, position)
         if found is not None:
@@ -38,7 +38,7 @@ class ArgumentEdits(RewriterBase):
         return self.insert_argument(call, len(call.args), f"{keyword}={value}")
 
     def insert_argument(self, call: cst.Call, index: int, text: str) -> Edit | None:
-        """Put `text` (`value`, `name=value`, or several with commas) before the argument at `index`, or at the end."""
+        """Insert `text` (`value`, `name=value`, or several) before the argument at `index`, or at the end."""
         arguments = call.args
         if not arguments:
             return self._fill(call, self._adapted(text))
@@ -60,7 +60,7 @@ class ArgumentEdits(RewriterBase):
         return [self.replace(argument.value, f"{name}={self.text(argument.value)}") for argument, name in named]
 
     def _fill(self, call: cst.Call, text: str) -> Edit:
-        """Replace the empty parentheses, so that two fixes cannot both fill them."""
+        """Replace empty parentheses, so that two fixes cannot both fill them."""
         end = self.source.span(call).end
         after_function = self._lines.offset(self.span(call.func).end)
         start = self._lines.position(self.source.text.index("(", after_function))
@@ -84,7 +84,7 @@ class ArgumentEdits(RewriterBase):
 
 
 def _plain(call: cst.Call) -> int:
-    """How many positional arguments come before the first `*args`, keyword or `**kwargs`."""
+    """The number of positional arguments before the first `*args`, keyword or `**kwargs`."""
     plain = 0
     for argument in call.args:
         if argument.keyword is not None or argument.star:

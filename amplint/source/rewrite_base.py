@@ -1,4 +1,4 @@
-"""What all text edits of a syntax tree need: exact spans, source text, and the statement around a node."""
+"""Basics of text edits: exact spans, source text, and the statement around a node."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_ALWAYS_RUN = (cst.Lambda, cst.BaseComp, cst.IfExp, cst.BooleanOperation)
 
 
 class RewriterBase:
-    """Reads the source that edits are built for."""
+    """Queries about the source that edits are built for."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -45,31 +45,31 @@ class RewriterBase:
         return Lines(self.source.text)
 
     def span(self, node: cst.CSTNode) -> Span:
-        """Where `node` stands, its own parentheses included."""
+        """The range of `node`, including its own parentheses."""
         return self.source.chunk_of(node).outer_span(node)
 
     def parentheses(self, node: cst.CSTNode) -> int:
-        """The number of pairs of parentheses that `node` has of its own."""
+        """The number of `node`'s own pairs of parentheses."""
         return len(self.source.chunk_of(node).parentheses(node))
 
     def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
-        """libcst's node for `node`, with its white space and punctuation. Raises SourceError.
+        """libcst's node for `node`, with white space and punctuation. Raises SourceError.
 
-        libcst then parses the part of the file that holds it, a whole function or class of the top level.
+        libcst parses the chunk that contains it, a whole top-level function or class.
         """
         return self.source.concrete(node)
 
     def text(self, node: cst.CSTNode) -> str:
-        """The source text of `node`, its own parentheses included."""
+        """The source text of `node`, including its own parentheses."""
         return self._slice(self.span(node))
 
     def operand(self, node: cst.BaseExpression) -> str:
-        """The source text of `node`, put in parentheses where `.attribute` could not follow it otherwise."""
+        """The source text of `node`, parenthesised if `.attribute` could not follow it otherwise."""
         text = self.text(node)
         return text if isinstance(node, _ATOMS) or self.parentheses(node) else f"({text})"
 
     def replace(self, node: cst.CSTNode, new_text: str) -> Edit:
-        """Put `new_text` in the place of `node` and its own parentheses."""
+        """Replace `node` and its own parentheses by `new_text`."""
         return Edit(self.span(node), self._adapted(new_text))
 
     def row_before(self, position: Position) -> str:
@@ -77,7 +77,7 @@ class RewriterBase:
         return self._lines.before(position)
 
     def statement_of(self, node: cst.CSTNode) -> Statement | None:
-        """The statement that holds `node` (or is it), None for `a` and `b` of `if x: a` and `elif b:`."""
+        """The statement that contains `node` (or is it), None for `a` and `b` of `if x: a` and `elif b:`."""
         for above in (node, *self.source.ancestors(node)):
             if isinstance(above, cst.SimpleStatementSuite):
                 return None
@@ -87,9 +87,9 @@ class RewriterBase:
         return None
 
     def block_of(self, node: cst.CSTNode) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
-        """The statements of the block that the statement holding `node` stands in.
+        """The statements of the block that contains the statement of `node`.
 
-        At the top level these are only the statements of the same chunk of the file.
+        At the top level these are only the statements of the same chunk.
         """
         statement = self.statement_of(node)
         holder = statement and self.source.parent(statement)
@@ -104,7 +104,7 @@ class RewriterBase:
         return node.body.body
 
     def is_fixed(self, node: cst.BaseExpression) -> bool:
-        """Whether no caller can give an expression another value: it reads no attribute and no parameter."""
+        """Whether no caller can change the value of an expression: it reads no attribute and no parameter."""
         function = self._function_of(node)
         params = walk(function.params) if function is not None else ()
         parameters = {inner.name.value for inner in params if isinstance(inner, cst.Param)}
@@ -118,9 +118,9 @@ class RewriterBase:
         return self.source.owns(one) and self.source.owns(other) and self._function_of(one) is self._function_of(other)
 
     def shares_block(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
-        """Whether `inner` stands in the block of `node`'s statement, or in a block inside that one.
+        """Whether `inner` is in the block of `node`'s statement, or in a block nested in it.
 
-        Where `node` comes first it then has run, once or more, whenever `inner` runs, unless it left the block.
+        If `node` comes first, it has run, once or more, whenever `inner` runs, unless it left the block.
         """
         if not self.same_function(node, inner):
             return False
@@ -128,7 +128,7 @@ class RewriterBase:
         return block is None or any(above is block for above in self.source.ancestors(inner))
 
     def call_towards(self, inner: cst.CSTNode, node: cst.CSTNode) -> cst.Call | None:
-        """The call in the block of `node`, or around it, of the method of the same class that holds `inner`."""
+        """The call, in the block of `node` or around it, of the method of the same class that contains `inner`."""
         method, own = self._function_of(inner), self._function_of(node)
         if not isinstance(method, cst.FunctionDef) or own is None or method is own:
             return None
@@ -139,7 +139,7 @@ class RewriterBase:
         return called[0] if len(called) == 1 and self.shares_block(called[0], node) else None
 
     def branch_towards(self, node: cst.CSTNode, inner: cst.CSTNode) -> cst.CSTNode | None:
-        """The statement in the block of `node`'s statement that holds `inner` at any depth."""
+        """The statement in the block of `node`'s statement that contains `inner` at any depth."""
         block = self._holder(node)
         below = inner
         for above in self.source.ancestors(inner):
@@ -152,12 +152,12 @@ class RewriterBase:
         return next((a for a in self.source.ancestors(node) if isinstance(a, (cst.FunctionDef, cst.Lambda))), None)
 
     def _holder(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """The block around the statement that holds `node`, None for the top level of the file."""
+        """The block around the statement that contains `node`, None for the top level of the file."""
         kinds = (cst.IndentedBlock, cst.SimpleStatementSuite)
         return next((above for above in self.source.ancestors(node) if isinstance(above, kinds)), None)
 
     def _next(self, position: Position, sign: str) -> Span | None:
-        """Where `sign` stands, if it is what comes after `position`."""
+        """The position of `sign`, if it is the next token after `position`."""
         place = self.source.layout.after(self._lines.offset(position))
         return self.source.span_of((place, place + len(sign))) if self.source.text.startswith(sign, place) else None
 
@@ -166,11 +166,11 @@ class RewriterBase:
         return self.source.text[start:end]
 
     def _adapted(self, code: str) -> str:
-        """`code` with the line ends of the file."""
+        """`code` with the line breaks of the file."""
         return NEWLINE.sub(lambda _: self.source.newline, code)
 
     def _rows(self, statement: cst.CSTNode) -> tuple[int, int] | None:
-        """First row (decorators included) and last row of a statement, None where it shares a row with others."""
+        """First row (decorators included) and last row of a statement, None if it shares a row with others."""
         span = self.source.span(statement)
         decorators = getattr(statement, "decorators", ())
         start = self.source.span(decorators[0]).start if decorators else span.start

@@ -16,11 +16,11 @@ class CastEdits(StatementEdits):
     """Edits of dtype conversions."""
 
     def add_float(self, node: cst.BaseExpression) -> Edit:
-        """Convert the tensor `node` to float32 where it stands."""
+        """Convert the tensor `node` to float32 in place."""
         return self.replace(node, f"{self.operand(node)}.float()")
 
     def float_instead(self, call: cst.Call) -> Edit | None:
-        """Convert to float32 what `call` converts to half: `.half()`, `.bfloat16()` or a dtype that is written out."""
+        """Let `call` convert to float32 instead of half: `.half()`, `.bfloat16()` or an explicit dtype."""
         if not isinstance(call.func, cst.Attribute):
             return None
         if call.func.attr.value in _METHODS:
@@ -30,7 +30,7 @@ class CastEdits(StatementEdits):
         return self.replace(named[0], "float32") if len(named) == 1 else None
 
     def drop_conversion(self, call: cst.Call) -> Edit | None:
-        """Take `.half()` or `.to(dtype)` away, with its statement where that does nothing else."""
+        """Remove `.half()` or `.to(dtype)`, with its statement if that does nothing else."""
         if not isinstance(call.func, cst.Attribute) or (call.args and len(call.args) != 1):
             return None
         if isinstance(self.source.parent(call), cst.Expr):
@@ -39,9 +39,9 @@ class CastEdits(StatementEdits):
         return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not self.parentheses(call) else None
 
     def convert_in(self, region: cst.With, place: cst.BaseExpression) -> Edit | None:
-        """Convert to float32 the tensor that a chain of method calls, `place`, begins with, for the rest of `region`.
+        """Convert to float32 the tensor at the start of the method chain `place`, for the rest of `region`.
 
-        None where that is no plain variable or the region itself assigns it.
+        None if it is no plain variable, or if the region assigns it.
         """
         while (method := _applied(place)) is not None:
             place = method.value
@@ -55,7 +55,7 @@ class CastEdits(StatementEdits):
         return self.insert_before(region.body.body[0], f"{place.value} = {place.value}.float()")
 
     def _reads(self, name: cst.Name) -> bool:
-        """Whether the statement that holds `name` reads that variable, before it may assign it."""
+        """Whether the statement that contains `name` reads that variable, before any assignment of its own."""
         if not isinstance(self.source.parent(name), cst.AssignTarget):
             return True
         assignment = next(above for above in self.source.ancestors(name) if isinstance(above, cst.Assign))

@@ -1,4 +1,4 @@
-"""Rows and columns of a text against offsets into it, and deletion of items from a comma-separated list."""
+"""Conversion of rows and columns to offsets, and deletion of items from a comma-separated list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Range = tuple[int, int]
 
 
 class Lines:
-    """A text cut at its line ends (`\\n`, `\\r\\n` and `\\r`, mixed at will); rows and columns are 1-based."""
+    r"""A text split at its line breaks (`\n`, `\r\n` and `\r`, in any mixture); rows and columns are 1-based."""
 
     def __init__(self, text: str) -> None:
         ends = list(NEWLINE.finditer(text))
@@ -32,7 +32,7 @@ class Lines:
         return len(self._starts)
 
     def line(self, row: int) -> str:
-        """The text of `row` without its line end."""
+        """The text of `row` without its line break."""
         return self.text[self._starts[row - 1] : self._ends[row - 1]]
 
     def start(self, row: int) -> int:
@@ -40,21 +40,21 @@ class Lines:
         return self._starts[row - 1] if row <= len(self) else len(self.text)
 
     def offset(self, position: Position) -> int:
-        """The offset of `position`. Raises ValueError when the text has no such place."""
+        """The offset of `position`. Raises ValueError if the text has no such position."""
         row, column = position.row, position.column
         if not 1 <= row <= len(self) or not 1 <= column <= len(self.line(row)) + 1:
             raise ValueError(f"there is no row {row}, column {column}")
         return self._starts[row - 1] + column - 1
 
     def range(self, span: Span) -> Range:
-        """The offsets of `span`. Raises ValueError when the text has no such place or it ends before it starts."""
+        """The offsets of `span`. Raises ValueError if the text has no such position, or it ends before it starts."""
         start, end = self.offset(span.start), self.offset(span.end)
         if end < start:
             raise ValueError(f"{span} ends before it starts")
         return start, end
 
     def position(self, offset: int) -> Position:
-        """The place of `offset`; one inside a line end counts as the end of its row."""
+        """The position of `offset`; one inside a line break counts as the end of its row."""
         low, high = 0, len(self) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -62,7 +62,7 @@ class Lines:
         return Position(low + 1, min(offset, self._ends[low]) - self._starts[low] + 1)
 
     def rows(self, first: int, last: int) -> Span:
-        """The span of whole rows, both inclusive, with the line end of the last."""
+        """The span of whole rows, both inclusive, with the line break of the last."""
         end = Position(last + 1, 1) if last < len(self) else Position(last, len(self.line(last)) + 1)
         return Span(Position(first, 1), end)
 
@@ -72,11 +72,11 @@ class Lines:
         return found.group() if found else ""
 
     def blank(self, row: int) -> bool:
-        """Whether `row` holds nothing but white space."""
+        """Whether `row` is white space only."""
         return not self.line(row).strip()
 
     def comment(self, row: int) -> bool:
-        """Whether `row` holds nothing but a comment (it may also lie inside a string)."""
+        """Whether `row` is a comment only (it may also lie inside a string)."""
         return self.line(row).lstrip().startswith("#")
 
     def before(self, position: Position) -> str:
@@ -91,8 +91,8 @@ class Lines:
 def deletions(lines: Lines, items: Sequence[Span], removed: Collection[int], *, bracketed: bool) -> list[Range]:
     """The ranges to delete so that `items`, separated by commas, lose those at the indices `removed`.
 
-    An item that has its lines to itself goes with its comment, any other without. `bracketed` says that the list stands
-    in parentheses, so that line ends and a comma after the last item are allowed.
+    An item on lines of its own is deleted with its comment, any other without. `bracketed` says that the list is in
+    parentheses, so that line breaks and a trailing comma are allowed.
     """
     text = lines.text
     last_kept = max((index for index in range(len(items)) if index not in removed), default=-1)
@@ -116,7 +116,7 @@ def deletions(lines: Lines, items: Sequence[Span], removed: Collection[int], *, 
 
 
 def _with_emptied_rows(lines: Lines, start: int, end: int) -> Range:
-    """The range, widened to whole rows when it leaves nothing in them."""
+    """The range, extended to whole rows if it would leave them empty."""
     first, last = lines.position(start), lines.position(end)
     if first.column == 1 or lines.before(first).strip() or lines.after(last).strip():
         return start, end

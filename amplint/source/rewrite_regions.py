@@ -1,4 +1,4 @@
-"""Edits that end a `with` region early or take it away."""
+"""Edits that shorten or remove a `with` region."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMENT_ONLY = regex(r"[ \t]*(#.*)?")
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """A `with` that can be taken apart, by rows; `header` ends with the colon, `comment` is what follows it."""
+    """A `with` that can be edited, by rows; `header` ends with the colon, `comment` follows it."""
 
     node: cst.With
     body: Sequence[cst.BaseStatement]
@@ -30,11 +30,11 @@ class _Region:
 
 
 class RegionEdits(RewriterBase):
-    """Edits that end a `with` region early or take it away.
+    """Edits that shorten or remove a `with` region.
 
-    The whole changed part is one edit, so that no other fix can put a line into it that would then be indented wrongly.
-    All give None for `async with`, several context managers, a one-line body, `as` where the name would change its
-    meaning, and indentation that cannot be taken back line by line. Lines that start inside a string stay as they are.
+    The whole change is one edit, so that no other fix can insert a line into it, which would then be indented wrongly.
+    All return None for `async with`, several context managers, a one-line body, `as` if the name would change its
+    meaning, and indentation that cannot be reduced line by line. Lines that start inside a string are kept.
     """
 
     def end_region(
@@ -43,8 +43,8 @@ class RegionEdits(RewriterBase):
         """End the region before `first`, a statement directly in its body.
 
         `first` and what follows is dedented, except statements that satisfy `keep_inside`: these stay in the region,
-        under a copy of its header. The caller vouches that the context manager can be entered again. None where nothing
-        would be left in the region (see `drop_region`) and where the header reads what the body assigns.
+        under a copy of its header. The caller guarantees that the context manager can be re-entered. None if the region
+        would be empty (see `drop_region`) or if the header reads what the body assigns.
         """
         region = self._region(with_node)
         start = next((index for index, statement in enumerate(with_node.body.body) if statement is first), None)
@@ -70,9 +70,9 @@ class RegionEdits(RewriterBase):
         )
 
     def drop_region(self, with_node: cst.With, *, named: bool = False) -> Edit | None:
-        """Take the region away: the header goes, its comment stays on a line of its own, and the body is dedented.
+        """Remove the region: delete the header, keep its comment on a line of its own, dedent the body.
 
-        With `named` the caller vouches that nothing needs the name any more that the region gives its context.
+        With `named` the caller guarantees that the name bound by `as` is no longer needed.
         """
         region = self._region(with_node)
         if region is None or (with_node.items[0].asname is not None and not named) or "#" in region.header:
@@ -115,7 +115,7 @@ class RegionEdits(RewriterBase):
         return region if self._is_even(region) else None
 
     def _is_even(self, region: _Region) -> bool:
-        """Whether every statement of the body starts with the indentation of the body, letter by letter."""
+        """Whether every statement of the body has the same indentation, character by character."""
         if not region.inner.startswith(region.outer):
             return False
         return all(
@@ -155,7 +155,7 @@ class RegionEdits(RewriterBase):
         return line
 
     def _can_reopen(self, region: _Region, before: Iterable[cst.BaseStatement]) -> bool:
-        """Whether the header means the same after the statements `before`."""
+        """Whether the header has the same meaning after the statements `before`."""
         item = region.node.items[0]
         if item.asname is not None:
             return False

@@ -10,12 +10,12 @@ from amplint.source.rewrite_base import RewriterBase, Statement
 
 
 class StatementEdits(RewriterBase):
-    """Edits of whole statements; each is None where the statement shares a row with others."""
+    """Edits of whole statements; each is None if the statement shares a row with others."""
 
     def insert_before(self, node: cst.CSTNode, code: str) -> Edit | None:
-        """Put `code` on lines of its own above the statement that holds `node`, below the comments above it.
+        """Insert `code` on lines of its own above the statement that contains `node`, below the comments above it.
 
-        `code` may be several lines; four leading spaces mean one level. None inside a lambda, a comprehension, the
+        `code` may be several lines; four leading spaces mean one level. None inside of a lambda, a comprehension, the
         condition of a `while` and other places that do not run exactly once with their statement.
         """
         found = self._place(node)
@@ -25,9 +25,9 @@ class StatementEdits(RewriterBase):
         return Edit(self._at(row), self._block(node, code, self._lines.indentation(row)) + self.source.newline)
 
     def insert_after(self, node: cst.CSTNode, code: str) -> Edit | None:
-        """Put `code` on lines of its own below the statement that holds `node`, a compound one with all its body.
+        """Insert `code` on lines of its own below the statement that contains `node`, including its body.
 
-        None where `insert_before` gives None, and behind a `return`, which nothing follows.
+        None if `insert_before` returns None, and after a `return`.
         """
         found = self._place(node)
         if found is None or _leaves(self.statement_of(node)):
@@ -36,9 +36,9 @@ class StatementEdits(RewriterBase):
         return self._insertion_below(last, self._block(node, code, self._lines.indentation(first)))
 
     def wrap_statement(self, node: cst.CSTNode, header: str) -> Edit | None:
-        """Put the simple statement that holds `node` into a block of its own below `header`, a line without colon.
+        """Move the simple statement that contains `node` into a new block below `header`, a line without colon.
 
-        None where `insert_before` gives None, and for a compound statement.
+        None if `insert_before` returns None, and for a compound statement.
         """
         rows = self._place(node)
         if rows is None or not isinstance(statement := self.statement_of(node), cst.SimpleStatementLine):
@@ -53,12 +53,12 @@ class StatementEdits(RewriterBase):
         return Edit(Span(Position(rows[0], 1), end), self.source.newline.join(lines))
 
     def remove_statement(self, node: cst.CSTNode) -> Edit | None:
-        """Delete the lines of the statement that holds `node`, with its comment; `pass` stands in for the only one."""
+        """Delete the lines of the statement that contains `node`, with its comment; `pass` replaces a sole one."""
         statement = self.statement_of(node)
         return self._removal(statement) if statement is not None else None
 
     def drop_method(self, call: cst.Call) -> Edit | None:
-        """Leave the object of `object.method(...)`; the whole statement goes where only a name would remain of it."""
+        """Replace `object.method(...)` by the object; delete the statement if only a name would remain."""
         if not isinstance(call.func, cst.Attribute):
             return None
         owner, statement = call.func.value, self.source.parent(call)
@@ -69,9 +69,9 @@ class StatementEdits(RewriterBase):
     def move_statement(
         self, node: cst.CSTNode, *, before: cst.CSTNode | None = None, after: cst.CSTNode | None = None
     ) -> list[Edit] | None:
-        """Take the statement that holds `node`, with its comment, to above or below the statement of another node.
+        """Move the statement that contains `node`, with its comment, above or below the statement of another node.
 
-        Exactly one of `before` and `after` must be given. None also where the moved statement is or holds the other.
+        Exactly one of `before` and `after` must be given. None also if the moved statement is or contains the other.
         """
         goal = before if before is not None else after
         if goal is None or (before is not None and after is not None):
@@ -89,7 +89,7 @@ class StatementEdits(RewriterBase):
         return [removal, self._insertion_below(target[1], moved)] if removal else None
 
     def move_statements(self, nodes: Sequence[cst.CSTNode], before: cst.CSTNode) -> list[Edit] | None:
-        """Take the statements that hold `nodes`, in this order, to above the statement of `before`."""
+        """Move the statements that contain `nodes`, in this order, above the statement of `before`."""
         target = self._place(before)
         statements = [self.statement_of(node) for node in nodes]
         if target is None or not statements:
@@ -106,7 +106,7 @@ class StatementEdits(RewriterBase):
         return [*removals, Edit(self._at(target[0]), "".join(moved))]
 
     def into_region(self, node: cst.CSTNode, context: cst.CSTNode) -> list[Edit] | None:
-        """Move the simple statement that holds `node` into the `with` of `context`, which must follow it directly."""
+        """Move the simple statement that contains `node` into the directly following `with` of `context`."""
         region = next((above for above in self.source.ancestors(context) if isinstance(above, cst.With)), None)
         statement, block = self.statement_of(node), list(self.block_of(node))
         if region is None or not isinstance(statement, cst.SimpleStatementLine) or region not in block:

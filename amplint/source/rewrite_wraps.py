@@ -1,4 +1,4 @@
-"""Edits that put statements into a block of their own."""
+"""Edits that wrap statements in a new block."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from amplint.source.rewrite_base import RewriterBase
 
 
 class WrapEdits(RewriterBase):
-    """Edits that put statements into a block of their own."""
+    """Edits that wrap statements in a new block."""
 
     def wrap_statements(self, statements: Sequence[cst.CSTNode], header: str) -> list[Edit] | None:
-        """Put whole statements of one block, which follow each other, below `header`, a line without its colon.
+        """Wrap adjacent whole statements of one block in a block below `header`, a line without its colon.
 
-        Every edit is an insertion, so that other edits inside the statements go together with these. None where a
-        statement shares a row with another, and where their indentation differs from one row to the next.
+        Every edit is an insertion, and so compatible with edits inside of the statements. None if a statement shares a
+        row with another, or if indentation differs between rows.
         """
         rows = [self._rows(statement) for statement in statements]
         if not rows or any(row is None for row in rows):

@@ -1,9 +1,8 @@
-"""One file as amplint sees it: decoded text, and a syntax tree that grows only where something looks.
+"""A linted file: decoded text, and a syntax tree built on demand.
 
-Python's own `ast` parses the file once. It is then cut into chunks, one for each top-level function or class and one
-for each short run of other statements between them. A chunk's tree of `syntax` nodes is made of the `ast` when it is
-asked for; libcst's tree, which costs about twelve times what `ast.parse` does, only where somebody needs white space or
-punctuation.
+Python's own `ast` parses the file once. It is then cut into chunks: one per top-level function or class, and one per
+short run of other statements between them. A chunk's tree of `syntax` nodes is built from the `ast` on demand; libcst's
+tree, which costs about twelve times what `ast.parse` does, only where white space or punctuation is needed.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ _OF_TREES = ("module", "parents", "_places", "_concrete")
 
 
 class ForeignNode(Exception):
-    """A node is not of this file."""
+    """A node belongs to another file."""
 
 
 class Chunk:
     """A top-level function or class, or a run of other top-level statements.
 
     `source` is the file, `name` the function's or class's name, None for a run. Rows are 1-based and inclusive.
-    `statements` are what Python makes of the text, None where only libcst can parse it.
+    `statements` are the `ast` of the text, None if only libcst can parse it.
     """
 
     def __init__(
@@ -72,19 +71,19 @@ class Chunk:
 
     @property
     def source(self) -> Source:
-        """The file; it holds its chunks, which hold no more than a weak reference to it."""
+        """The file; it owns its chunks, which hold a weak reference to it."""
         source = self._source()
         assert source is not None, "the file of a chunk is gone"
         return source
 
     @functools.cached_property
     def words(self) -> frozenset[str]:
-        """The names and keywords in the text, those in strings and comments included."""
+        """The names and keywords in the text, including those in strings and comments."""
         return _words(self.text)
 
     @functools.cached_property
     def code(self) -> str:
-        """The text without long strings, as documentation is, and without lines that are comments."""
+        """The text without long strings, such as documentation, and without comment lines."""
         return _TOLD.sub(" ", self.text)
 
     @functools.cached_property
@@ -100,7 +99,7 @@ class Chunk:
 
     @functools.cached_property
     def module(self) -> cst.Module:
-        """The tree. Raises SourceError when it cannot be built."""
+        """The tree. Raises SourceError if it cannot be built."""
         if self._only_concrete:
             from amplint.source.concrete import lowered
 
@@ -130,7 +129,7 @@ class Chunk:
         return Places(self.source.layout, self.parents)
 
     def span(self, node: cst.CSTNode) -> Span:
-        """Where `node` is in the file, without parentheses around it."""
+        """The range of `node` in the file, without parentheses around it."""
         return self.source.span_of(self._places.find(node))
 
     def range(self, node: cst.CSTNode) -> Range:
@@ -138,17 +137,17 @@ class Chunk:
         return self._places.find(node)
 
     def outer_span(self, node: cst.CSTNode) -> Span:
-        """Where `node` is in the file, its own parentheses included."""
+        """The range of `node` in the file, including its own parentheses."""
         return self.source.span_of(self._places.outer(node))
 
     def parentheses(self, node: cst.CSTNode) -> list[tuple[Span, Span]]:
-        """The pairs of parentheses around `node` that are its own, the innermost first."""
+        """The pairs of parentheses around `node` that are its own, innermost first."""
         sign = self.source.span_of
         return [(sign((one, one + 1)), sign((other, other + 1))) for one, other in self._places.parentheses(node)]
 
     @functools.cached_property
     def default_indent(self) -> str:
-        """What the first block is indented by, four spaces where there is none."""
+        """The indentation of the first block, four spaces if there is none."""
         block = next((node for node in walk(self.module) if isinstance(node, cst.IndentedBlock)), None)
         if block is None:
             return " " * 4
@@ -166,7 +165,7 @@ class Chunk:
         return dict(pairs(self.module, parse(self.text, self.first_row)))
 
     def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
-        """The node of libcst's tree of this chunk that stands for the same code as `node`. Raises SourceError."""
+        """The node of libcst's tree of this chunk for the same code as `node`. Raises SourceError."""
         return self._concrete[node]
 
     @property
@@ -175,7 +174,7 @@ class Chunk:
         return "module" in self.__dict__
 
     def prune(self) -> None:
-        """Forget the tree, and what Python makes of the text: both are made anew when they are asked for."""
+        """Discard the tree and the `ast`; both are rebuilt on demand."""
         self._statements = None
         self.of_tree.clear()
         for name in _OF_TREES:
@@ -183,10 +182,10 @@ class Chunk:
 
 
 class Source:
-    """A decoded file cut into chunks. Raises SourceError when it is not Python.
+    """A decoded file, cut into chunks. Raises SourceError if it is not Python.
 
-    `path` is the absolute path of the file, empty for text that is in no file. A file that is only `followed` is cut
-    when something in it is asked for: it has no chunks where it is not Python.
+    `path` is the absolute path of the file, empty for text that is in no file. A file that is only `followed` is cut on
+    demand: it has no chunks if it is not Python.
     """
 
     def __init__(self, filename: str, text: str, path: str = "", *, followed: bool = False) -> None:
@@ -211,7 +210,7 @@ class Source:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Rows and columns of the text, and its punctuation."""
+        """Positions and punctuation of the text."""
         return Layout(self.text)
 
     @functools.cached_property
@@ -234,9 +233,9 @@ class Source:
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
-        """Every name that the file can bind at its top level or imports anywhere; `a.b` for `import a.b`.
+        """Every name that the file may bind at its top level or imports anywhere; `a.b` for `import a.b`.
 
-        They are read from the text, so that a file need not be cut to learn that it does not bind a name.
+        Read from the text, so that a file need not be parsed to know that it does not bind a name.
         """
         return assigned(self.text) | defined(self.text) | self.imports.keys()
 
@@ -247,22 +246,22 @@ class Source:
 
     @functools.cached_property
     def star_imports(self) -> tuple[str, ...]:
-        """The modules that everything is imported from."""
+        """The modules of `from module import *`."""
         return tuple(one.module for one in imports(self.text) if one.name == "*")
 
     @functools.cached_property
     def lines(self) -> list[str]:
-        """The lines without their ends; line `n` of a report is `lines[n - 1]`."""
+        """The lines without line breaks; line `n` of a report is `lines[n - 1]`."""
         return NEWLINE.split(self.text)
 
     @functools.cached_property
     def newline(self) -> str:
-        """The line end the file uses first, `\\n` for a file of one line."""
+        r"""The first line break of the file, `\n` for a file of one line."""
         found = NEWLINE.search(self.text)
         return found.group() if found else "\n"
 
     def prune(self, most: int) -> int:
-        """Forget what only trees are good for, and trees of more than `most` characters; how many are left of these.
+        """Discard caches of trees, and trees of more than `most` characters; return how many trees are left.
 
         No node of the file may be in use.
         """
@@ -280,7 +279,7 @@ class Source:
         return found
 
     def chunk_of(self, node: cst.CSTNode) -> Chunk:
-        """The chunk whose tree holds `node`. Raises ForeignNode for a node of another file."""
+        """The chunk whose tree contains `node`. Raises ForeignNode for a node of another file."""
         chunk = self._home(node)
         if chunk is None:
             raise ForeignNode(type(node).__name__)
@@ -304,11 +303,11 @@ class Source:
 
     @functools.cached_property
     def _homes(self) -> dict[cst.CSTNode, Chunk | None]:
-        """The chunks of the nodes that have been asked for, None for those of other files."""
+        """The chunks of the nodes queried so far, None for those of other files."""
         return {}
 
     def span(self, node: cst.CSTNode) -> Span:
-        """Where `node` stands in the file."""
+        """The range of `node` in the file."""
         return self.chunk_of(node).span(node)
 
     def span_of(self, place: Range) -> Span:
@@ -322,7 +321,7 @@ class Source:
         return self.text[start:end]
 
     def concrete(self, node: cst.CSTNode) -> libcst.CSTNode:
-        """libcst's node for the same code as `node`. Raises SourceError where libcst cannot parse it."""
+        """libcst's node for the same code as `node`. Raises SourceError if libcst cannot parse it."""
         return self.chunk_of(node).concrete(node)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -360,7 +359,7 @@ def _cut(source: Source) -> Iterator[Chunk]:
 
 
 def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, ast.stmt]] | None:
-    """First row, last row, name and `ast` of each top-level statement, or None when only libcst knows this syntax."""
+    """First row, last row, name and `ast` of each top-level statement, or None if only libcst knows this syntax."""
     try:
         body = _parsed(text)
     except SyntaxError as failure:
@@ -368,7 +367,7 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, as
         if not _LIMITS.match(message) and not text.startswith(_MARK):
             try:
                 from amplint.source.concrete import parse
-            except ModuleNotFoundError:  # without libcst, as in the playground of the site, Python has the last word
+            except ModuleNotFoundError:  # without libcst, as in the site's playground, Python's parser decides
                 message = f"syntax error: {message}"
             else:
                 parse(text, 1)
@@ -383,7 +382,7 @@ def _outline(text: str, lines: list[str]) -> list[tuple[int, int, str | None, as
         name = node.name if definition else None  # type: ignore[attr-defined]
         first = min([node.lineno, *decorators])
         while decorators and first > 1 and not lines[first - 1].lstrip().startswith("@"):
-            first -= 1  # the decorator stands in parentheses that open further up
+            first -= 1  # the decorator is in parentheses that open further up
         found.append((first, node.end_lineno or node.lineno, name, node))
     return found
 
@@ -395,5 +394,5 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words in `text`, each of them the same object wherever it occurs: they are kept for whole repositories."""
+    """The words in `text`, interned, since they are kept for whole repositories."""
     return frozenset(map(sys.intern, set(WORD.findall(text))))

@@ -27,9 +27,10 @@ _LAYOUT = frozenset({tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.END
 class Suppression:
     """One suppression comment.
 
-    It covers `rows`, first and last, 1-based; None is the whole file. `selectors` None means every rule. `own` tells
-    amplint's comments from `noqa`, which other tools share; `misplaced` marks an `ignore-file` after code, which covers
-    nothing. `span` is the comment, `removal` what to delete to be rid of it, None where other words would go with it.
+    It covers `rows`, first and last, 1-based; None is the whole file. `selectors` None means every rule. `own`
+    distinguishes amplint's comments from `noqa`, which other tools share; `misplaced` marks an `ignore-file` after
+    code, which covers nothing. `span` is the comment, `removal` the range to delete to remove it, None if other words
+    would be removed as well.
     """
 
     rows: tuple[int, int] | None
@@ -41,12 +42,12 @@ class Suppression:
 
 
 def may_suppress(raw: bytes) -> bool:
-    """Whether the file may hold a suppression of any kind."""
+    """Whether the file may contain a suppression of any kind."""
     return _HINT.search(raw) is not None
 
 
 def may_be_unused(raw: bytes) -> bool:
-    """Whether the file may hold a suppression that is reported when it suppresses nothing."""
+    """Whether the file may contain a suppression that is reported if it is unused."""
     folded = raw.lower()
     if b"amplint" in folded and _OWN_HINT.search(raw) is not None:
         return True
@@ -54,7 +55,7 @@ def may_be_unused(raw: bytes) -> bool:
 
 
 def suppressions(raw: bytes, *, in_config: bool = False) -> list[Suppression]:
-    """Every suppression in a Python file, or one of settings, in order; none when the file cannot be tokenized."""
+    """Every suppression in a Python or configuration file, in order; empty if the file cannot be tokenized."""
     found: list[Suppression] = []
     try:
         text, _ = decode(raw)

@@ -1,4 +1,4 @@
-"""Walking syntax trees."""
+"""Traversal of syntax trees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = TypeVar("Kind", bound=cst.CSTNode)
 
 
 def children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """The nodes directly below `node`, in the order of its fields."""
+    """The direct children of `node`, in the order of its fields."""
     found: list[cst.CSTNode] = []
     for name in node.below:
         value = getattr(node, name)
@@ -23,16 +23,16 @@ def children(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def every(tree: cst.CSTNode, *kinds: type[Kind]) -> Iterator[Kind]:
-    """What is of one of these kinds in `tree`, itself included, parents before children.
+    """The nodes of these kinds in `tree`, itself included, parents before children.
 
-    Kinds are those of real nodes, without subclasses: asking for a node's type costs a fraction of `isinstance`.
+    Kinds are concrete classes, without subclasses: comparing types costs a fraction of `isinstance`.
     """
     wanted = frozenset(kinds)
     return (node for node in walk(tree) if type(node) in wanted)  # type: ignore[misc]
 
 
 def bound_by(alias: cst.ImportAlias) -> str:
-    """The name that one part of an import binds."""
+    """The name bound by an import alias."""
     if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
         return alias.asname.name.value
     name: cst.BaseExpression = alias.name
@@ -47,7 +47,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     while todo:
         node = todo.pop()
         yield node
-        for name in reversed(node.below):  # `children`, last first: most of what is read of trees is read here
+        for name in reversed(node.below):  # `children`, last first, inlined: most traversals pass through here
             value = getattr(node, name)
             if type(value) is list:
                 todo += value[::-1]
@@ -56,7 +56,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def target_names(target: cst.CSTNode) -> Iterator[str]:
-    """The variables that an assignment to `target` binds, those in tuples and lists included."""
+    """The variables that an assignment to `target` binds, including those in tuples and lists."""
     if isinstance(target, cst.Name):
         yield target.value
     elif isinstance(target, (cst.Tuple, cst.List)):

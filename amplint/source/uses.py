@@ -1,4 +1,4 @@
-"""What names are bound to: the uses of an import, and whether code means the same elsewhere."""
+"""Bindings of names: the uses of an import, and whether code has the same meaning elsewhere."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class NameUses(RewriterBase):
     def import_uses(
         self, alias: cst.ImportAlias
     ) -> tuple[cst.BaseExpression, dict[str, list[cst.BaseExpression]]] | None:
-        """The module of the `from` import that `alias` is part of, and each name imported from it with its uses.
+        """The module of the `from` import that contains `alias`, and each name imported from it with its uses.
 
-        Strings that spell the name (`__all__`) count as uses. None for other imports, and where one of the names is
-        bound a second time, so that it is not clear which of the two is meant.
+        Strings that spell the name (`__all__`) count as uses. None for other imports, and if one of the names is bound
+        more than once, so that its meaning is ambiguous.
         """
         statement = self.source.parent(alias)
         if not isinstance(statement, cst.ImportFrom) or statement.module is None or statement.relative:
@@ -56,7 +56,7 @@ class NameUses(RewriterBase):
         return found
 
     def is_only_called(self, name: str) -> bool:
-        """Whether a variable is only set, handed on by the keyword `name`, and called without positional arguments."""
+        """Whether a variable is only set, passed as the keyword `name`, and called without positional arguments."""
         for chunk in self.source.chunks:
             for node in walk(chunk.module) if name in chunk.words else ():
                 if not isinstance(node, cst.Name) or node.value != name or self._is_member_or_keyword(node):
@@ -85,9 +85,9 @@ class NameUses(RewriterBase):
         )
 
     def means_the_same(self, node: cst.CSTNode, there: cst.CSTNode) -> bool:
-        """Whether `node` would mean the same in the place of `there`: its names are bound by the same scope.
+        """Whether `node` would have the same meaning in the place of `there`: its names are bound by the same scope.
 
-        Parameters of one name, such as `self` or `args`, are taken to be the same thing in both functions.
+        Parameters of the same name, such as `self` or `args`, are assumed to be the same object in both functions.
         """
         for inner in walk(node):
             if not isinstance(inner, cst.Name) or self._is_member_or_keyword(inner):
@@ -114,7 +114,7 @@ class NameUses(RewriterBase):
         return any(isinstance(param, cst.Param) and param.name.value == name for param in params)
 
     def names_type(self, node: cst.CSTNode) -> bool:
-        """Whether `node` stands in an annotation or an `isinstance` test, where only what it is called matters."""
+        """Whether `node` is in an annotation or an `isinstance` test, where only the name of the class matters."""
         above: cst.CSTNode | None = node
         while isinstance(above, (cst.BaseExpression, cst.Arg, *_UNPACKING, cst.SubscriptElement, cst.Index)):
             above, inner = self.source.parent(above), above
@@ -136,7 +136,7 @@ class NameUses(RewriterBase):
         )
 
     def _binds(self, node: cst.Name) -> bool:
-        """Whether `node` stands where a name is bound, and not merely in an expression below such a place."""
+        """Whether `node` is a binding occurrence, not merely part of an expression in one."""
         inner: cst.CSTNode = node
         above = self.source.parent(node)
         if isinstance(above, cst.ImportAlias):

@@ -1,4 +1,4 @@
-"""Attention of other libraries: what it asks of the dtypes of its inputs, which autocast does not convert for it."""
+"""Attention of other libraries: the dtypes it requires of its inputs, which autocast does not cast for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running averages of weights that libraries keep: which argument they copy, and how slowly the copy follows."""
+"""Running averages of weights in libraries: the argument they copy, and their decay."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Averager:
-    """A class that keeps a copy of weights, in their dtype, and moves it towards them in it.
+    """A class that keeps an average of weights, in their dtype, and updates it in that dtype.
 
-    `weights` and `decay` are arguments with their positions, `usual` the decay where none is given.
+    `weights` and `decay` are arguments with their positions, `usual` the default decay.
     """
 
     names: frozenset[str]

@@ -1,6 +1,6 @@
-"""The operations of PyTorch, a row for each, and the sets of them that follow.
+"""The operations of PyTorch, one row each, and the sets derived from them.
 
-Source: torch 2.13; tests/test_catalogue.py asks the installed version.
+Source: torch 2.13; tests/test_catalogue.py compares the installed version.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FACTS = {
     "some-rank": "has dimensions",
     "adds-dimension": "has one more dimension; a tuple of tensors counts as one in which they are stacked",
     "reduces": "gives one number, unless it is told along which dimension to go",
-    # what becomes of the numbers
+    # numerical behaviour
     "view": "shares the memory of its input, where strides allow it",
     "reshapes": "gives the same numbers in the same order another shape",
     "reorders": "gives the same numbers in another order",
@@ -648,12 +648,12 @@ OPERATIONS, _COLUMNS = _columns()
 
 
 def having(*facts: str) -> frozenset[str]:
-    """The operations of which all these facts hold."""
+    """The operations with all these facts."""
     return frozenset.intersection(*(frozenset(_COLUMNS[fact]) for fact in facts))
 
 
 def valued(fact: str) -> Mapping[str, str]:
-    """Operation -> the value of a fact, where it has one."""
+    """Operation -> the value of a fact, for operations that have it."""
     return _COLUMNS[fact]
 
 
@@ -664,12 +664,12 @@ def parameters(fact: str) -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 def spellings(*operations: str) -> frozenset[str]:
-    """These operations by all their names."""
+    """All names of these operations."""
     return frozenset(operations).union(name for name, same in valued("alias").items() if same in operations)
 
 
 def in_place(operations: Set[str]) -> frozenset[str]:
-    """The methods of tensors that do in place what some of `operations` do."""
+    """The in-place tensor methods of `operations`."""
     return frozenset(f"{name}_" for name in operations if "i" in OPERATIONS.get(name, ""))
 
 

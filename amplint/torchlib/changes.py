@@ -1,4 +1,4 @@
-"""What libraries began to do with precision in a version: by these, what a finding says depends on the version."""
+"""Changes of libraries' precision by version, on which findings depend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads files of settings, and what holds what is in them."""
+"""Readers of configuration files, and containers of their content."""
 
 from __future__ import annotations
 

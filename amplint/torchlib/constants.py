@@ -1,4 +1,4 @@
-"""Numbers that libraries give a name."""
+"""Numerical constants defined by libraries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What DeepSpeed's engine does with precision, by its configuration, and since when.
+"""The precision of DeepSpeed's engine, by configuration and version.
 
-Read in its source, versions 0.16 to 0.19.6: `runtime/torch_autocast.py`, `runtime/precision_config.py` and
+Source: its code, versions 0.16 to 0.19.6: `runtime/torch_autocast.py`, `runtime/precision_config.py` and
 `runtime/config.py`.
 """
 

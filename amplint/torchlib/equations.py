@@ -1,12 +1,12 @@
-"""What `torch.einsum` runs for an equation: products of matrices, or an elementwise product."""
+"""The operation that `torch.einsum` runs for an equation: matrix products, or an elementwise product."""
 
 from __future__ import annotations
 
 
 def contracts(equation: str) -> bool | None:
-    """Whether every two operands that einsum combines share a dimension that is summed; None where only some do.
+    """Whether every two operands that einsum combines share a summed dimension; None if only some do.
 
-    Dimensions are taken to be longer than 1: einsum multiplies elementwise along others.
+    Dimensions are assumed to be longer than 1: einsum multiplies elementwise along others.
     """
     inputs, arrow, output = equation.replace(" ", "").replace(".", "").partition("->")
     terms = inputs.split(",")

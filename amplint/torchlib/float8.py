@@ -1,4 +1,4 @@
-"""Float8 training by torchao and Transformer Engine: what they convert, where they compute so, and for which sizes."""
+"""Float8 training by torchao and Transformer Engine: what they convert, where it applies, and for which sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Source: `torch._scaled_mm` of PyTorch 2.1 to 2.13 on CUDA, "Expected trailing di
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer that computes in float8 in a region: names and places of its sizes, with what each is a multiple of."""
+    """A layer that computes in float8 in a region: names and positions of its sizes, and the required multiples."""
 
     sizes: tuple[tuple[str, int, int], ...]
 

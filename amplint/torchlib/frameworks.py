@@ -1,4 +1,4 @@
-"""Frameworks that scale losses and step optimizers themselves: which of their names make or are such an object."""
+"""Frameworks that scale losses and step optimizers themselves, and the names that create or refer to their objects."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ _TRL_ARGUMENTS = ("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfi
 
 
 def loop_kind(name: str) -> str | None:
-    """What a call of a qualified name builds: the `arguments` of a training loop, the `loop` itself, or neither."""
+    """What a call of a qualified name creates: the `arguments` of a training loop, the `loop` itself, or neither."""
     if name in _LIGHTNING_LOOPS:
         return "lightning loop"
     if not name.startswith(("transformers.", "trl.")):
@@ -149,7 +149,7 @@ GONE_SINCE_5 = frozenset(
 
 
 def loads_as_saved(name: str) -> bool:
-    """Whether a qualified name loads weights in the dtype in which they were saved, by the newest version."""
+    """Whether a qualified name loads weights in the saved dtype, in the newest version."""
     cls, _, method = name.rpartition(".")
     return name.startswith("transformers.") and method == "from_pretrained" and cls.endswith(_LANGUAGE_MODELS)
 

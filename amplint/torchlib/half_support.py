@@ -1,7 +1,7 @@
-"""Operations that PyTorch does not have for half tensors.
+"""Operations that PyTorch does not implement for half tensors.
 
-Source: torch 2.13, run on the CPU, and its own list of what each operation supports (`torch.testing`'s OpInfo) for
-CUDA; tests/test_half_support.py asks both.
+Source: torch 2.13, run on the CPU, and the dtypes listed by its own tests (`torch.testing`'s OpInfo) for CUDA;
+tests/test_half_support.py compares both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SINGULAR_VALUES = {"norm": frozenset({"nuc"}), "matrix_norm": frozenset({"nuc", 
 
 
 def lacks(name: str) -> frozenset[str]:
-    """The half dtypes that the function with this qualified name, or the tensor method with this name, refuses."""
+    """The half dtypes that the function with this qualified name, or the tensor method with this name, rejects."""
     module, _, last = name.rpartition(".")
     if (module == "torch.fft" and last in FFT) or (module == "torch" and last in COMPLEX):
         return frozenset({"bfloat16"})

@@ -1,4 +1,4 @@
-"""Mixed precision from before PyTorch had its own: NVIDIA's apex and OpenMMLab's mmcv 1.x."""
+"""Mixed precision before PyTorch's own: NVIDIA's apex and OpenMMLab's mmcv 1.x."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ PLAIN_BASES = frozenset({"mmcv.runner.BaseModule", "mmcv.runner.base_module.Base
 
 
 def is_mmcv(name: str) -> bool:
-    """Whether a qualified name belongs to mmcv 1.x's mixed precision, perhaps handed on by mmdet and its kin."""
+    """Whether a qualified name belongs to mmcv 1.x's mixed precision, possibly re-exported by mmdet and others."""
     return name.startswith("mm") and "." in name and name.rpartition(".")[2] in MMCV

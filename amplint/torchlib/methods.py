@@ -1,4 +1,4 @@
-"""Names of methods and functions by what they do, whatever they are called on."""
+"""Names of methods and functions by effect, whatever the receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's API names: which qualified names mean the same thing, and what kind of thing that is."""
+"""PyTorch's API names: aliases of qualified names, and the kind of object they denote."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ _OTHER_OPTIMIZERS = regex(r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)
 
 
 def is_optimizer(name: str) -> bool:
-    """Whether a qualified name is a class of `torch.optim` that updates parameters, or one that is used like it."""
+    """Whether a qualified name is an optimizer class of `torch.optim`, or one with the same interface."""
     module, _, cls = name.rpartition(".")
     return _OTHER_OPTIMIZERS.fullmatch(name) is not None or (
         cls[:1].isupper()
@@ -164,7 +164,7 @@ _PRECISION = regex(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)
 
 
 def is_precision(text: object) -> bool:
-    """Whether a string can name a precision to compute in (`fp16`, `bf16-mixed`, `float32`, `amp`)."""
+    """Whether a string can denote a computation precision (`fp16`, `bf16-mixed`, `float32`, `amp`)."""
     return isinstance(text, str) and _PRECISION.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""What an operation makes of the dtypes of its operands, with and without autocast.
+"""The result dtypes of operations from those of their operands, with and without autocast.
 
 Source: the kernels of torch 2.13; tests/test_operations.py and tests/test_dtype_flow.py run them.
 """
@@ -57,10 +57,10 @@ KNOWN = FOLLOWS_INPUT.union(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What running an operation comes to: the dtypes its result can have, None for any, or why PyTorch refuses.
+    """The outcome of an operation: the possible dtypes of its result, None for any, or why PyTorch raises.
 
-    Both are `supposed` where something else comes of it if an operand of unknown dtype is none that autocast converts;
-    that PyTorch refuses it is something else where the dtype of an operand is supposed.
+    Dtypes are `supposed` if the outcome would differ for an operand of unknown dtype that autocast does not cast; an
+    error is supposed if the dtype of an operand is.
     """
 
     dtypes: frozenset[str] | None = None
@@ -78,7 +78,7 @@ class Refused(Exception):
 
 
 class Unsettled(Exception):
-    """What PyTorch does depends on more than dtypes."""
+    """The outcome depends on more than dtypes."""
 
 
 def outcome(
@@ -90,15 +90,15 @@ def outcome(
     in_place: bool = False,
     out: Typed | None = None,
 ) -> Outcome:
-    """What `op` comes to on `operands` under the autocast that is on, None for none.
+    """The outcome of `op` on `operands` under the active autocast, None for none.
 
-    `asked` is its `dtype` argument. In place, the first operand receives the result, and `out` does where it is given.
+    `asked` is its `dtype` argument. An in-place operation writes its first operand, and others write `out`, if given.
     """
     if op in BOOLEAN | INTEGER and not in_place and out is None:
         return Outcome(frozenset({"bool" if op in BOOLEAN else "int64"}))
     here = regime if not in_place and out is None else None
     of_parts = op == "local_response_norm" and here is not None and (operands[0].rank or 0) < 4
-    if op not in KNOWN or of_parts:  # three dimensions are normed by other parts
+    if op not in KNOWN or of_parts:  # three-dimensional norms use other kernels
         return UNKNOWN
     if asked is not None and operands[0].dtypes is None and op not in NOT_NARROWING and not in_place and out is None:
         return Outcome(frozenset({asked}))
@@ -121,7 +121,7 @@ def outcome(
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The autocast that applies: the device types and dtypes that it can be of, None for none, and the version."""
+    """The active autocast: its possible device types and dtypes, None for none, and PyTorch's version."""
 
     devices: frozenset[str] | None
     dtypes: frozenset[str] | None
@@ -132,7 +132,7 @@ class _Around:
 def _outcome(
     op: str, operands: tuple[Typed, ...], around: _Around, asked: str | None, in_place: bool, out: Typed | None
 ) -> tuple[Outcome, bool]:
-    """What `op` comes to, and whether PyTorch refuses some of what the operands can be."""
+    """The outcome of `op`, and whether PyTorch raises for some possible dtypes of the operands."""
     table = treatment(around.version)
     devices: Sequence[str | None] = sorted(around.devices) if around.devices is not None else [None]
     lows: Sequence[str | None] = sorted(around.dtypes) if around.dtypes is not None else [None]
@@ -157,16 +157,16 @@ def _outcome(
 
 
 def _adds_bias_apart(operands: Sequence[Typed]) -> bool:
-    """Whether `linear` may add the bias to a product that is complete, so that it has not to agree."""
+    """Whether `linear` may add the bias after the product, so that their dtypes need not agree."""
     ranks = [operand.rank for operand in operands]
     return ranks[2:] not in ([], [1]) or (len(ranks) > 2 and ranks[0] not in (1, 2))
 
 
 def _guessed(op: str, operands: Sequence[Typed], around: _Around, *, kept: bool) -> list[Typed]:
-    """`operands`, with guesses for those whose dtype is not known where that hardly matters.
+    """`operands`, with guesses for unknown dtypes that hardly matter.
 
-    What autocast converts is as good as float32; what meets a float32 tensor does not make it wider. One without
-    dimensions decides only where no other has some, or where the dtype of the result is `kept`.
+    What autocast casts is equivalent to float32; an operand beside a float32 tensor does not widen the result. A
+    zero-dimensional operand decides only if no other has dimensions, or if the result's dtype is `kept`.
     """
     alone = kept or all(operand.rank in (0, NUMBER) for operand in operands)
     table = treatment(around.version)
@@ -180,19 +180,19 @@ def _guessed(op: str, operands: Sequence[Typed], around: _Around, *, kept: bool)
         guess = frozenset({"float16", "bfloat16", "float32"})
     else:
         guess = None
-    if op == ATTENTION:  # most masks are bools, and its dtype does not decide about the result
+    if op == ATTENTION:  # most masks are bool, and do not affect the result's dtype
         operands = [*operands[:3], *(replace(mask, dtypes=mask.dtypes or _BOOL) for mask in operands[3:])]
     return [Typed(guess, operand.rank) if operand.dtypes is None else operand for operand in operands]
 
 
 def _is_wide(operand: Typed, *, alone: bool) -> bool:
-    """Whether this widens what it meets; numbers do not, and tensors without dimensions only what has none either."""
+    """Whether the operand widens others; numbers do not, and zero-dimensional tensors only each other."""
     wide = operand.dtypes is not None and operand.dtypes <= {"float32", "float64"} and operand.rank != NUMBER
     return wide and (alone or operand.rank != 0)
 
 
 def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
-    """The dtype of the result where `asked` is the `dtype` argument."""
+    """The dtype of the result if `asked` is the `dtype` argument."""
     first = operands[0].dtype
     if op in NOT_NARROWING and asked in FLOATING and promote(first, asked) != asked:
         raise Refused(f"{asked} does not hold its input, which is {first}")
@@ -200,7 +200,7 @@ def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
 
 
 def _received(op: str, operands: Sequence[Operand], kept: str, result: str, given_as_out: bool) -> str:
-    """The dtype of a tensor of dtype `kept` into which a result of dtype `result` is written."""
+    """The dtype of a tensor of dtype `kept` after a result of dtype `result` is written to it."""
     if op in (OUT_OF_ANY if given_as_out else INTO_ANY):
         return kept
     strict = op in OUT_ALIKE or (op == "clamp" and all(operand.is_number for operand in operands[1:]))
@@ -239,7 +239,7 @@ def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | N
 
 
 def _widest(operands: Sequence[Operand], low: str | None) -> str | None:
-    """What autocast with dtype `low` brings operands to that it promotes: it knows of no half dtype but its own."""
+    """The dtype to which autocast with dtype `low` promotes operands: it knows no half dtype but its own."""
     current = low
     for operand in operands:
         if operand.is_castable and current != "float32" and operand.dtype != current:
@@ -252,7 +252,7 @@ def _widest(operands: Sequence[Operand], low: str | None) -> str | None:
 
 
 def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
-    """The dtype of the result where nothing is converted before."""
+    """The dtype of the result without autocast."""
     tensors = [operand for operand in operands if not operand.is_number]
     kinds = {operand.dtype for operand in tensors}
     if not tensors:
@@ -280,7 +280,7 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
     if op in FROM_FIRST:
         return first
     if op == "conv1d" and len(kinds) > 1 and len({operand.dtype for operand in tensors[:2]}) == 1:
-        raise Unsettled  # whether a bias has to agree depends on the kernel
+        raise Unsettled  # whether the bias' dtype has to agree depends on the kernel
     if op == ATTENTION and len(tensors) > 3:
         *tensors, mask = tensors
         kinds = {operand.dtype for operand in tensors}
@@ -316,5 +316,5 @@ def _listed(dtypes: Iterable[str]) -> str:
 
 
 def known(dtypes: Set[str] | None) -> str | None:
-    """The one dtype of a set that leaves no choice."""
+    """The only dtype of a set, None for several."""
     return next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None

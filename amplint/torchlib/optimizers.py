@@ -1,4 +1,4 @@
-"""PyTorch's optimizers: the small number each adds to a denominator, and what autocast makes of their steps."""
+"""PyTorch's optimizers: the epsilon of each denominator, and the effect of autocast on their steps."""
 
 from __future__ import annotations
 

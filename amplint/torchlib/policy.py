@@ -1,4 +1,4 @@
-"""What autocast does to the result dtype of the operations that the interpreter knows by name.
+"""The effect of autocast on the result dtypes of the operations that the interpreter knows by name.
 
 Source: the tables in torchlib/autocast, by name. tests/test_policy.py runs every operation of these under autocast.
 """
@@ -26,10 +26,10 @@ _MADE_OF = {op: operators.split(",") for op, operators in valued("operators").it
 
 @dataclass(frozen=True)
 class Treatment:
-    """Device type -> operations, by what a version of PyTorch does with them under autocast.
+    """Device type -> operations, by their treatment under autocast in a version of PyTorch.
 
     The result of `lower` has the region's dtype, that of `float32` is float32 (float64 for float64); operands are
-    brought to the widest dtype among them for `promote`, and `banned` raises.
+    promoted to the widest dtype among them for `promote`, and `banned` raises.
     """
 
     lower: Mapping[str, frozenset[str]]
@@ -40,7 +40,7 @@ class Treatment:
 
 @functools.cache
 def treatment(version: str | None = None) -> Treatment:
-    """The treatment by a version of PyTorch, the newest known when None. Raises UnknownVersion."""
+    """The treatment in a version of PyTorch, the newest known if None. Raises UnknownVersion."""
     table = policy(version)
     float32 = {
         device: table.float32[device] | table.float32_set_dtype[device] | table.float32_append_dtype[device]
@@ -59,7 +59,7 @@ def _by_name(operators: Mapping[str, Set[str]]) -> dict[str, frozenset[str]]:
 
 @functools.cache
 def _deciding() -> dict[str, list[str]]:
-    """Operator of the dispatcher -> the operations whose result it decides about."""
+    """Operator of the dispatcher -> the operations whose result it decides."""
     found: dict[str, list[str]] = {}
     for op in having("cast"):
         for operator in _MADE_OF.get(op, (op,)):
@@ -90,7 +90,7 @@ MODULE_OPS = {cls: op for op, classes in valued("module").items() for cls in cla
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """The autocast that is on: what its device type and dtype can be, None for anything, and PyTorch's version."""
+    """The active autocast: its possible device types and dtypes, None for any, and PyTorch's version."""
 
     devices: Set[str] | None
     dtypes: Set[str] | None

@@ -1,6 +1,6 @@
-"""Mixed precision as libraries do it: what each casts, scales, divides and clips by itself, and since which version.
+"""Mixed precision of libraries: what each casts, scales, divides and clips by itself, and since which version.
 
-`docs/today.md` is written from this table, and `tests/test_practice.py` asks the libraries that are installed.
+`docs/today.md` is generated from this table, and `tests/test_practice.py` compares the installed libraries.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from amplint.torchlib.sharding import FULLY_SHARD, WRAPPER
 
 @dataclass(frozen=True, slots=True)
 class Practice:
-    """What a library does where it is asked for mixed precision as `asked` says, in the `versions` that were read.
+    """The behaviour of a library with mixed precision requested by `asked`, in the `versions` that were read.
 
     `casts`, `scales`, `divides` and `clips` are about weights and values, the loss, the loss again (over micro-batches)
-    and gradients. `manager` is what its objects are called in `frameworks`, and with `divided` their `backward` divides
-    the loss. `key` names the entry.
+    and gradients. `manager` is the kind of its objects in `frameworks`, and with `divided` their `backward` divides the
+    loss. `key` names the entry.
     """
 
     key: str

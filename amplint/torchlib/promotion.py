@@ -1,4 +1,4 @@
-"""PyTorch's type promotion: the dtype that operands of several dtypes are brought to.
+"""PyTorch's type promotion of operands with different dtypes.
 
 Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc.
 """
@@ -22,9 +22,9 @@ _INTEGERS = ("bool", "int8", "int16", "int32", "int64")
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An operand as far as dtypes go: what its dtype can be, None for anything, and its rank, None where unknown.
+    """An operand's possible dtypes, None for any, and its rank, None if unknown.
 
-    `supposed` dtypes are those that it has if the tensors that it comes from are such as autocast converts.
+    `supposed` dtypes are those it has if the tensors it is computed from are of a kind that autocast casts.
     """
 
     dtypes: frozenset[str] | None
@@ -34,7 +34,7 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One possibility of an operand: a dtype, and whether it is a tensor with dimensions, one without, or a number."""
+    """One possibility for an operand: its dtype, and whether it is a tensor, a zero-dimensional one, or a number."""
 
     dtype: str
     category: int
@@ -51,12 +51,12 @@ class Operand:
 
     @property
     def is_castable(self) -> bool:
-        """Whether autocast would convert it: tensors of floating dtypes but float64."""
+        """Whether autocast casts it: tensors of floating dtypes but float64."""
         return not self.is_number and self.dtype in FLOATING and self.dtype != "float64"
 
 
 def possibilities(operand: Typed) -> list[Operand]:
-    """What `operand` can be; none where its dtype can be anything."""
+    """The possible operands; empty if the dtype can be anything."""
     if operand.rank is None:
         categories = [_DIMENSIONED, _ZERO_DIMENSIONS]
     else:
@@ -65,7 +65,7 @@ def possibilities(operand: Typed) -> list[Operand]:
 
 
 def promote(left: str, right: str) -> str:
-    """The dtype that holds both."""
+    """The smallest dtype that holds both."""
     if left == right:
         return left
     if left in FLOATING and right in FLOATING:
@@ -80,9 +80,9 @@ def promote(left: str, right: str) -> str:
 
 
 def result_type(operands: Iterable[Operand]) -> str:
-    """The dtype of an elementwise operation on `operands`, of which there is at least one.
+    """The dtype of an elementwise operation on `operands`, at least one.
 
-    Tensors without dimensions, and numbers still less, widen it only to another kind: integers to floating.
+    Zero-dimensional tensors, and numbers below them, widen it only to another kind: integers to floating.
     """
     found: dict[int, str] = {}
     for operand in operands:
@@ -97,7 +97,7 @@ def result_type(operands: Iterable[Operand]) -> str:
 
 
 def _combined(higher: str, lower: str) -> str:
-    """The dtype of a category that counts more, with one that counts less."""
+    """The dtype of a higher category, combined with one of a lower category."""
     if higher in FLOATING:
         return higher
     return promote(higher, lower) if higher == "bool" or lower in FLOATING else higher

@@ -1,7 +1,7 @@
-"""What PyTorch's sharding does to the parameters of a model: one entry for each way, with its version and source.
+"""The effect of PyTorch's sharding on a model's parameters: one entry per API, with version and source.
 
-None of them keeps a copy of the weights in another dtype than the one they come in: a policy's `param_dtype` is what
-they are cast to for each pass, and the optimizer updates what was sharded, and keeps its state in that dtype.
+None keeps a copy of the weights in another dtype than their own: a policy's `param_dtype` is what they are cast to for
+each pass, and the optimizer updates the sharded weights, and keeps its state, in their own dtype.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Sharder:
-    """A function or class that shards the model it is given first.
+    """A function or class that shards the model passed first.
 
-    `policy` is the argument that says in which dtypes it computes. An optimizer made before it holds parameters that
-    are no longer the model's, unless the argument `keeps_originals` is given. With `clips` each rank sees a part of the
-    gradients only: their norm is known to the method `clip_grad_norm_` of the model alone, and their inf and NaN to
-    `ShardedGradScaler`. `strategy` is the argument that can switch sharding off, `NO_SHARD`, with its position.
+    `policy` is the argument with the computation dtypes. An optimizer created before holds parameters that are no
+    longer the model's, unless the argument `keeps_originals` is set. With `clips` each rank sees only a part of the
+    gradients: their norm is computed by the model's method `clip_grad_norm_` alone, and inf and NaN are detected by
+    `ShardedGradScaler` alone. `strategy` is the argument that can disable sharding, `NO_SHARD`, with its position.
     """
 
     names: frozenset[str]
@@ -56,9 +56,9 @@ SHARDERS = {name: sharder for sharder in (FULLY_SHARD, WRAPPER) for name in shar
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A class that says in which dtypes a sharded model computes, with the order of its arguments.
+    """A class with the computation dtypes of a sharded model, and the order of its arguments.
 
-    Gradients are reduced in `reduce_dtype`, and where that is not given in `param_dtype`.
+    Gradients are reduced in `reduce_dtype`, by default in `param_dtype`.
     """
 
     names: frozenset[str]

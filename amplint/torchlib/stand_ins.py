@@ -1,4 +1,4 @@
-"""What well-known wrappers of installed libraries do with a scaler, told as small modules in place of the real ones."""
+"""Stand-ins for well-known wrappers of installed libraries: small modules with the same use of a scaler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch's autocast does with each operator of its dispatcher, as data, for several versions of PyTorch."""
+"""The treatment of each dispatcher operator by PyTorch's autocast, as data, for several versions of PyTorch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PREFIX, _SUFFIX = "torch-", ".json"
 
 @dataclass(frozen=True)
 class Policy:
-    """Device type -> default dtype, and device type -> operators by what autocast does to them.
+    """Device type -> default dtype, and device type -> operators by treatment.
 
-    `torch` is the version it was derived from. Operators have their names in the dispatcher (`linalg_vecdot`,
-    `grid_sampler`), without the overload where autocast treats all overloads that it knows alike. Those that are in
-    no set run in the dtype of their operands.
+    `torch` is the version it was derived from. Operators have their dispatcher names (`linalg_vecdot`, `grid_sampler`),
+    without overload if autocast treats all known overloads alike. Operators in no set run in the dtype of their
+    operands.
     """
 
     torch: str
@@ -44,17 +44,17 @@ TREATMENTS = ("lower", "float32", "float32_set_dtype", "float32_append_dtype", "
 
 
 class UnknownVersion(Exception):
-    """There is no table for the asked version of PyTorch; the message is one line for the user."""
+    """There is no table for the requested version of PyTorch; the message is one line for the user."""
 
 
 def versions() -> list[str]:
-    """The versions of PyTorch that there are tables for, oldest first."""
+    """The versions of PyTorch with a table, oldest first."""
     names = (path.name for path in FOLDER.glob(f"{_PREFIX}*{_SUFFIX}"))
     return sorted((name[len(_PREFIX) : -len(_SUFFIX)] for name in names), key=_order)
 
 
 def require(version: str) -> None:
-    """Raises UnknownVersion when there is no table for `version`."""
+    """Raise UnknownVersion if there is no table for `version`."""
     known = versions()
     if version not in known:
         raise UnknownVersion(f'no autocast policy of torch "{version}"; there is one of {", ".join(known)}')
@@ -62,7 +62,7 @@ def require(version: str) -> None:
 
 @functools.cache
 def policy(version: str | None = None) -> Policy:
-    """The policy of a version of PyTorch, the newest known when None. Raises UnknownVersion."""
+    """The policy of a version of PyTorch, the newest known if None. Raises UnknownVersion."""
     table = _table(version)
     devices: dict[str, dict[str, list[str]]] = table["operators"]
     named = {device: _without_overloads(treated) for device, treated in devices.items()}
@@ -80,7 +80,7 @@ def operators(device: str, version: str | None = None) -> Mapping[str, list[str]
 
 
 def _table(version: str | None) -> Any:
-    import json  # amplint starts faster without it
+    import json  # importing it would slow down the start
 
     version = versions()[-1] if version is None else version
     require(version)
@@ -88,7 +88,7 @@ def _table(version: str | None) -> Any:
 
 
 def _without_overloads(treated: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """Treatment -> operators, with the overload in their names only where overloads are treated differently."""
+    """Treatment -> operators, with overloads in their names only if these are treated differently."""
     treatments = defaultdict(set)
     for treatment, operators in treated.items():
         for operator in operators:

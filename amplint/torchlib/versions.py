@@ -1,4 +1,4 @@
-"""Versions of libraries: what a project asks for, and whether a change of the library is in them."""
+"""Versions of libraries: the project's requirements, and the changes that they include."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ASKED = regex(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a library does since a version, in contrast to what it did before; findings say which they went by."""
+    """A library's behaviour since a version, and before it; findings name the one they assume."""
 
     package: str
     since: Version
@@ -27,16 +27,16 @@ class Change:
 
 
 def version(text: str) -> Version:
-    """The numbers of a version: `0.17.1` is (0, 17, 1)."""
+    """The components of a version: `0.17.1` is (0, 17, 1)."""
     found = _NUMBERS.search(text)
     return tuple(map(int, found.group().split("."))) if found else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The versions of `package` that a file at `place` asks for: those from `least` on and before `before`.
+    """The versions of `package` required by a file at `place`: from `least` on, and before `before`.
 
-    `text` is what it says. Where nothing bounds them, `least` is empty and `before` is None.
+    `text` is the requirement. Without bounds, `least` is empty and `before` is None.
     """
 
     package: str
@@ -47,28 +47,28 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """The name of the file that says so."""
+        """The name of the file with the requirement."""
         return re.split(r"[/\\]", self.place)[-1]
 
     def __str__(self) -> str:
         return f"{self.package} {self.text}"
 
     def has(self, change: Change) -> bool | None:
-        """Whether a `change` is in these versions of the library; None where it is in some."""
+        """Whether these versions of the library include `change`; None if only some do."""
         if self.least >= change.since:
             return True
         return False if self.before is not None and self.before <= change.since else None
 
 
 def assumed(change: Change, wanted: Wanted | None) -> str:
-    """By which version of a library something is said that holds since `change`."""
+    """The version of a library that a finding about behaviour since `change` assumes."""
     if wanted is not None:
         return f"{wanted} is asked for ({wanted.name})"
     return f"no file of the project asks for a version, so {change} or later is assumed"
 
 
 def asked(package: str, text: str, place: str) -> Wanted | None:
-    """What a specifier such as `==0.14.4` or `>=0.14,<0.17` asks for; None where it bounds nothing."""
+    """The versions that a specifier such as `==0.14.4` or `>=0.14,<0.17` requires; None without bounds."""
     least: Version = ()
     before: Version | None = None
     for sign, digits, star in _ASKED.findall(text):

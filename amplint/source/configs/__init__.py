@@ -1,1 +1,1 @@
-"""Files of settings, JSON and YAML, read as the display that Python would write for what is in them."""
+"""Configuration files, JSON and YAML, read as Python displays of their content."""

@@ -1,4 +1,4 @@
-"""Displays built of what a file of settings holds: each node with its place, and no more of them than is bearable."""
+"""Displays built from the content of a configuration file, with positions and a limit on their number of nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scalar = bool | int | float | str | None
 
 
 class Builder:
-    """Makes nodes and counts them. Raises SourceError where there are too many."""
+    """Creates and counts nodes. Raises SourceError beyond the limit."""
 
     def __init__(self) -> None:
         self._sizes: dict[cst.CSTNode, int] = {}
@@ -36,7 +36,7 @@ class Builder:
         return self._kept(node, (), start, end)
 
     def unknown(self, start: int, end: int) -> cst.BaseExpression:
-        """A value of which nothing is known."""
+        """An unknown value."""
         return self._kept(cst.Name(UNKNOWN), (), start, end)
 
     def sequence(self, values: Sequence[cst.BaseExpression], start: int, end: int) -> cst.List:

@@ -1,4 +1,4 @@
-"""A file of settings as amplint sees it: a source whose one expression is the display of what is in it."""
+"""A configuration file as a source whose only expression is the display of its content."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MOST_BYTES = 200_000
 
 
 class ConfigFile(Source):
-    """A file of settings; `root` is what is in it. Raises SourceError when it cannot be read.
+    """A configuration file; `root` is its content. Raises SourceError if it cannot be parsed.
 
-    Its nodes are those of a Python file, so that whoever reads a dictionary in a script reads one here as well.
+    Its nodes are those of a Python file, so that code that reads dicts of scripts reads these, too.
     """
 
     def __init__(self, filename: str, text: str, path: str = "") -> None:
@@ -27,7 +27,7 @@ class ConfigFile(Source):
         else:
             try:
                 from amplint.source.configs.yaml_text import read
-            except ModuleNotFoundError:  # in the playground of the site there is no PyYAML
+            except ModuleNotFoundError:  # the site's playground has no PyYAML
                 raise SourceError("YAML cannot be read here") from None
         self.root = read(self.layout)
         chunk = Chunk(self, text, 1, None, [])
@@ -39,22 +39,22 @@ class ConfigFile(Source):
 
     @classmethod
     def of(cls, filename: str, raw: bytes, path: str = "") -> ConfigFile:
-        """Decode and read. Raises SourceError."""
+        """Decode and parse. Raises SourceError."""
         if len(raw) > MOST_BYTES:
             raise SourceError(f"it is larger than {MOST_BYTES:,} bytes")
         return cls(filename, decode(raw)[0], path)
 
     @functools.cached_property
     def imports(self) -> dict[str, Import]:
-        """Nothing."""
+        """Empty."""
         return {}
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
-        """Nothing."""
+        """Empty."""
         return frozenset()
 
     @functools.cached_property
     def star_imports(self) -> tuple[str, ...]:
-        """Nothing."""
+        """Empty."""
         return ()

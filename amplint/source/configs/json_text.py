@@ -1,4 +1,4 @@
-"""JSON, with the comments and the last commas that DeepSpeed's own reader accepts."""
+"""JSON with the comments and trailing commas that DeepSpeed's reader accepts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORD = regex("|".join(_WORDS))
 
 
 def read(layout: Layout) -> cst.BaseExpression:
-    """The value that a text is. Raises SourceError."""
+    """The value of a text. Raises SourceError."""
     reader = _Reader(layout)
     value = reader.value(0)
     if reader.here < len(layout.text):

@@ -1,4 +1,4 @@
-"""The names of files of settings, and which of them a script names."""
+"""The names of configuration files, and those that a script mentions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ MOST_NAMED = 30
 
 
 def is_config(path: str) -> bool:
-    """Whether the file at `path` is one of settings, by its name."""
+    """Whether the file at `path` is a configuration file, by its name."""
     return path.endswith(SUFFIXES)
 
 
 def reads_settings(raw: bytes) -> bool:
-    """Whether a script may read files of settings, by its words."""
+    """Whether a script may read configuration files, by its words."""
     return any(word in raw for word in _READS)
 
 
 def named(raw: bytes) -> Iterator[str]:
-    """The relative paths of files of settings that stand in a script as texts, each once."""
+    """The relative paths of configuration files among a script's strings, each once."""
     if not any(sign in raw for sign in _SIGNS):
         return
     found = dict.fromkeys(match[1] for match in _NAMED.finditer(raw))

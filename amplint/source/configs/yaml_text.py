@@ -1,4 +1,4 @@
-"""YAML as PyYAML's safe loader reads it; tags of somebody's own are values of which nothing is known."""
+"""YAML as PyYAML's safe loader reads it; values with custom tags are unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Pair = tuple[cst.BaseExpression, cst.BaseExpression]
 
 
 def read(layout: Layout) -> cst.BaseExpression:
-    """The value of the first document of a text, None's where there is none. Raises SourceError."""
+    """The value of the first document of a text, None's without one. Raises SourceError."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _Reader(layout, yaml.parse(layout.text, Loader=loader)).document()
@@ -95,7 +95,7 @@ class _Reader:
         return made if event.tag in _CORE else self._builder.unknown(start, end)
 
     def _merged(self, values: list[cst.BaseExpression]) -> Iterator[tuple[str, Pair]]:
-        """What `<<` takes over: of several mappings, the first one counts."""
+        """The entries merged by `<<`: of several mappings, the first takes precedence."""
         for value in values:
             several = [element.value for element in value.elements] if isinstance(value, cst.List) else [value]
             for one in several:
@@ -120,7 +120,7 @@ class _Reader:
             return self._builder.unknown(start, end)
 
     def _range(self, first: Any, last: Any) -> tuple[int, int]:
-        """From the first to the last character of a collection; that of a block ends before the next token."""
+        """The range of a collection; a block collection ends before the next token."""
         start, end = first.start_mark.index, last.end_mark.index
         return start, max(start, len(self._layout.text[:end].rstrip()) if end > start else end)
 
@@ -137,7 +137,7 @@ def _bool(text: str) -> Scalar:
 
 def _int(text: str) -> Scalar:
     if len(text) > MOST_DIGITS or _INTEGER.fullmatch(text) is None:
-        raise ValueError(text)  # in base 60, or endless
+        raise ValueError(text)  # base 60, or infinite
     plain = text.replace("_", "")
     digits = plain.lstrip("+-")
     return int(plain, 0) if digits[:2] in ("0x", "0b") else int(plain, 8 if digits[:1] == "0" and digits != "0" else 10)

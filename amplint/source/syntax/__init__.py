@@ -1,6 +1,6 @@
-"""The nodes that a file is read as: those of libcst by name and fields, without white space and punctuation.
+"""The nodes of a syntax tree: libcst's by name and fields, without white space and punctuation.
 
-They are made from what Python's own `ast` gives, which costs a tenth of what libcst takes to parse the same text.
+They are built from Python's own `ast`, at a tenth of the cost of libcst's parser.
 """
 
 from __future__ import annotations

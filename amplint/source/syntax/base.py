@@ -1,4 +1,4 @@
-"""What all nodes have in common."""
+"""The base classes of nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 
 class _Node(type):
-    """Makes slots of what a class declares."""
+    """A metaclass that turns declared fields into slots."""
 
     fields: tuple[str, ...]
     below: tuple[str, ...]
@@ -28,9 +28,9 @@ _PLAIN = frozenset({"str", "str | None", "Sequence[str]"})
 
 
 class CSTNode(metaclass=_Node):
-    """A piece of code; `at` is for `amplint.source.positions`, which knows where it stands.
+    """A piece of code; `at` is its position for `amplint.source.places`.
 
-    `fields` are what it is made of, `below` those of them that can hold nodes.
+    `fields` are its parts, `below` those fields that can hold nodes.
     """
 
     fields: ClassVar[tuple[str, ...]]
@@ -62,11 +62,11 @@ def _equal(one: object, other: object) -> bool:
 
 
 class BaseExpression(CSTNode):
-    """Something that has a value."""
+    """An expression."""
 
 
 class BaseStatement(CSTNode):
-    """A statement with lines of its own."""
+    """A statement on lines of its own."""
 
 
 class BaseSmallStatement(CSTNode):
@@ -80,7 +80,7 @@ class BaseCompoundStatement(BaseStatement):
 
 
 class BaseSuite(CSTNode):
-    """What follows the colon of a compound statement."""
+    """The body of a compound statement."""
 
     body: Sequence[BaseStatement | BaseSmallStatement]
 
@@ -90,6 +90,6 @@ class Asynchronous(CSTNode):
 
 
 class Module(CSTNode):
-    """A file, or the part of it that a chunk is."""
+    """A file, or the part of it in a chunk."""
 
     body: Sequence[BaseStatement]
