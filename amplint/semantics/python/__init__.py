@@ -1,1 +1,1 @@
-"""The interpreter of Python, which knows no topic: it calls the hooks of trackers."""
+"""An abstract interpreter of Python without knowledge of any topic: trackers register for its hooks."""

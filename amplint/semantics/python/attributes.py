@@ -1,4 +1,4 @@
-"""Attribute access: members of modules, objects of the file, and what PyTorch's own objects carry."""
+"""Attribute access: members of modules, objects of the file, and attributes of PyTorch's own objects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PLAIN_BASES = frozenset({"builtins.object", "abc.ABC", "torch.nn.Module", "torc
 
 
 def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str) -> Value:
-    """`owner.name`."""
+    """The value of `owner.name`."""
     if isinstance(owner, Ref):
         qualified = f"{owner.name}.{name}"
         if qualified in CONSTANTS:
@@ -82,7 +82,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
 
 
 def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
-    """`value`, or what the use of this access path shows an unknown value to be."""
+    """`value`, or, if it is unknown, the kind that other uses of this access path imply."""
     if isinstance(value, Unknown):
         for kind_of in machine.hooks.kind_of:
             known: Value | None = kind_of(value, node)
@@ -92,9 +92,9 @@ def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) ->
 
 
 def _declared(machine: Machine, state: State, owner: int, name: str) -> Value:
-    """An attribute that nothing has set, by its annotation in the class of the object `owner`.
+    """The value of an attribute never assigned, by its annotation in the class of the object `owner`.
 
-    A device there says of which type the attribute is, where the annotation cannot be followed.
+    A device annotation implies the attribute's type where the annotation cannot be resolved.
     """
     value = machine.unknown("attribute", name, parts=(owner,))
     cls = machine.classes.get(owner)
@@ -124,7 +124,7 @@ def _device_type(machine: Machine, device: Device) -> Value:
 
 
 def member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
-    """`owner.name` for an object or class of the file."""
+    """The value of `owner.name` for an object or class of the file."""
     if isinstance(owner, Instance):
         stored = state.heap.get(owner.symbol, {}).get(name)
         if stored is not None:
@@ -145,7 +145,7 @@ def member(machine: Machine, state: State, owner: Instance | Class, name: str) -
 
 
 def find_method(machine: Machine, state: State, cls: Class, name: str) -> Function | None:
-    """The method `name` of a class of the file, its bases in the file included."""
+    """The method `name` of a class of the file, or of its bases in the file."""
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
         if isinstance(found, cst.FunctionDef):
@@ -165,13 +165,13 @@ def lineage(machine: Machine, state: State, cls: Class) -> list[Class]:
 
 
 def is_whole(machine: Machine, state: State, cls: Class) -> bool:
-    """Whether every base of a class is in sight, or a plain one of PyTorch or Python."""
+    """Whether every base of a class is known: in the tree, or a plain one of PyTorch or Python."""
     above = [base for one in lineage(machine, state, cls) for base in bases(machine, state, one)]
     return all(isinstance(base, Class) or (isinstance(base, Ref) and base.name in _PLAIN_BASES) for base in above)
 
 
 def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
-    """What a class derives from."""
+    """The bases of a class."""
     node = node_of(cls)
     assert isinstance(node, cst.ClassDef)
     twin = state.copy()
@@ -180,7 +180,7 @@ def bases(machine: Machine, state: State, cls: Class) -> list[Value]:
 
 
 def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
-    """Whether a class lists members: calling it finds one of them and makes nothing new."""
+    """Whether a class is an enumeration: calling it looks up a member and creates nothing."""
     every = (base for above in lineage(machine, state, cls) for base in bases(machine, state, above))
     return any(isinstance(base, Ref) and base.name.startswith("enum.") for base in every)
 
@@ -205,7 +205,7 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
 
 @per_file
 def declared(cls: Class) -> dict[str, cst.Annotation]:
-    """Name -> annotation, for the variables that the body of a class declares."""
+    """Name -> annotation, for the annotated variables in the body of a class."""
     node = node_of(cls)
     assert isinstance(node, cst.ClassDef)
     lines = [line for line in node.body.body if isinstance(line, cst.SimpleStatementLine)]
@@ -214,7 +214,7 @@ def declared(cls: Class) -> dict[str, cst.Annotation]:
 
 
 def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
-    """What the body of a class assigns to `name`; a None there waits for something else."""
+    """The value that the body of a class assigns to `name`; a None there is a placeholder, hence unknown."""
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
         if isinstance(found, cst.Call) and quietly(machine, state, candidate.frame, found.func, {}) == _AUTO:
@@ -230,7 +230,7 @@ def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> V
 
 
 def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
-    """What other methods assign to `self.name`, when all of them agree on what kind of thing it is."""
+    """The value that other methods assign to `self.name`, if all agree on its kind."""
     if (owner.cls, name) in machine.never_set:
         return None
     value = _assigned_value(machine, state, owner, name)
@@ -263,7 +263,7 @@ def is_assigned(machine: Machine, state: State, cls: Class, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SelfAssignment:
-    """`self.name = value` in a method; `value` is None where the value is part of something else."""
+    """`self.name = value` in a method; `value` is None for unpacking."""
 
     method: str
     me: str
@@ -293,7 +293,7 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
 
 
 def reopen(machine: Machine, state: State, me: Instance) -> None:
-    """Forget what constructors set where another method may have set something else since, in `me` and its parts."""
+    """Forget attributes set by constructors that other methods may have set since, for `me` and its parts."""
     todo: list[Value] = [me]
     seen: set[int] = set()
     while todo:

@@ -1,4 +1,4 @@
-"""Calls: who is called, and what that does."""
+"""Calls: resolution of the callee, and its effect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
 
 
 def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
-    """The arguments of the call `node`; what stars hand over is spread out where it is known."""
+    """The arguments of the call `node`, with starred ones unpacked if their members are known."""
     given = []
     for argument in node.args:
         value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
@@ -75,7 +75,7 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
 
 
 def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
-    """What `*value` or `**value` hands over, None where its members are not known."""
+    """The arguments from `*value` or `**value`, None if its members are unknown."""
     if not argument.star or not isinstance(value, Items):
         return None
     if argument.star == "*" and value.keys is None:
@@ -206,7 +206,7 @@ def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) 
 
 
 def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> Value:
-    """The call of a `torch.nn` object; a `Sequential` runs its parts one after the other."""
+    """The call of a `torch.nn` object; a `Sequential` calls its parts in order."""
     if not owner.parts or not made.arguments.given:
         for hook in machine.hooks.module_call:
             found: Value | None = hook(state, replace(made, callee=owner))
@@ -227,9 +227,9 @@ def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> V
 
 
 def _call_several(machine: Machine, state: State, made: Call, callee: Several) -> Value:
-    """The call of what can be one of several modules, or of their classes.
+    """The call of one of several modules, or of their classes.
 
-    What else it does is that of a call out of sight where it might be something else, too.
+    If the callee may be something else, too, the effect of an unseen call is added.
     """
     results: list[Value] = []
     outer, assumed = machine.option, machine.assumed(state)
@@ -281,7 +281,7 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
 
 
 def unseen(machine: Machine, state: State, made: Call) -> Value:
-    """A call of something that cannot be looked into."""
+    """The call of a callee whose code is not available."""
     if isinstance(made.owner, Instance):
         known = made.name in state.heap.get(made.owner.symbol, {})
         made.inherited = not known and not attributes.is_assigned(machine, state, made.owner.cls, made.name)

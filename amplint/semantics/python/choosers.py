@@ -1,4 +1,4 @@
-"""Functions that do nothing but choose among what they are given: `default(value, other)` and its kind."""
+"""Functions that only choose among their arguments: `default(value, other)` and the like."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST = 600
 
 @per_chunk
 def chooses(chunk: Chunk) -> bool:
-    """Whether `chunk` is a function of two parameters that returns one of them, or what calling one of them gives."""
+    """Whether `chunk` is a function of two parameters that returns one of them, or the result of calling one."""
     if len(chunk.text) > _LONGEST or chunk.is_class or len(chunk.module.body) != 1:
         return False
     (function,) = chunk.module.body
@@ -27,7 +27,7 @@ def chooses(chunk: Chunk) -> bool:
 
 
 def _returned(body: cst.CSTNode) -> Iterator[cst.BaseExpression | None]:
-    """What the statements of `body` return, None for each that does anything else."""
+    """The returned expressions in `body`, with None for each other statement."""
     for statement in getattr(body, "body", ()):
         if isinstance(statement, cst.If):
             yield from _of_branches(statement)

@@ -1,4 +1,4 @@
-"""What a list of layers holds: models are written as loops over `ModuleList`s and `Sequential`s of like parts."""
+"""Elements of lists of layers: models are loops over `ModuleList`s and `Sequential`s of equal parts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _EACH = "<each>"
 
 
 def hold(state: State, container: Value, element: Value) -> None:
-    """Remember that the elements of `container` are like `element`, where that is a model or a tuple that holds one."""
+    """Record that the elements of `container` are like `element`, if that is a model or a tuple with one."""
     if isinstance(container, (Unknown, Module)) and isinstance(element, (Instance, Module, Items)):
         state.set_attribute(container.symbol, _EACH, element)
 
 
 def each(state: State, container: Value) -> Value | None:
-    """What every element of `container` is like, None where that is not known."""
+    """The representative element of `container`, None if unknown."""
     if isinstance(container, (Unknown, Module)):
         held = state.heap.get(container.symbol, {}).get(_EACH)
         if held is not None or isinstance(container, Unknown):
@@ -30,7 +30,7 @@ def each(state: State, container: Value) -> Value | None:
 
 
 def members(state: State, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The parts of a model that is made from `values`, each a part or a list of parts."""
+    """The parts of a model constructed from `values`, each a part or a list of parts."""
     found: list[Value] = []
     for value in values:
         if isinstance(value, Items):

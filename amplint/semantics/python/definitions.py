@@ -1,4 +1,4 @@
-"""What imports, `def` and `class` bind."""
+"""Bindings by imports, `def` and `class`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.torchlib.names import NEVER_RENAMED
 
 
 def bind_import(machine: Machine, state: State, node: cst.Import | cst.ImportFrom) -> None:
-    """Bind what an import statement brings in to references by qualified name."""
+    """Bind the names of an import statement to qualified names."""
     if isinstance(node, cst.Import):
         for alias in node.names:
             name = dotted(alias.name) or ""
@@ -64,14 +64,14 @@ def bind_class(machine: Machine, state: State, node: cst.ClassDef) -> None:
 
 
 def bind_chunks(machine: Machine, state: State) -> None:
-    """Bind every top-level function and class, so that code may use what is defined further down."""
+    """Bind every top-level function and class in advance, so that code may use later definitions."""
     for chunk in machine.program.main.chunks:
         if chunk.name is not None:
             state.bind(state.frame, chunk.name, class_or_function(machine, chunk))
 
 
 def node_of(value: Function | Class) -> cst.FunctionDef | cst.Lambda | cst.ClassDef:
-    """The definition behind a value, its chunk's tree grown if need be. Raises SourceError."""
+    """The definition of a value, its chunk's tree built if needed. Raises SourceError."""
     if value.node is not None:
         return value.node
     for statement in value.chunk.module.body:

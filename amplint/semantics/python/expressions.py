@@ -1,4 +1,4 @@
-"""Expressions: what each evaluates to, and the choices it opens."""
+"""Expressions: their values, and the choices they introduce."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG_CHAIN = 8
 
 
 def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
-    """The value of an expression; `state` is advanced past its effects. Raises PathEnds where it cannot complete."""
+    """The value of an expression; `state` is advanced past its effects. Raises PathEnds if it cannot complete."""
     handler = _HANDLERS.get(type(node))
     if handler is not None:
         return handler(machine, state, node)
@@ -44,12 +44,12 @@ def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
 
 
 def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple[bool, State]]:
-    """The ways a condition can turn out, each with the path on which it does."""
+    """The possible outcomes of a condition, each with its path."""
     return machine.outcomes(state, lambda s: decide(machine, s, node))
 
 
 def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
-    """Whether a condition holds; where it can be either, both are tried and what was chosen is remembered."""
+    """Whether a condition holds; if both are possible, both are explored and the choice is recorded."""
     if isinstance(node, cst.BooleanOperation):
         both = isinstance(node.operator, cst.And)
         apart = _is_long(node) or _may_have_effects(node)
@@ -73,13 +73,13 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
 
 
 def _whole(machine: Machine, state: State, node: cst.BooleanOperation, both: bool) -> Unknown:
-    """`a and b` by both its sides, also where one is enough to know it: joined paths may know different ones."""
+    """`a and b` evaluated on both sides, even if one decides: joined paths may know different ones."""
     sides = [symbol_of(machine, evaluate(machine, state, side)) for side in (node.left, node.right)]
     return machine.unknown("and" if both else "or", parts=tuple(sides))
 
 
 def _is_long(node: cst.BaseExpression) -> bool:
-    """Whether a condition is a chain of so many that to know of each beginning of it would cost their square."""
+    """Whether a condition is a chain so long that recording each prefix would be quadratic."""
     length = 0
     while isinstance(node, cst.BooleanOperation) and length < LONG_CHAIN:
         node = node.left
@@ -89,7 +89,7 @@ def _is_long(node: cst.BaseExpression) -> bool:
 
 @per_file
 def _may_have_effects(node: cst.BaseExpression) -> bool:
-    """Whether more happens in a condition than that names and attributes are compared."""
+    """Whether a condition does more than compare names and attributes."""
     return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))
 
 
@@ -124,7 +124,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
 
 
 def _home(machine: Machine, state: State, name: str) -> int:
-    """The frame an assignment to `name` goes to: the current one, or where `global` / `nonlocal` found it."""
+    """The frame of an assignment to `name`: the current one, or that of `global` / `nonlocal`."""
     owner: Value | None = state.frames[state.frame].get("<outer names>")
     if isinstance(owner, OneOf) and name in owner.options:
         frame = machine.parents[state.frame]
@@ -195,13 +195,13 @@ def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
         values.append(evaluate(machine, state, element.value))
     if len(keys) == len(values):
         made = Items(tuple(values), tuple(keys))
-        changed = symbol_of(machine, made) in state.heap  # something was put into an equal one before
+        changed = symbol_of(machine, made) in state.heap  # an item of an equal dict was set before
         return Unknown(machine.fresh()) if changed else made
     return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
 
 
 def indices(machine: Machine, state: State, node: cst.Subscript) -> list[Value | tuple[Value | None, ...]]:
-    """The value of each index, and of each slice those of its bounds; no bounds for `...`."""
+    """The value of each index, and of each slice its bounds; `...` has none."""
     found: list[Value | tuple[Value | None, ...]] = []
     for element in node.slice:
         if isinstance(element.slice, cst.Index):
@@ -215,12 +215,12 @@ def indices(machine: Machine, state: State, node: cst.Subscript) -> list[Value |
 
 
 def single(found: Sequence[Value | tuple[Value | None, ...]]) -> Value | None:
-    """The only index, None where there are several or a slice."""
+    """The only index, None for several or a slice."""
     return found[0] if len(found) == 1 and not isinstance(found[0], tuple) else None
 
 
 def told_apart(machine: Machine, found: Sequence[Value | tuple[Value | None, ...]]) -> tuple[Hashable, ...]:
-    """What tells the parts that indices take from each other: the symbols of indices and of bounds."""
+    """A key that distinguishes the parts selected by indices: the symbols of indices and bounds."""
     return tuple(
         tuple(symbol_of(machine, bound) if bound is not None else None for bound in each)
         if isinstance(each, tuple)
@@ -277,7 +277,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
 
 
 def _chosen(state: State, key: Unknown, taken: Value, value: Value) -> Value:
-    """`value`, on the path where `key` turned out to be `taken`."""
+    """`value`, on the path where `key` is `taken`."""
     if isinstance(taken, Const):
         state.facts["value of", key.symbol] = taken
     return value

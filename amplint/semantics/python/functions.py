@@ -1,4 +1,4 @@
-"""Calling functions of the file: parameters bound, decorators entered, every way of returning followed."""
+"""Calls of functions of the file: binding of parameters, decorators, and all returns."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def call_function(
     keywords: Mapping[str, Value],
     node: cst.CSTNode | None,
 ) -> Value:
-    """What the call returns; `state` continues behind one of the function's returns. Raises PathEnds if it has none."""
+    """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none."""
     for function_called in machine.hooks.function_called:
         function_called(state, node, function)
     if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
@@ -99,7 +99,7 @@ def _followed(
     keywords: Mapping[str, Value],
     node: cst.CSTNode | None,
 ) -> list[State] | None:
-    """The states in which a call can end, None where such calls have told all there is to tell."""
+    """The final states of a call, None if such calls are no longer followed."""
     body, given = node_of(function), (*positional, *keywords.values())
     signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
     if signature in machine.closed:
@@ -140,7 +140,7 @@ def _followed(
 
 
 def _flag(value: Value) -> Value | None:
-    """An argument that can send a call another way, None for any other."""
+    """An argument that can change the path through a call, None for any other."""
     return value if isinstance(value, (Const, Ref)) else None
 
 
@@ -150,14 +150,14 @@ def _skip(machine: Machine, state: State, function: Function, given: Sequence[Va
 
 
 def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
-    """Whether a call has decided what has one outcome in each round of the loop around it."""
+    """Whether a call decided a condition that has one outcome per round of the enclosing loop."""
     now = state.iteration[-1] if state.iteration else 0
     decided = (key if isinstance(key, int) else key[1] for end in ends for key in end.facts if key not in state.facts)
     return any(machine.symbols.time(symbol) == now for symbol in decided)
 
 
 def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
-    """Whether a function is handed another one and calls a parameter of its own."""
+    """Whether a function gets another one as an argument and calls a parameter."""
     if function.node is not None or not any(isinstance(value, Function) for value in given):
         return False
     node = node_of(function)
@@ -169,15 +169,15 @@ def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
 
 
 def _assumed(state: State, value: Value) -> object:
-    """What is assumed of an argument itself."""
+    """The facts assumed about an argument itself."""
     symbol = getattr(value, "symbol", None)
     return None if symbol is None else (state.facts.get(symbol), state.facts.get(("is none", symbol)))
 
 
 def _is_without_effect(machine: Machine, before: State, end: State, began: int | None = None) -> bool:
-    """Whether a call left everything as it was and says nothing with its result.
+    """Whether a call changed nothing and its result carries no information.
 
-    Where it `began` then, it may have made objects, which nobody gets.
+    Objects created since `began` are ignored: they are unreachable.
     """
     older = (key for key in end.heap if began is None or machine.symbols.time(key) < began)
     kept = all(end.heap[key] is before.heap.get(key) for key in older)
@@ -186,7 +186,7 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
 
 
 def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
-    """What a call returns that nothing is known of but what was `given` to it."""
+    """The unknown result of a call that is not followed, as a function of the arguments `given`."""
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
     result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
     for unfollowed in machine.hooks.unfollowed:
@@ -195,7 +195,7 @@ def _not_followed(machine: Machine, function: Function, given: Sequence[Value] =
 
 
 def _is_abstract(node: cst.CSTNode) -> bool:
-    """Whether all that a function does is to say that it is not implemented: another one takes its place."""
+    """Whether a function only raises NotImplementedError: an override takes its place."""
     last = _statements(node)[-1] if isinstance(node, cst.FunctionDef) else None
     raised = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
     if not isinstance(raised, cst.Raise) or raised.exc is None:
@@ -204,7 +204,7 @@ def _is_abstract(node: cst.CSTNode) -> bool:
 
 
 def _kind(value: Value) -> object:
-    """What a call can tell of an argument without knowing its identity."""
+    """The part of an argument that affects a call irrespective of the argument's identity."""
     if isinstance(value, Unknown):
         return Unknown
     if isinstance(value, Tensor):
@@ -213,7 +213,7 @@ def _kind(value: Value) -> object:
 
 
 def _held(state: State, value: Value) -> object:
-    """The flags and scalers that an object of the file carries: methods of its go by them."""
+    """The flags and scalers in the attributes of an object of the file, on which its methods depend."""
     if not isinstance(value, Instance):
         return None
     table = state.heap.get(value.symbol, {}).items()
@@ -241,7 +241,7 @@ def _outcomes(
     keywords: Mapping[str, Value],
     site: cst.CSTNode | None,
 ) -> tuple[list[State], dict[Fact, Const]]:
-    """The states a call can end in, and what it asked of assumptions older than itself."""
+    """The final states of a call, and the older assumptions that it depends on."""
     node = node_of(function)
     machine.entered.add(node)
     caller, given, read = machine.position, machine.given, machine.read
@@ -291,14 +291,14 @@ def _outcomes(
 
 
 def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
-    """Leave all contexts but `regions`."""
+    """Leave all contexts except `regions`."""
     for left in machine.hooks.left:
         left(state, regions)
     state.regions = regions
 
 
 def _keep_nested(machine: Machine, end: State, frame: int) -> None:
-    """Remember the functions defined in `frame` that nothing has called so far: something out of sight can."""
+    """Record functions defined in `frame` and not called so far: unseen code can call them."""
     for value in end.frames[frame].values():
         if isinstance(value, Function) and value.frame == frame and value.node is not None:
             machine.nested.setdefault(value.node, (value, end.copy()))
@@ -308,7 +308,7 @@ _DEFINITIONS = frozenset({Function, Class})
 
 
 def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
-    """Whether a function defined in `frame` is still within reach."""
+    """Whether a function defined in `frame` is still reachable."""
     values = (value for table in tables for value in table.values() if type(value) in _DEFINITIONS)
     return any(value.frame == frame for value in values)  # type: ignore[union-attr]
 
@@ -328,7 +328,7 @@ def _bind(
     keywords: Mapping[str, Value],
     site: cst.CSTNode | None,
 ) -> dict[str, Value]:
-    """The callee's variables. Called from no `site`, so from outside, a default says nothing unless it is a number."""
+    """The callee's local variables. Without a call `site`, defaults are ignored unless they are numbers."""
     node = node_of(function)
     assert isinstance(node, (cst.FunctionDef, cst.Lambda))
     params = node.params
@@ -366,7 +366,7 @@ def _bind(
 
 
 def annotated(machine: Machine, state: State, annotation: cst.Annotation, value: Value) -> Value:
-    """`value`, or what its annotation says an unknown one is; objects of classes of the tree stay unknown."""
+    """`value`, or, if it is unknown, what its annotation implies; instances of the tree's classes stay unknown."""
     if not isinstance(value, Unknown):
         return value
     nodes = [node for node in walk(annotation.annotation) if isinstance(node, (cst.Name, cst.Attribute))]
@@ -418,10 +418,10 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
 
 
 def remember_yield(machine: Machine, state: State) -> None:
-    """Keep what is entered where a generator yields, in case it is used as a context manager."""
+    """Record the contexts entered at a `yield`, for use as a context manager."""
     depth = state.frames[state.frame].get(DEPTH)
     first = int(depth.value) if isinstance(depth, Const) and isinstance(depth.value, int) else 0
     entered = tuple((region.context, region.entered_by) for region in state.regions[first:])
-    node = machine.calls[-1] if machine.calls else None  # outside of functions Python refuses to run it
+    node = machine.calls[-1] if machine.calls else None  # a syntax error outside of functions
     finishes = node is not None and any(resumes(node) for resumes in machine.hooks.resumes)
     state.bind(state.frame, ENTERED, Entered(entered, finishes))

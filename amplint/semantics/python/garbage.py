@@ -1,4 +1,4 @@
-"""Objects that a call has made and that nothing holds when it is over: their attributes cannot be seen any more."""
+"""Garbage collection of objects created by a call and unreachable after it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOLDING = frozenset({"symbol", "owner", "plain"})
 
 
 def collect(machine: Machine, before: State, end: State, result: Value, began: int) -> None:
-    """Forget the attributes of objects made since `began` that neither `result` nor anything older leads to.
+    """Drop the attributes of objects created since `began` that are not reachable from `result` or older values.
 
-    Otherwise two paths that have made different objects on the way would stay apart, and each object would be copied
-    and compared with the rest of the state from there on.
+    Otherwise paths that created different temporary objects would not join, and each object would be copied and
+    compared with the rest of the state from there on.
     """
     young = {symbol for symbol in end.heap if symbol >= 0 and machine.symbols.time(symbol) >= began}
     if young:
@@ -27,7 +27,7 @@ def collect(machine: Machine, before: State, end: State, result: Value, began: i
 
 
 def _roots(before: State, end: State, result: Value, young: set[int]) -> Iterator[int]:
-    """The symbols by which a path can come to what the call has made."""
+    """The symbols from which a path can reach objects of the call."""
     yield from _symbols_in(result)
     for part in end.parts.values():
         yield from part.symbols()
@@ -41,7 +41,7 @@ def _roots(before: State, end: State, result: Value, young: set[int]) -> Iterato
 
 
 def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, young: set[int]) -> set[int]:
-    """What was made since `began` and can be reached; what was made of something reached can be made again."""
+    """The objects created since `began` that are reachable, directly or as parts."""
     reached: set[int] = set()
     todo = [*roots]
     while todo:
@@ -57,7 +57,7 @@ def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, you
 
 
 def _symbols_in(value: object) -> list[int]:
-    """The symbols that a value holds."""
+    """The symbols in a value."""
     found: list[int] = []
     todo = [value]
     while todo:
@@ -76,7 +76,7 @@ def _symbols_in(value: object) -> list[int]:
 
 @functools.cache
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a kind of values in which there can be symbols."""
+    """The fields of a class of values that can contain symbols."""
     if kind.__module__ != Const.__module__ or kind in (Const, Function, Class):
         return ()
     return tuple(field.name for field in fields(kind))

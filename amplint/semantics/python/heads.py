@@ -1,4 +1,4 @@
-"""What the head of a loop has seen, so that a round is run only where it can come to something new."""
+"""The states seen at a loop's head, so that a round is run only if it can yield something new."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from amplint.semantics.values.values import Tensor, Unknown, Value
 
 
 class Heads:
-    """The states that rounds of one loop have begun in."""
+    """The states in which rounds of one loop began."""
 
     def __init__(self, deciding: Set[str]) -> None:
-        """Conditions depend on variables among the `deciding` names."""
+        """`deciding` are the names of variables on which conditions depend."""
         self._deciding = deciding
         self._begun: dict[tuple[object, ...], list[State]] = {}
 
     def is_new(self, state: State) -> bool:
-        """Whether no round has begun where `state` stands; it counts as begun from now on.
+        """Whether no round began in an equivalent state; records `state` as begun.
 
-        A round that began under assumptions `state` does not make did not go every way that is open now.
+        A round that began under more assumptions than `state` did not explore every path that is open now.
         """
         begun = self._begun.setdefault(state.progress(next_round=True), [])
         if any(self._covers(earlier, state) for earlier in begun):
@@ -34,9 +34,9 @@ class Heads:
 
 
 def _retyped(earlier: State, state: State) -> bool:
-    """Whether a variable or attribute that was a tensor of a known dtype or rank now can be of another.
+    """Whether a variable or attribute known as a tensor of some dtype or rank can now have another.
 
-    What was not known to be a tensor can have been converted to a dtype.
+    Values not known to be tensors may have been converted to a dtype.
     """
     for before, now in ((earlier.frames, state.frames), (earlier.heap, state.heap)):
         for key, table in now.items():

@@ -1,4 +1,4 @@
-"""Interpreting a file: first its top level as a script, then every function and class that nothing in it calls."""
+"""Interpretation of a file: its top level as a script, then every function and class that nothing in it calls."""
 
 from __future__ import annotations
 
@@ -46,14 +46,12 @@ def interpret(
     configs: bool = False,
     steps: int | None = None,
 ) -> Stopped | None:
-    """Run the linted file of `program` abstractly; the `trackers` call `tell` for every event of one of these `kinds`.
+    """Interpret the main file of `program` abstractly; `trackers` call `tell` for every event of one of these `kinds`.
 
-    Where that takes too many statements, more than `steps`, or too many processor `seconds`, the rest is left out, and
-    what it returns says where.
+    Beyond `steps` statements or `seconds` of CPU time the rest is skipped, and the result says where that began.
 
-    Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
-    With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
-    cannot be parsed.
+    If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
+    With `configs`, the content of configuration files is used. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,
@@ -113,7 +111,7 @@ def _run_module(machine: Machine) -> list[State]:
 
 
 def _run_demonstrations(machine: Machine, starts: list[State]) -> None:
-    """Run what was left for later, so that what it hands to functions is not all that is known of these."""
+    """Run the deferred demonstrations, last, so that functions are not known by their arguments alone."""
     unnamed = [chunk for chunk in machine.program.main.chunks if chunk.name is None and chunk in machine.relevant]
     for chunk in unnamed if machine.assumes else ():
         machine.chunk = chunk
@@ -131,7 +129,7 @@ def _restart(machine: Machine) -> None:
 
 
 def _start_everything(machine: Machine, starts: list[State]) -> None:
-    """Start from every definition nothing has entered yet: functions first, and callers before what they mention."""
+    """Start from every definition not entered yet: functions first, callers before the functions they mention."""
     chunks = [chunk for chunk in machine.program.main.chunks if chunk.name and chunk in machine.relevant]
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
@@ -161,7 +159,7 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
 
 
 def _start_nested(machine: Machine) -> None:
-    """Start from the nested functions that were only handed on, where the function around them had come to."""
+    """Start from nested functions that were only passed on, in the state in which their outer function ended."""
     while waiting := [entry for node, entry in machine.nested.items() if node not in machine.entered]:
         for function, state in waiting:
             machine.loops = ()

@@ -1,4 +1,4 @@
-"""What an exception leaves behind: the block it came out of has run to somewhere, nobody knows how far."""
+"""The effect of an exception: its block ran up to an unknown statement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from amplint.semantics.values.values import Const, Unknown, Value
 
 
 def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[State]) -> list[State]:
-    """The states a handler can begin in, for a block that begins in `entry` and that `ways_out` leave otherwise.
+    """The initial states of a handler for a block that begins in `entry` and is left in the states `ways_out`.
 
-    What the block changes on any of these is unknown.
+    Everything that the block changes on any of these paths is unknown.
     """
     before = {state.progress() for state in entry}
     advances = any(state.progress() not in before for state in ways_out)
@@ -31,7 +31,7 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
 
 
 def _contradict(entry: State, end: State) -> bool:
-    """Whether `end` cannot come of `entry`: it assumes something else."""
+    """Whether `end` cannot follow from `entry`, since its assumptions differ."""
     return any(end.facts.get(key, fact) != fact for key, fact in entry.facts.items())
 
 
@@ -39,7 +39,7 @@ Tables = dict[int, dict[str, Value]]
 
 
 def _blurred(machine: Machine, tables: Tables, changed: Tables) -> Tables:
-    """`tables` with what has another value in `changed` perhaps having that."""
+    """`tables` with the values that differ in `changed` replaced by either."""
     blurred = dict(tables)
     for key, ours in tables.items():
         theirs = changed.get(key, ours)

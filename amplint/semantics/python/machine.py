@@ -1,4 +1,4 @@
-"""What the parts of the interpreter share: symbols, frames, choices, loops, and the way to tell the rules."""
+"""The shared state of the interpreter: symbols, frames, choices, loops, and the emission of events."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "
 
 
 class Hooks(Protocol):
-    """What trackers do, by the moment in which they do it."""
+    """The handlers of trackers, by hook."""
 
     @property
     def library(self) -> Mapping[str, Callable[..., Value | None]]:
-        """What handles the call of a library's function or class, by qualified name."""
+        """The handler of calls of a library's function or class, by qualified name."""
 
     @property
     def parts(self) -> Sequence[type[Part]]:
-        """What trackers know of a path."""
+        """The path states of trackers."""
 
     @property
     def known(self) -> Mapping[type, object]:
-        """The trackers by their kind."""
+        """The trackers by class."""
 
     @property
     def triggers(self) -> frozenset[str]:
@@ -88,26 +88,26 @@ class Hooks(Protocol):
         """The handlers of calls of methods with this name."""
 
     def library_calls(self, name: str) -> tuple[Callable[..., Value | None], ...]:
-        """The handlers of calls of what has this qualified name."""
+        """The handlers of calls of this qualified name."""
 
     def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The handlers of a hook, in order."""
 
 
 class PathEnds(Exception):
-    """Nothing on this path runs after the current expression."""
+    """The path ends with the current expression."""
 
 
 class BudgetSpent(Exception):
-    """The file's share of work is used up; what has been found so far stands."""
+    """The file's budget is exhausted; findings so far stand."""
 
 
 @dataclass(frozen=True)
 class Stopped:
-    """Where work first ended because the share of a file was used up.
+    """The place where the file's budget was first exhausted.
 
     `node` is the statement, `function` the name of the function or method around it, empty at the top level of a file,
-    and `spent` what is used up: so many statements, or so many seconds.
+    and `spent` the exhausted resource: a number of statements, or of seconds.
     """
 
     node: cst.CSTNode
@@ -116,7 +116,7 @@ class Stopped:
 
 
 class Choices:
-    """The decisions taken while one statement runs, so that it can be run again once for every other decision."""
+    """The choices made during a statement, so that it can be rerun once for every other combination."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Choices:
         self.taken: tuple[int, ...] = ()
 
     def pick(self, options: int) -> int:
-        """One of `options` possibilities; the others are scheduled."""
+        """The index of one of `options` possibilities; the others are scheduled."""
         position = len(self.taken)
         if position < len(self.script):
             choice = self.script[position]
@@ -154,14 +154,14 @@ Position = tuple[Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choi
 
 
 class Assumed:
-    """The assumptions of a path; what a call asks of them is remembered with what it comes to."""
+    """The assumptions of a path; those read by a call are recorded in its summary."""
 
     def __init__(self, machine: Machine, state: State) -> None:
         self._machine = machine
         self._state = state
 
     def get(self, key: Fact, /) -> Const | None:
-        """What is assumed under `key`; an assumption that is older than the running call counts as a contact."""
+        """The fact assumed under `key`; reading one older than the running call is recorded as a dependency."""
         found = self._state.facts.get(key)
         if found is not None and key in self._machine.given:
             self._machine.contacts += 1
@@ -170,7 +170,7 @@ class Assumed:
 
 
 class Machine:
-    """One interpretation of one file and of what it reaches."""
+    """The interpretation of one file and of the files that it reaches."""
 
     def __init__(
         self,
@@ -238,19 +238,19 @@ class Machine:
         """The value of an expression (`expressions.evaluate`)."""
 
     def close(self) -> None:
-        """Drop the trackers, which hold the machine: the trees between them are freed without a search for cycles."""
+        """Release the trackers, which refer to the machine, so that trees are freed without the garbage collector."""
         del self.hooks, self.evaluate
 
     def __getitem__(self, kind: type[T]) -> T:
-        """The tracker of this kind."""
+        """The tracker of this class."""
         return self.hooks.known[kind]  # type: ignore[return-value]
 
     def run_body(self, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
-        """Every way a function body can return, with the returned value (`statements.run_body`)."""
+        """Every return of a function body, with the returned value (`statements.run_body`)."""
         return self._run_body(self, state, body)
 
     def kinds(self) -> dict[str, str]:
-        """What the use of names in the current chunk gives away (`scopes.kinds`)."""
+        """The kinds implied by the use of names in the current chunk (`scopes.kinds`)."""
         if self.chunk is None:
             return {}
         found = self._kinds.get(self.chunk)
@@ -259,29 +259,29 @@ class Machine:
         return found
 
     def merged(self, states: list[State], limit: int) -> list[State]:
-        """`states` with those joined that rules cannot tell apart, exactly while little of the work is done."""
+        """`states` with indistinguishable ones joined; exact while little of the budget is spent."""
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.either, exact)
 
     def guess(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
-        """Remember what a symbol, or what stands at a node, is taken for by its name; nothing where it is known.
+        """Record the guesses for a symbol or a node; an empty tuple records that it is known.
 
-        What is known once is no guess any more.
+        A value once known is never a guess again.
         """
         self._guesses[about] = self._guesses.get(about, guesses) if guesses else ()
 
     def guessed(self, *about: int | cst.CSTNode) -> tuple[Guessed, ...]:
-        """What these are taken for by their names alone."""
+        """The guesses that these depend on."""
         return tuple(dict.fromkeys(found for one in about for found in self._guesses.get(one, ())))
 
     def forget(self, state: State) -> None:
-        """Anything can have happened out of sight."""
+        """Unseen code ran, which can have any effect."""
         self.contacts += 1
         for forget in self.hooks.forget:
             forget(state)
 
     def forget_since(self, state: State, time: int) -> None:
-        """Drop what `state` assumes about values made at `time` or later."""
+        """Drop the assumptions of `state` about values created at `time` or later."""
         state.facts = {
             key: fact
             for key, fact in state.facts.items()
@@ -289,7 +289,7 @@ class Machine:
         }
 
     def assumed(self, state: State) -> Assumed:
-        """What is assumed on a path."""
+        """The assumptions of a path."""
         return Assumed(self, state)
 
     def spend(self) -> None:
@@ -311,7 +311,7 @@ class Machine:
         raise BudgetSpent
 
     def _running(self) -> str:
-        """The name of the function or method that runs, empty at the top level."""
+        """The name of the running function or method, empty at the top level."""
         node = self.calls[-1] if self.calls else None
         if not isinstance(node, cst.FunctionDef):
             return ""
@@ -319,28 +319,28 @@ class Machine:
         return f"{cls}.{node.name.value}" if cls else node.name.value
 
     def unknown(self, *key: Hashable, parts: tuple[int, ...] = ()) -> Unknown:
-        """The unknown value of an operation on `parts`."""
+        """The unknown result of an operation on `parts`."""
         return Unknown(self.symbols.intern(*key, parts=parts))
 
     def identity(self, state: State, node: cst.CSTNode) -> int:
-        """The symbol of an object made at `node`: the same on every path that makes it in this call and iteration."""
+        """The symbol of an object created at `node`: the same on every path in this call and iteration."""
         now = self.symbols.tick()
         if self.makes_once():
             return self.symbols.intern("made once", id(node))
         return self.symbols.intern("made", id(node), self.sites, state.iteration, time=now)
 
     def makes_once(self) -> bool:
-        """Whether a function runs whose result is cached: what it makes lasts, and later calls return the same."""
+        """Whether a cached function is running: its objects persist, and later calls return the same."""
         return not self.cached.isdisjoint(self.calls)
 
     def made_here(self, symbol: int) -> bool:
-        """Whether `symbol` came into being on the path, and was not reached through something that was there before."""
+        """Whether `symbol` was created on the path, rather than reached through an older value."""
         return self.symbols.key(symbol)[0] not in _LASTS
 
     def either(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
-        """What a variable holds that is `left` on one path and `right` on another, which alone assume these facts.
+        """The join of `left` and `right`, the values of a variable on two paths with the facts `ours` and `theirs`.
 
-        Of None and an object it is the object, since only that can be used; two optimizers or scalers remain one.
+        None joins to the object, since only that can be used; two optimizers or scalers join to one.
         """
         joint = self._either(left, right)
         if type(joint) is Unknown and not _OPTIONS.isdisjoint((type(left), type(right))):
@@ -387,7 +387,7 @@ class Machine:
     def outcomes(self, state: State, run: Callable[[State], Result]) -> list[tuple[Result, State]]:
         """Every result of `run` on copies of `state`, one for each combination of choices.
 
-        Paths that end on the way are left out.
+        Paths that end are dropped.
         """
         outer = self.choices
         todo: list[tuple[int, ...]] = [()]
@@ -408,7 +408,7 @@ class Machine:
 
     @property
     def position(self) -> Position:
-        """Where the interpretation stands; it is set back when a call is done."""
+        """The position of the interpretation, restored at the end of a call."""
         return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from
 
     @position.setter
@@ -423,7 +423,7 @@ class Machine:
         return self._modules[frame]
 
     def frame_of(self, source: Source) -> int:
-        """The frame of a module's top-level names."""
+        """The frame of a module's globals."""
         if source not in self._frames:
             frame = self._frames[source] = len(self.parents)
             self.parents[frame] = frame
@@ -432,15 +432,15 @@ class Machine:
         return self._frames[source]
 
     def new_frame(self, function: Function) -> int:
-        """The number of a frame for a call of `function`."""
+        """A new frame for a call of `function`."""
         number = len(self.parents)
         self.parents[number] = function.frame
         return number
 
     def is_assigned(self, node: cst.IfExp | cst.Subscript | cst.Call) -> bool:
-        """Whether the current statement assigns or returns a choice, as one side of another or as an argument too.
+        """Whether the current statement assigns or returns a choice, also as a branch of another one or as an argument.
 
-        In a `with` statement it is an argument of what is entered.
+        In a `with` statement it is an argument of a context manager.
         """
         small = self.statement.body if isinstance(self.statement, cst.SimpleStatementLine) else ()
         todo: list[cst.CSTNode | None] = [
@@ -459,7 +459,7 @@ class Machine:
         return False
 
     def lookup(self, state: State, name: str) -> Value | None:
-        """The value of a variable seen from the current frame, None when it is not bound."""
+        """The value of a variable in the current frame or an outer one, None if it is unbound."""
         frames, parents, frame = state.frames, self.parents, state.frame
         while True:
             table = frames.get(frame)
@@ -471,7 +471,7 @@ class Machine:
             frame = above
 
     def emit(self, state: State, kind: type[Event], node: cst.CSTNode, **details: Any) -> None:
-        """Tell the rules that something happens at `node`."""
+        """Emit an event at `node`."""
         if self.muted:
             return
         self.novelty.tell(kind, node, details)

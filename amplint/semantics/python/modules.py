@@ -1,4 +1,4 @@
-"""Names of other files of the tree: modules, what their top level defines, and the variables it sets."""
+"""Names of other files of the tree: modules, their definitions, and their variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.source.tree import walk
 
 
 def global_value(machine: Machine, state: State, name: str) -> Value | None:
-    """A top-level name of the module the current code is in: of the linted file's only what it imports by `*`."""
+    """A global of the current module; of the main file only names imported by `*`."""
     source = machine.module(state)
     if source is machine.program.main and not source.star_imports:
         return None
@@ -20,13 +20,13 @@ def global_value(machine: Machine, state: State, name: str) -> Value | None:
 
 
 def imported(machine: Machine, state: State, module: str, name: str) -> Value | None:
-    """What an import here of `name` from `module` (the module itself where it is empty) brings in, if in the tree."""
+    """The value of importing `name` from `module` (the module itself if `name` is empty), None outside of the tree."""
     target = machine.program.imported(machine.module(state), module, name)
     return None if isinstance(target, str) else _value(machine, state, target, name or module)
 
 
 def member(machine: Machine, state: State, owner: Namespace, name: str) -> Value:
-    """`module.name`."""
+    """The value of `module.name`."""
     inner = f"{owner.name}.{name}"
     if inner in machine.module(state).imports:
         found = imported(machine, state, inner, "")
@@ -82,7 +82,7 @@ def _value_for(node: cst.CSTNode, name: str) -> cst.BaseExpression | None:
 
 
 def quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:
-    """Evaluate out of order, with `names` in a frame below `frame`: nothing is reported, the path is not changed."""
+    """Evaluate out of order, with `names` in a frame below `frame`: no events, no effect on the path."""
     if len(machine.calls) > 40:
         return Unknown(machine.fresh())
     muted, calls, choices = machine.muted, machine.calls, machine.choices

@@ -1,8 +1,7 @@
-"""Code that is not run again, since running it has told nothing new for some time.
+"""A stop criterion for repeated runs of code that yield no new events.
 
-A function that is called in many states, or a loop that many paths come to, nearly always tells all it has to tell in
-its first runs. What it would tell in the thirtieth is not worth what it costs: most of the time that interpretation
-takes went into such runs.
+A function called in many states, or a loop reached by many paths, nearly always emits all of its distinct events in its
+first runs. Later runs are not worth their cost: most of the interpretation's time went into them.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ _TELLING = frozenset({bool, str, type(None)})
 
 @dataclass(frozen=True)
 class Patience:
-    """How many runs in a row may tell nothing new, and how many statements all runs may take before that counts."""
+    """After how many consecutive runs without a new event, and how many statements in all, code is not run again."""
 
     runs: int
     steps: int
 
 
 class Novelty:
-    """What has been told so far, and since when each piece of code has added nothing to it."""
+    """The distinct events so far, and since when each piece of code has added none."""
 
     def __init__(self) -> None:
         self._told: set[Hashable] = set()
@@ -34,16 +33,16 @@ class Novelty:
 
     @property
     def told(self) -> int:
-        """How many different things have been told."""
+        """The number of distinct events."""
         return len(self._told)
 
     def tell(self, kind: type, node: cst.CSTNode, details: Mapping[str, object]) -> None:
-        """An event of this kind happens at `node`; it is new if none was told there with these flags and words."""
+        """An event at `node`; it is new if no equal kind, flags and words were emitted there."""
         flags = ((name, detail) for name, detail in details.items() if type(detail) in _TELLING)
         self._told.add((kind, node, *flags))
 
     def ran(self, code: Hashable, told: int, steps: int) -> None:
-        """`code` has been run, which took so many steps; so much had been `told` before."""
+        """`code` was run at the cost of so many steps; `told` is the number of distinct events before."""
         self._silent[code] = 0 if self.told > told else self._silent[code] + 1
         self._steps[code] += steps
 

@@ -1,4 +1,4 @@
-"""Operators: arithmetic, comparisons and choices between values."""
+"""Operators: arithmetic, comparisons and conditional expressions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
 
 
 def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
-    """`a + b` and its kind."""
+    """The value of `a + b` and other binary operations."""
     left = machine.evaluate(state, node.left)
     right = machine.evaluate(state, node.right)
     value = operate(machine, state, node, type(node.operator), (node.left, left), (node.right, right))
@@ -59,7 +59,7 @@ def operate(
     *,
     in_place: bool = False,
 ) -> Value:
-    """The value of `left kind right`, or `left kind= right`, reported at `node`."""
+    """The value of `left kind right`, or `left kind= right`, with its events at `node`."""
     a, b = left[1], right[1]
     if isinstance(a, Const) and isinstance(b, Const):
         folded = _fold(kind, a.value, b.value)
@@ -90,7 +90,7 @@ def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
 
 
 def unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
-    """`-a`, `not a`."""
+    """The value of `-a`, `not a`."""
     if isinstance(node.operator, cst.Not):
         return negate(machine, machine.evaluate(state, node.expression))
     value = machine.evaluate(state, node.expression)
@@ -104,7 +104,7 @@ def unary(machine: Machine, state: State, node: cst.UnaryOperation) -> Value:
 
 
 def boolean(machine: Machine, state: State, node: cst.BooleanOperation) -> Value:
-    """`a and b`, `a or b`."""
+    """The value of `a and b`, `a or b`."""
     left = machine.evaluate(state, node.left)
     known = truth(machine, state, left)
     both = isinstance(node.operator, cst.And)
@@ -118,7 +118,7 @@ def boolean(machine: Machine, state: State, node: cst.BooleanOperation) -> Value
 
 
 def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
-    """`a < b`, `a is None`, `a in b`."""
+    """The value of `a < b`, `a is None`, `a in b`."""
     left = machine.evaluate(state, node.left)
     if len(node.comparisons) != 1:
         parts = [symbol_of(machine, left)]
@@ -173,7 +173,7 @@ def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
 
 
 def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
-    """`a if c else b`: one value where both are alike, a choice where they are not."""
+    """The value of `a if c else b`: the join if both are alike, else a choice."""
     condition = machine.evaluate(state, node.test)
     known = truth(machine, state, condition)
     if known is not None:
@@ -201,7 +201,7 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 
 
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
-    """Whether following both sides can show something: one is a context or scaler, or a flag is being set."""
+    """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
     contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
     if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
         return True

@@ -1,4 +1,4 @@
-"""Calls that nothing has to be looked into for: Python's own functions, and what returns the same for the same."""
+"""Calls that need no inspection: Python's built-in functions, and functions of their arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def same_again(
     node: cst.Call | None = None,
     callee: tuple[int, ...] = (),
 ) -> Value:
-    """What an unseen call returns: the same for the same arguments within one iteration, unless it calls a class."""
+    """The result of an unseen call: equal for equal arguments within one iteration, unless it instantiates a class."""
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
     parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
@@ -39,7 +39,7 @@ def same_again(
 
 
 def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    """The call of a function that Python has built in."""
+    """The call of a built-in function."""
     values = arguments.values
     if name == "builtins.float" and len(values) == 1 and isinstance(values[0], Const):
         try:
@@ -80,7 +80,7 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
 
 
 def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments, names: tuple[str, ...]) -> Value:
-    """What `getattr` comes to for one of `names`; where much depends on which one, a path for each."""
+    """The value of `getattr` for one of `names`; a choice if the difference matters."""
     owner, key = arguments.values
     found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
     if found is None:
@@ -93,7 +93,7 @@ def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments
 
 
 def _options(machine: Machine, state: State, values: Sequence[Value]) -> tuple[str, ...]:
-    """The strings that the only one of `values` can be: it is one of several, or was found to be in a collection."""
+    """The strings that the only one of `values` can be, as one of several or as a member of a tested collection."""
     if len(values) != 1 or not isinstance(values[0], (OneOf, Unknown)):
         return ()
     if isinstance(values[0], OneOf):

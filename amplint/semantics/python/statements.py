@@ -1,4 +1,4 @@
-"""Statements: how sets of paths run through a block of code."""
+"""Statements: execution of a block on sets of paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Flow:
 
 
 def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStatement], flow: Flow) -> list[State]:
-    """Run `body` on every path; returns those that reach its end and adds the others to `flow`."""
+    """Run `body` on every path; return those that reach its end and add the others to `flow`."""
     for statement in body:
         if not states:
             break
@@ -61,7 +61,7 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
 
 
 def run_body(machine: Machine, state: State, body: Sequence[cst.BaseStatement]) -> list[tuple[Value, State]]:
-    """Run a function body; every way it can return, with the returned value."""
+    """Run a function body; return every final state with the returned value."""
     flow = Flow()
     ends = run_block(machine, [state], body, flow)
     return [*flow.returns, *((NONE, end) for end in ends)]
@@ -119,7 +119,7 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
 
 
 def _given_back(machine: Machine, state: State, node: cst.Assign, value: Value) -> Value:
-    """`value`, or what a tracker takes it for where it replaces an argument of the call that it comes from."""
+    """`value`, or its replacement by a tracker if it is assigned to an argument of the call that returns it."""
     if not isinstance(node.value, cst.Call) or not isinstance(value, Unknown) or not machine.hooks.given_back:
         return value
     path = dotted(node.targets[0].target)
@@ -226,7 +226,7 @@ def _loop(
     endless: bool = False,
     once: bool = False,
 ) -> list[State]:
-    """Run a loop until its head has seen every kind of state, or `once`; it is taken to run at least once."""
+    """Run a loop until its head has seen every distinct state, or `once`; at least one iteration is assumed."""
     outer_iterations = states[0].iteration if states else ()
     machine.loops = (*machine.loops, node)
     exits: list[State] = []
@@ -301,7 +301,7 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
 
 
 def _next(machine: Machine, node: cst.For, now: int, source: int, known: Value | None) -> Value:
-    """What a loop goes over in this round; what nothing is known about is another thing each time."""
+    """The element in this iteration; a fresh unknown if nothing is known about the iterable."""
 
     def another(*place: int) -> Unknown:
         return Unknown(machine.symbols.intern("item", id(node), *place, now, parts=(source,), time=now))
@@ -378,7 +378,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
 
 
 def _enter_items(machine: Machine, state: State, node: cst.With) -> bool:
-    """Enter every item of a `with` statement; whether one of them goes on with work when it is left."""
+    """Enter every item of a `with` statement; return whether one of them resumes work on exit."""
     machine.statement = node
     finishes = False
     for item in node.items:

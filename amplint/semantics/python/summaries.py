@@ -1,4 +1,4 @@
-"""What calls have come to, kept so that a function called again under the same conditions is not run again."""
+"""Summaries of calls, so that a function called again under equal conditions is not run again."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ RUNS_WITHOUT_EFFECT = 2
 
 @dataclass(frozen=True)
 class Summary:
-    """One call: the state it met, what it asked of older assumptions, and the states it can end in.
+    """A call: its initial state, the older assumptions it read, and its final states.
 
-    Where these assume something of values that only one round of a loop has, other rounds have to run it again.
+    If these decide conditions on values of one loop iteration, the summary does not hold in others.
     """
 
     before: State
@@ -32,7 +32,7 @@ class Summary:
     of_round: bool = False
 
     def holds(self, state: State) -> bool:
-        """Whether a call in `state` comes to the same."""
+        """Whether a call in `state` has the same outcome."""
         if self.of_round and state.iteration != self.before.iteration:
             return False
         if any(state.facts.get(key) != fact for key, fact in self.read.items()):
@@ -45,20 +45,20 @@ class Summary:
         return all(key in older or key not in state.facts for end in self.ends for key in end.facts)
 
     def applied(self, state: State) -> list[State]:
-        """The ways a call in `state` can end."""
+        """The final states of a call in `state`."""
         return [_continued(state, self.before, end) for end in self.ends]
 
 
 @dataclass
 class Summaries:
-    """The summaries of a file's functions, by whatever tells two calls apart."""
+    """The summaries of a file's functions, by call key."""
 
     runs: Counter[Hashable] = field(default_factory=Counter)
     _without_effect: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
     def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
-        """The ends of a call in `state`, None where the function has to be run."""
+        """The final states of a call in `state`, None if the function has to be run."""
         if self.runs[function] < RUNS:
             return None
         for summary in self._known.get((function, call), ()):
@@ -67,22 +67,22 @@ class Summaries:
         return None
 
     def is_without_effect(self, context: Hashable, state: State) -> bool:
-        """Whether calls in this context have had no effect often enough, under what `state` assumes too."""
+        """Whether calls in this context repeatedly had no effect, under the assumptions of `state`."""
         known = self._without_effect.get(context, ())
         return len(known) >= RUNS_WITHOUT_EFFECT and any(read.items() <= state.facts.items() for read in known)
 
     def keep_without_effect(self, context: Hashable, read: Mapping[Fact, Const]) -> None:
-        """Remember that a call has changed nothing and returned nothing to go by, having `read` these assumptions."""
+        """Record that a call had no effect and an uninformative result, under the assumptions `read`."""
         self._without_effect.setdefault(context, []).append(read)
 
     def keep(self, function: Hashable, call: Hashable, summary: Summary) -> None:
-        """Remember how a run of `function` ended."""
+        """Record the outcome of running `function`."""
         self.runs[function] += 1
         self._known.setdefault((function, call), []).append(summary)
 
 
 def _continued(state: State, before: State, end: State) -> State:
-    """`state` with what happened between `before` and `end`."""
+    """`state` with the changes between `before` and `end`."""
     twin = end.copy()
     twin.facts = {**state.facts, **{key: fact for key, fact in end.facts.items() if key not in before.facts}}
     twin.frames = {**state.frames, **_changed(before.frames, end.frames)}

@@ -1,4 +1,4 @@
-"""Trackers: what follows one topic of a script, by hooks that the interpreter of Python calls."""
+"""Trackers: analyses of one topic each, by hooks that the interpreter of Python calls."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from amplint.source.source import Chunk
 
 @dataclass(slots=True)
 class Call:
-    """One call: `name` is the method's or attribute's name, empty where a plain name is called.
+    """A call: `name` is the method's or attribute's name, empty for a plain name.
 
-    `entered` tells what was looked into: a function, a method, a class or an object of the linted tree, None for what
-    cannot be seen. `inherited` tells that the method comes from a base class that is not in the tree. `notes` holds
-    what trackers remember until the call returns.
+    `entered` is the kind of callee that was resolved in the linted tree: a function, a method, a class or an object;
+    None for an unseen one. `inherited` says that the method comes from a base class outside of the tree. `notes` holds
+    trackers' data until the call returns.
     """
 
     node: cst.Call
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """A binary operation: the node of the operator's expression, its kind by libcst's name, and both sides."""
+    """A binary operation: the node of the operator's expression, its kind by libcst's name, and both operands."""
 
     node: cst.CSTNode
     kind: str
@@ -47,9 +47,9 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What makes code relevant: statements with one of the `names`, calls of one of the `calls`.
+    """Words that make code relevant: statements with one of the `names`, calls of one of the `calls`.
 
-    A statement with one of the `watched` names is run where it is met, but makes nothing else relevant.
+    A statement with one of the `watched` names is run, but makes nothing else relevant.
     """
 
     names: frozenset[str] = frozenset()
@@ -61,9 +61,9 @@ Handler = Callable[[State, Call], "Value | None"]
 
 
 class Tracker:
-    """One topic: its memory of a file, and the hooks that it needs, which run in the order of the list of trackers.
+    """One topic: its state for a file, and the hooks it handles, called in the order of the list of trackers.
 
-    Hooks that return a value answer for the interpreter: the first answer that is not None counts.
+    For hooks that return a value, the first one that is not None counts.
     """
 
     part: type[Part] | None = None
@@ -84,138 +84,141 @@ class Tracker:
         self.machine = machine
 
     def is_needed(self) -> bool:
-        """Whether the hooks and triggers are needed for the events that are wanted."""
+        """Whether the tracker is needed for the events that are wanted."""
         return True
 
     # The file
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What makes code of these chunks relevant to the topic."""
+        """The words that make code of these chunks relevant to the topic."""
         return Words()
 
     def library(self) -> Mapping[str, Handler]:
-        """Qualified name of a library's function or class -> what its call comes to; None leaves that open."""
+        """Qualified name of a library's function or class -> handler of its calls, which may return None."""
         return {}
 
     def script_begins(self, state: State) -> None:
         """The script begins in `state`."""
 
     def root_begins(self, owner: Class | None, whole: bool) -> None:
-        """Something out of sight will call a function or a method of `owner`; `whole` tells that its bases are seen."""
+        """Interpretation of a function, or of a method of `owner`, begins as a call by unseen code.
+
+        `whole` says that all bases of `owner` are known.
+        """
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """Something out of sight calls in `state`, on the object `me`."""
+        """Unseen code calls in `state`, on the object `me`."""
 
     def class_begins(self, state: State, cls: Class) -> None:
-        """The methods of `cls` are about to be called from out of sight."""
+        """The methods of `cls` are about to be called as by unseen code."""
 
     def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
-        """Whether something out of sight calls a method in another state than what has called it in sight."""
+        """Whether unseen code calls a method in other states than its visible callers."""
         return False
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Everything has been run; the script itself has ended in `starts`."""
+        """Everything was run; the script itself ended in `starts`."""
 
     def describe(self, state: State) -> Mapping[str, object]:
-        """Details that every event carries."""
+        """Attributes for every event."""
         return {}
 
     # Calls
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A call whose callee and arguments have been evaluated begins."""
+        """A call begins; callee and arguments are evaluated."""
 
     def call_resolved(self, state: State, call: Call) -> None:
-        """The call goes to what is behind a `functools.partial`, if it was one."""
+        """The callee of a call is known, behind a `functools.partial` if it was one."""
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """A call of something that is neither a function nor a class or object of the tree begins."""
+        """A call begins whose callee is not a function, class or object of the tree."""
 
     def offers(self, name: str) -> bool:
-        """Whether `library_call` is to be called for what has this qualified name."""
+        """Whether `library_call` handles this qualified name."""
         return True
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """What the call of a library's function or class comes to."""
+        """The result of a call of a library's function or class."""
 
     def module_call(self, state: State, call: Call) -> Value | None:
-        """What the call of a `torch.nn` object comes to."""
+        """The result of a call of a `torch.nn` object."""
 
     def method(self, state: State, call: Call) -> Value | None:
-        """What the call of a method out of sight comes to."""
+        """The result of a call of an unseen method."""
 
     def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
-        """What the construction of a `cls` that derives from the library's `base` comes to."""
+        """The result of constructing a `cls` that derives from the library's `base`."""
 
     def unseen(self, state: State, call: Call) -> None:
-        """A call that nothing is known of gets its arguments, and its owner."""
+        """An unseen callee gets its arguments, and its owner."""
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
-        """Code that cannot be seen gets these values."""
+        """These values escape to unseen code."""
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """A call of something that cannot be seen has returned, or one of an object of the tree."""
+        """A call of an unseen callee, or of an object of the tree, returned."""
 
     def entered_returns(self, state: State, call: Call, result: Value) -> None:
-        """A call of a function, method or class of the tree has returned."""
+        """A call of a function, method or class of the tree returned."""
 
     # Functions and classes of the tree
 
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
-        """The call at `node`, None for one from out of sight, is one of `function`."""
+        """The call at `node`, None for unseen code, is of `function`."""
 
     def left_out(self, state: State, function: Function, index: int) -> Value | None:
-        """What a parameter is that a call leaves out and that has no default: a decorator may hand it over."""
+        """The value of a parameter without argument and default: a decorator may pass it."""
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """A call of `function` is not followed, since nothing in it matters to what was `given`."""
+        """A call of `function` is not followed, since it is irrelevant to the arguments `given`."""
 
     def unknown_result(self, made: Unknown) -> None:
-        """`made` stands for what an unseen call comes to."""
+        """`made` is the result of an unseen call."""
 
     def unfollowed(self, function: Function, result: Value) -> None:
-        """`result` stands for what a call of `function` returns that was not followed."""
+        """`result` is the result of a call of `function` that was not followed."""
 
     def annotated(self, symbol: int, name: str) -> Value | None:
-        """What an unknown value is that is annotated with the qualified name `name`."""
+        """The value of an unknown one annotated with the qualified name `name`."""
 
     def function_returns(self, state: State, value: Value) -> None:
         """A `return` statement returns `value`."""
 
     def frame_ends(self, state: State, values: Iterable[Value]) -> None:
-        """A function whose variables hold `values` ends, or the script does."""
+        """A frame with the local variables `values`, of a function or the script, ends."""
 
     def function_ends(self, state: State) -> None:
-        """A function has ended, and what only it held is gone."""
+        """A function ended, and values that only it held are unreachable."""
 
     def forget(self, state: State) -> None:
-        """Anything can have happened out of sight."""
+        """Unseen code ran, which can have any effect."""
 
     # Statements and expressions
 
     def passed_over(self, state: State, statement: cst.CSTNode) -> None:
-        """A statement in which nothing matters is not run."""
+        """An irrelevant statement is not run."""
 
     def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
-        """An expression statement has come to `value`."""
+        """An expression statement has the value `value`."""
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """`target = ...` has assigned `value`."""
 
     def given_back(self, node: cst.Call, before: Value) -> Value | None:
-        """`target = call(target)` where the call cannot be looked into: what the target holds from here on.
+        """`target = call(target)` with an unseen callee: the new value of the target.
 
-        It held `before`; None leaves it what the call returned.
+        Its old one is `before`; None keeps the call's result.
         """
 
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
-        """`target += other` and its kind: what takes the place of `other`, None to leave it."""
+        """`target += other` and the like: a replacement for `other`, None to keep it."""
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """`owner.name = value`: what the attribute holds from here on, None to leave it."""
+        """`owner.name = value`: the new value of the attribute, None to keep `value`."""
 
     def stores_apart(self, target: cst.Attribute) -> bool:
-        """Whether what is assigned to such an attribute is followed by the tracker alone."""
+        """Whether assignments to such an attribute are tracked by the tracker alone."""
         return False
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
@@ -228,99 +231,99 @@ class Tracker:
         """`node` uses the library name `name`."""
 
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """What the use of an access path shows an unknown value to be."""
+        """The kind of an unknown value that uses of its access path imply."""
 
     def member_of(self, owner: Value, name: str) -> Value | None:
-        """`owner.name`."""
+        """The value of `owner.name`."""
 
     def part_of(self, value: Value, index: int) -> Value | None:
-        """What unpacking `value` gives at `index`."""
+        """The value at `index` when unpacking `value`."""
 
     def collected(self, element: Value) -> Value | None:
-        """What a comprehension of such elements is."""
+        """The value of a comprehension of such elements."""
 
     def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
-        """`owner[...]`, whose index has not been evaluated yet."""
+        """The value of `owner[...]`, before its index is evaluated."""
 
     def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
-        """A function of PyTorch, by its qualified name, or a method is called on `value`, which `place` gives."""
+        """A function of PyTorch, by its qualified name, or a method is called on `value`, the expression `place`."""
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-        """An operation of PyTorch computes with `value`, which `place` gives."""
+        """An operation of PyTorch computes with `value`, the expression `place`."""
 
     def number_of(self, tensor: Value, number: Value) -> None:
-        """`number` is the value of `tensor`, as Python's number or as a tensor that keeps no graph."""
+        """`number` is the value of `tensor` as a Python number, or detached."""
 
     def binary(self, state: State, operands: Operands) -> Value | None:
-        """What a binary operation comes to."""
+        """The value of a binary operation."""
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """A binary operation has come to `result`: what takes its place, None to leave it."""
+        """A binary operation has the value `result`: a replacement, None to keep it."""
 
     def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
-        """`-value` and its kind."""
+        """The value of `-value` and the like."""
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
-        """What a comparison with another operator than `is None` comes to."""
+        """The value of a comparison other than `is None`."""
 
     def chosen_apart(self, state: State, sides: tuple[State, State]) -> None:
-        """Both sides of a conditional expression have been evaluated, each in a state of its own."""
+        """Both branches of a conditional expression were evaluated, each in its own state."""
 
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
-        """Values are put into a text."""
+        """Values are formatted into a string."""
 
     def condition(self, node: cst.BaseExpression, value: Value) -> None:
-        """The condition `node` has come to `value`."""
+        """The condition `node` has the value `value`."""
 
     def decided(self, state: State, value: Value, holds: bool) -> None:
-        """The path goes on where the condition `value` holds, or does not."""
+        """The path continues under the assumption that the condition `value` holds, or does not."""
 
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
-        """`node` has come to `value`."""
+        """`node` has the value `value`."""
 
     def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
-        """The library's name that stands for both names or classes that a variable holds on two paths."""
+        """The library's name for the join of two names or classes of a variable on two paths."""
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
-        """A variable that holds `left` on one path and `right` on another holds `joint` where the paths join."""
+        """`left` and `right`, the values of a variable on two paths, join to `joint`."""
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """`value` is entered as a context by a call, a decorator or a `with` statement, there as its `item`."""
 
     def left(self, state: State, regions: tuple[Region, ...]) -> None:
-        """All contexts but `regions` are about to be left."""
+        """All contexts except `regions` are about to be exited."""
 
     def resumes(self, function: cst.CSTNode) -> bool:
-        """Whether a generator goes on with work of the topic behind its `yield`."""
+        """Whether a generator continues with work of the topic after its `yield`."""
         return False
 
     # Loops
 
     def loop_begins(self, node: cst.For, source: int) -> None:
-        """A `for` loop goes over what has the symbol `source`."""
+        """A `for` loop over the value with the symbol `source` begins."""
 
     def runs_once(self, source: int) -> bool:
-        """Whether a loop over what has the symbol `source` certainly has one round."""
+        """Whether a loop over the value with the symbol `source` certainly has one iteration."""
         return False
 
     def loop_as_whole(self, state: State, node: cst.For) -> bool:
-        """Whether the whole effect of a loop is known, and `state` now stands behind it."""
+        """Whether the tracker has applied the whole effect of a loop to `state`."""
         return False
 
     def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
-        """A round of `loop` begins."""
+        """An iteration of `loop` begins."""
 
     def round_over(self, state: State) -> None:
-        """A path has come to the end of a round."""
+        """A path reached the end of an iteration."""
 
     def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
-        """The paths through a round of the loop `node`, or through a function or file called from outside, end."""
+        """The paths through an iteration of the loop `node`, or through a root function or file, end."""
 
     def next_round(self, state: State, loop: cst.For | cst.While) -> None:
-        """`state` stands at the head of `loop` before another round."""
+        """`state` is at the head of `loop` before another iteration."""
 
     def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
-        """`loop` is done."""
+        """`loop` ended."""
 
 
 def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], *details: object) -> None:
@@ -341,7 +344,7 @@ _ALL = (*HOOKS, *_BY_NAME)
 
 
 class Trackers:
-    """The trackers of one interpretation, and by hook the handlers of those that need it."""
+    """The trackers of one interpretation, and, by hook, the handlers of those that are needed."""
 
     def __init__(self, kinds: Iterable[type[Tracker]], machine: Machine) -> None:
         self.known: dict[type, Tracker] = {}
@@ -380,7 +383,7 @@ class Trackers:
         return found
 
     def library_calls(self, name: str) -> tuple[Handler, ...]:
-        """The handlers of calls of what has this qualified name."""
+        """The handlers of calls of this qualified name."""
         found = self._library_calls.get(name)
         if found is None:
             handling = [tracker for tracker in self._needed if "library_call" in tracker.handles]
