@@ -1,4 +1,4 @@
-"""What a script does: an abstract interpreter that runs it along its paths and tells the rules what happens."""
+"""Abstract interpretation of a script along its paths, which emits events to rules."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ def interpret(
     *,
     configs: bool = False,
 ) -> Stopped | None:
-    """Run the linted file of `program` abstractly and call `tell` for every event of one of these `kinds`.
+    """Interpret the main file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
-    Where that takes too many statements or processor `seconds`, the rest is left out, and what it returns says where.
+    Beyond a budget of statements or CPU `seconds` the rest is skipped, and the result says where that began.
 
-    Where `assuming` is given, be it empty, tensors of unknown dtype are taken for half, and calls of its words matter.
-    With `configs`, files of settings that the script reads say what they say now. Raises SourceError for a part that
-    cannot be parsed.
+    If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
+    With `configs`, the content of configuration files is used. Raises SourceError for a part that cannot be parsed.
     """
     from amplint.source.configs.file import ConfigFile
 
@@ -50,9 +49,9 @@ STEPS_TO_CONFIGS = 1_000
 
 
 def reads_configs(program: Program, seconds: float = SECONDS) -> bool:
-    """Whether the linted file of `program` reads files of settings that are there; nothing else of it is followed.
+    """Whether the main file of `program` reads configuration files that exist; nothing else in it is followed.
 
-    Most scripts that could do read none whose path is known: it takes a part of the time of an analysis to learn that.
+    Most scripts that mention some read none of known path: this costs a fraction of an analysis.
     """
     from amplint.semantics.configs.files import ConfigFiles
     from amplint.semantics.python.interpreter import interpret as run

@@ -1,4 +1,4 @@
-"""The trackers of amplint, in the order in which they handle a hook."""
+"""amplint's trackers, in the order in which they handle a hook."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ from amplint.semantics.tensors.unseen_fills import UnseenFills
 from amplint.semantics.tensors.weights import Weights
 
 TRACKERS: tuple[type[Tracker], ...] = (
-    # memory that several share
+    # shared state
     CallIndex,
     Owners,
     Ledger,
     Rhythm,
     Undone,
-    # what there is
+    # objects
     ConfigFiles,
     ApiUses,
     Callees,
@@ -99,7 +99,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfCasts,
     Discards,
     CastBacks,
-    # state that is saved, and the protocol
+    # checkpoints and the protocol
     Checkpoints,
     ProtocolCalls,
     Segments,

@@ -1,1 +1,1 @@
-"""What the text of a program tells before it is interpreted."""
+"""Facts read from a program's text before its interpretation."""

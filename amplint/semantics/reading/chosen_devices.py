@@ -1,4 +1,4 @@
-"""Where the work of some code runs, read from its text: on CUDA alone, or on a device that is chosen somewhere else."""
+"""The device of some code, read from its text: CUDA only, or one chosen elsewhere."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ _FLAG_STEPS = 3
 
 @per_file
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """The device that the work around `node` is given, where that can be of any type; None where nothing shows that.
+    """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
-    It is looked for in the function first, then at the top level and, for attributes of `self` and entries of settings,
-    in the class. A file that needs CUDA, and code that runs for one kind of device, tell of no other.
+    The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
+    A file that needs CUDA, or code restricted to one kind of device, has none.
     """
     if "device" not in source.text or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
         return None
@@ -67,7 +67,7 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` stands in a function of a file that neither trains nor needs CUDA: callers choose the device.
+    """Whether `node` is in a function of a file that neither trains nor needs CUDA: callers choose the device.
 
     A file that enters regions itself has chosen with them.
     """
@@ -75,7 +75,7 @@ def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
 
 
 def works_where_called(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` stands in a function of a file that neither trains nor needs CUDA."""
+    """Whether `node` is in a function of a file that neither trains nor needs CUDA."""
     if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
         return False
     if _TRAINS.search(source.text) or any(map(_needs_cuda, source.chunks)):
@@ -84,13 +84,13 @@ def works_where_called(source: Source, node: cst.CSTNode) -> bool:
 
 
 def has_kernels(source: Source) -> bool:
-    """Whether a file imports what works on CUDA alone."""
+    """Whether a file imports a library that works on CUDA only."""
     return any(_KERNELS.match(one.module) for one in imports(source.text))
 
 
 @per_chunk
 def _enters(chunk: Chunk) -> bool:
-    """Whether something in `chunk` makes a region that can be on."""
+    """Whether `chunk` creates a region that may be enabled."""
     if "autocast" not in chunk.text:
         return False
     calls = [call for call in every(chunk.module, cst.Call) if last_name(call.func) == "autocast"]
@@ -102,7 +102,7 @@ def _is_false(argument: cst.Arg) -> bool:
 
 
 def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
-    """Whether an expression means the same outside its function: an attribute of `self`, or at the top level."""
+    """Whether an expression has the same meaning outside of its function: an attribute of `self`, or a global."""
     root = value
     while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
         root = root.func if isinstance(root, cst.Call) else root.value
@@ -112,7 +112,7 @@ def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
 
 
 def float32_elsewhere(source: Source, dtype: cst.BaseExpression) -> cst.IfExp | None:
-    """The choice that makes a dtype float32 on other devices than CUDA; None where `dtype` does not come from one."""
+    """The choice that makes a dtype float32 on other devices than CUDA; None if `dtype` is not the result of one."""
     choices: list[cst.BaseExpression] = [dtype]
     if isinstance(dtype, cst.Name):
         functions = (above for above in source.ancestors(dtype) if isinstance(above, cst.FunctionDef))
@@ -127,7 +127,7 @@ def float32_elsewhere(source: Source, dtype: cst.BaseExpression) -> cst.IfExp | 
 
 
 def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
-    """Whether a condition asks which device there is, by itself or by the flags in it."""
+    """Whether a condition tests the device, directly or through flags."""
     text = _AMP.sub("", source.code(condition))
     if _DEVICE_WORDS.search(text):
         return True
@@ -172,7 +172,7 @@ def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.Bas
 
 @per_chunk
 def _needs_cuda(chunk: Chunk) -> bool:
-    """Whether something in `chunk` raises on a machine without CUDA, whatever its caller says."""
+    """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
     if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
         return False
     source = chunk.source
@@ -195,7 +195,7 @@ def _runs_on_cuda(call: cst.Call) -> bool:
 
 
 def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What calls in `tree` are given as the device to work on."""
+    """The arguments in calls of `tree` that are devices to work on."""
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         moves = isinstance(name, cst.Name) and name.value in ("to", "to_device", "move_to_device")
@@ -211,12 +211,12 @@ def _is_device(value: cst.BaseExpression) -> bool:
 
 
 def is_device_name(name: str) -> bool:
-    """Whether something of this name is a device: `device`, as PyTorch calls it, or what is taken for one."""
+    """Whether a name is a device's: PyTorch's `device`, or a guess."""
     return name == "device" or NAMED_DEVICE.search(name) is not None
 
 
 def _key(value: cst.BaseExpression) -> str:
-    """`device` for `options["device"]` and `options.get("device")`, the empty string for anything else."""
+    """`device` for `options["device"]` and `options.get("device")`, empty for anything else."""
     if isinstance(value, cst.Subscript) and len(value.slice) == 1 and isinstance(value.slice[0].slice, cst.Index):
         text = _text(value.slice[0].slice.value)
     elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value == "get":
@@ -245,7 +245,7 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
 
 
 def _can_differ(values: list[str], *, nowhere: bool) -> bool:
-    """Whether a device that is given these values can be of several types; `nowhere` says it of one given none."""
+    """Whether a device with these values can be of several types; `nowhere` is the answer without values."""
     if not values:
         return nowhere
     fixed = [None if _CHOICE.search(value) else _FIXED.search(value) for value in values]
@@ -254,7 +254,7 @@ def _can_differ(values: list[str], *, nowhere: bool) -> bool:
 
 @per_file
 def _assigned(source: Source) -> dict[str, list[str]]:
-    """Variable, attribute, keyword or function -> what `source` gives it or it returns, as far as the line says it."""
+    """Variable, attribute, keyword or function -> the values that `source` assigns to it or it returns."""
     found: dict[str, list[str]] = {}
     for targets, value in _GIVEN.findall(source.text):
         for target in targets.split(","):
@@ -275,7 +275,7 @@ def _keyword(argument: cst.Arg) -> str:
 
 
 def _text(node: cst.BaseExpression) -> str:
-    """The text of a string or of the first part of a formatted one."""
+    """The text of a string, or of the first part of an f-string."""
     if isinstance(node, cst.SimpleString):
         return node.raw_value
     first = node.parts[0] if isinstance(node, cst.FormattedString) and node.parts else None

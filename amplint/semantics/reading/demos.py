@@ -1,6 +1,6 @@
-"""Code of a module that tries out the rest of it: self-tests, and demonstrations on tensors made for the purpose.
+"""Self-tests, and demonstrations of a module on made-up tensors.
 
-What it hands to a function says little of what others hand to it.
+Their arguments say little about those of other callers.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _MADE_UP = having("creates") - having("of-content") - having("blank")
 
 
 def is_self_test(function: Function) -> bool:
-    """Whether a function of the linted file is a test by its name."""
+    """Whether a function of the linted file is a test, by its name."""
     named = function.node.name.value if isinstance(function.node, cst.FunctionDef) else function.chunk.name
     return SELF_TEST.search(named or "") is not None
 
 
 def is_within_test(calls: Iterable[cst.CSTNode]) -> bool:
-    """Whether one of the running functions, `calls`, is a test by its name."""
+    """Whether one of the running functions, `calls`, is a test, by its name."""
     return any(isinstance(one, cst.FunctionDef) and SELF_TEST.search(one.name.value) is not None for one in calls)
 
 
 def is_demonstration(statement: cst.CSTNode) -> bool:
-    """Whether a statement of the top level runs only in a script and makes up tensors."""
+    """Whether a top-level statement runs only in a script and makes up tensors."""
     if not isinstance(statement, cst.If) or not isinstance(statement.test, cst.Comparison):
         return False
     left = statement.test.left

@@ -1,4 +1,4 @@
-"""Whose dtype a value of a straight function has: the names that hold a parameter, or a view of one."""
+"""Origins of dtypes in a straight-line function: the names that hold a parameter, or a view of one."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Seen: TypeAlias = Callable[[cst.CSTNode, bool], None]
 
 @dataclass
 class Origins:
-    """The names of a function, each with the parameter whose dtype it has, while its statements are read in order.
+    """The names of a function, each with the parameter whose dtype it has, updated statement by statement.
 
-    `context` is the name of `ctx`, `saved` what it keeps by attribute, `tensors` what `saved_tensors` holds. `special`
-    says of expressions that are no view where they come from.
+    `context` is the name of `ctx`, `saved` maps its attributes, `tensors` is the content of `saved_tensors`. `special`
+    returns the origin of further expressions.
     """
 
     names: dict[str, str]
@@ -58,7 +58,7 @@ class Origins:
         return None
 
     def bind(self, target: cst.BaseExpression, value: cst.BaseExpression) -> None:
-        """`target = value`."""
+        """Process `target = value`."""
         if isinstance(target, (cst.Tuple, cst.List)):
             self._unpack([element.value for element in target.elements], value)
         else:
@@ -88,7 +88,7 @@ def _put(table: dict[str, str], name: str, origin: str | None) -> None:
 
 
 def read(origins: Origins, body: cst.BaseSuite, seen: Seen, inside: bool = False) -> None:
-    """Follow the statements of `body`; `seen` is told each before it counts, and whether a region is around it."""
+    """Process the statements of `body`; `seen` is called before each, with whether it is in a region."""
     for statement in body.body:
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
@@ -132,7 +132,7 @@ def _compound(origins: Origins, node: cst.CSTNode, seen: Seen, inside: bool) -> 
 
 
 def _each(origins: Origins, target: cst.BaseExpression, over: cst.BaseExpression) -> None:
-    """An element of a list has the origin of the list."""
+    """The origin of a list's elements, which is that of the list."""
     name = dotted(over.func) if isinstance(over, cst.Call) else None
     given = [argument.value for argument in over.args] if isinstance(over, cst.Call) else []
     if name == "reversed" and given:

@@ -1,4 +1,4 @@
-"""What each statement uses, binds and contains: its words, the calls in it, and whether it matters by itself."""
+"""Uses, bindings and contents of each statement: its words, its calls, and whether it is relevant by itself."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TELLING = frozenset({cst.Attribute, cst.Call, cst.Float, cst.NamedExpr})
 
 @dataclass
 class Part:
-    """What one statement uses, binds and contains.
+    """The uses, bindings and contents of one statement.
 
-    `decisive` are the words whose value can show in the outcome: those handed to a call out of sight are not among
-    them. `triggered` tells that it matters whatever the triggers are: by an ambiguous method, `out` or a number.
+    `decisive` are the words whose values can affect the outcome: arguments of unseen calls are not among them.
+    `triggered` says that it is relevant whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
     words: set[str] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Part:
     skips: bool = False
 
     def add(self, other: Part) -> None:
-        """Include what `other` contains."""
+        """Merge `other` into this part."""
         self.words |= other.words
         self.decisive |= other.decisive
         self.bound |= other.bound
@@ -105,7 +105,7 @@ class Parts:
 
 
 def _admits_some(statement: cst.If) -> bool:
-    """Whether what follows `if value not in (...): raise ...` runs for some values only."""
+    """Whether the code after `if value not in (...): raise ...` runs for some values only."""
     test, block = statement.test, statement.body
     if not (isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.NotIn)):
         return False
@@ -151,7 +151,7 @@ def _bind(target: cst.CSTNode, part: Part) -> None:
 
 
 def _words(tree: cst.CSTNode, part: Part) -> None:
-    """Add what stands in an expression; what a call is given decides for `bool(...)` and `getattr(...)` alone."""
+    """Add the words of an expression; of calls, only the arguments of `bool(...)` and `getattr(...)` are decisive."""
     deciding, others = [tree], list[cst.CSTNode]()
     for todo, names in ((deciding, part.decisive), (others, part.words)):
         while todo:

@@ -1,4 +1,4 @@
-"""A file and what it reaches through imports in the linted tree, followed only as far as names are used."""
+"""A file and the code it reaches through imports in the linted tree, resolved on demand."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ CHUNK_LIMIT = 400
 
 
 def nothing(source: Source, module: str) -> Source | None:
-    """For a file on its own: no module is found."""
+    """Resolve no module, for a file on its own."""
     return None
 
 
 class Around(Protocol):
-    """What else than modules lies around a file."""
+    """Queries about a file's surroundings other than modules."""
 
     def config(self, source: Source, name: str) -> ConfigFile | None:
-        """The file of settings that `source` names by a relative path."""
+        """The configuration file that `source` names by a relative path."""
 
     def launched_by(self, source: Source) -> ConfigFile | None:
-        """The file beside `source` that `accelerate launch` is meant to read, if there is one."""
+        """The configuration beside `source` for `accelerate launch`, if there is exactly one."""
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
-        """Which versions of `package` the project of `source` asks for."""
+        """The versions of `package` that the project of `source` requires."""
 
 
 class Program:
-    """The linted file `main` and the functions and classes of other files that its text leads to.
+    """The linted file `main` and the functions and classes of other files that it reaches.
 
-    `chunks` are all within reach, those of the linted file first, and `mentions` tells which of them each one names.
-    `torch` is the version of PyTorch that the file is for, None for the newest known. With `whole` all of these matter
-    as the linted file does, and not only what trains, saves or enters contexts in other files. `around` knows what else
-    there is. `configs` are the files of settings that have been read, and `assumed` are those among them that options
-    of the script can replace.
+    `chunks` are all reachable chunks, those of the linted file first, and `mentions` maps each to those that it
+    mentions. `torch` is the PyTorch version to assume, None for the newest known. With `whole` all of these are
+    relevant as the linted file is, and not only code that trains, saves or enters contexts. `around` answers queries
+    about the surroundings. `configs` are the configuration files that were read, and `assumed` those among them that
+    options of the script can replace.
     """
 
     def __init__(
@@ -72,42 +72,42 @@ class Program:
         self.sources = tuple(dict.fromkeys(chunk.source for chunk in self.chunks))
 
     def source_of(self, node: cst.CSTNode) -> Source | None:
-        """The file within reach whose tree holds `node`."""
+        """The reachable file whose tree contains `node`."""
         return next((source for source in (*self.sources, *self.configs.values()) if source.owns(node)), None)
 
     def config(self, name: str) -> ConfigFile | None:
-        """The file of settings with the relative path `name`, as the linted file means it."""
+        """The configuration file with the relative path `name`, relative to the linted file."""
         found = self._around.config(self.main, name) if self._around is not None else None
         if found is not None:
             self.configs[found.path] = found
         return found
 
     def launched_by(self) -> ConfigFile | None:
-        """The file beside the linted one that `accelerate launch` is meant to read, if there is one."""
+        """The configuration beside the linted file for `accelerate launch`, if there is exactly one."""
         found = self._around.launched_by(self.main) if self._around is not None else None
         if found is not None:
             self.configs[found.path] = found
         return found
 
     def wanted(self, package: str) -> Wanted | None:
-        """Which versions of a library the project asks for, None where it does not say."""
+        """The versions of a library that the project requires, None if it states none."""
         return self._around.wanted(self.main, package) if self._around is not None else None
 
     def aliases(self) -> dict[str, str]:
-        """Name -> original name, for what imports on the way rename."""
+        """Name -> original name, for imports that rename."""
         imports = (one for source in self.sources for one in source.imports.values())
         return {one.bound: one.name for one in imports if one.name and one.bound != one.name}
 
     def resolve(self, source: Source, name: str) -> Target:
-        """What the top-level `name` of `source` stands for; None when it binds no such name."""
+        """The definition of the top-level `name` of `source`; None if it binds no such name."""
         key = (source, name)
         if key not in self._targets:
-            self._targets[key] = None  # what imports itself in a circle is not bound
+            self._targets[key] = None  # a circular import binds nothing
             self._targets[key] = self._resolved(source, name)
         return self._targets[key]
 
     def imported(self, source: Source, module: str, name: str) -> Target:
-        """What `from module import name` in `source` brings in, `import module` where `name` is empty."""
+        """The definition that `from module import name` in `source` binds, `import module` for an empty `name`."""
         behind = self._find(source, module)
         if not name:
             return behind or module
@@ -146,10 +146,10 @@ class Program:
                     waiting.append(found)
 
     def _mentioned(self, chunk: Chunk) -> Iterator[Chunk]:
-        """The chunks that the names in `chunk` lead to, through modules too.
+        """The chunks that the names in `chunk` refer to, also through modules.
 
-        Of a module from which everything is imported, only names count that the importing file does not bind itself:
-        a `logger` in each of a thousand files is not one in all of them.
+        Of a `*` import, only names count that the importing file does not bind itself: a `logger` in each of a thousand
+        files is not one in all of them.
         """
         home = chunk.source
         dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]

@@ -1,1 +1,1 @@
-"""Values, the symbols that stand for them, and the state of a path."""
+"""Abstract values, symbols, and path states."""

@@ -24,7 +24,7 @@ class Arguments:
     given: tuple[Argument, ...]
 
     def get(self, keyword: str, position: int | None = None) -> Argument | None:
-        """The argument passed by `keyword` or at `position`, None when it is not given or hidden behind a star."""
+        """The argument passed as `keyword` or at `position`, None if it is absent or hidden behind a star."""
         for index, argument in enumerate(self.given):
             if argument.keyword == keyword and not argument.star:
                 return argument

@@ -1,4 +1,4 @@
-"""Values of which one is chosen out of sight."""
+"""Values chosen by unseen code among several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTIONS_KEPT = 4
 
 
 def alternatives(values: tuple[Value, ...]) -> OneOf | None:
-    """One value for several strings or dtypes that are all possible, None for anything else."""
+    """One value for several possible strings or dtypes, None for anything else."""
     options: set[str] = set()
     for value in values:
         if isinstance(value, Const) and isinstance(value.value, str):
@@ -28,7 +28,7 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
 
 
 def several(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:
-    """What is one of `values`, where the path has assumed the `facts` of each; None where none of them is a module."""
+    """A value that is one of `values`, each under the path's `facts`; None if none of them is a module."""
     found: dict[Value, Option] = {}
     is_open = False
     for value, assumed in zip(values, facts, strict=True):

@@ -1,4 +1,4 @@
-"""What follows from what a path assumes: conditions built of others by `not`, `and`, `or`, `==` and `in`."""
+"""Inference from a path's assumptions, for conditions composed by `not`, `and`, `or`, `==` and `in`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DEPTH = 8
 
 
 class Known(Protocol):
-    """Assumptions that can be asked for."""
+    """Assumptions that can be queried."""
 
     def get(self, key: Fact, /) -> Const | None:
-        """What is assumed under `key`, None when nothing is."""
+        """The fact assumed under `key`, None without one."""
 
 
 def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:
-    """Whether `symbol` is true where `facts` hold, None when it can be either.
+    """Whether `symbol` is true under `facts`, None if it can be either.
 
-    Of conditions in conditions, `depth` levels are looked into.
+    Nested conditions are considered up to `depth` levels.
     """
     fact = facts.get(symbol) or facts.get(("value of", symbol))
     if fact is not None:
@@ -52,7 +52,7 @@ def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bo
 
 
 def _conclude(symbols: Symbols, facts: Facts) -> None:
-    """Learn the last open part of each `and` that is false, and of each `or` that is true."""
+    """Infer the last open part of each `and` that is false, and of each `or` that is true."""
     for key, fact in [item for item in facts.items() if item[0] in symbols.compound]:
         assert isinstance(key, int)
         holds = bool(fact.value)
@@ -63,7 +63,7 @@ def _conclude(symbols: Symbols, facts: Facts) -> None:
 
 
 def _last_open(symbols: Symbols, facts: Facts, parts: tuple[int, ...], decides: bool) -> int | None:
-    """The only one of `parts` of which nothing is known, None where one of the others `decides`."""
+    """The only unknown one of `parts`, None if one of the others `decides`."""
     last = None
     for part in parts:
         side = known(symbols, facts, part)
@@ -85,7 +85,7 @@ def _compared(symbols: Symbols, symbol: int, value: Const) -> bool | None:
 
 
 def _member(symbols: Symbols, symbol: int) -> tuple[str, str] | None:
-    """Class and name where `symbol` is a member that a class of another file lists, as `Mode.TRAIN`."""
+    """Class and name if `symbol` is a member of an enumeration in another file, such as `Mode.TRAIN`."""
     value = symbols.key(symbol)[1] if symbols.key(symbol)[0] == "value" else None
     if not isinstance(value, Ref):
         return None
@@ -103,14 +103,14 @@ def _same_member(symbols: Symbols, facts: Known, left: int, right: int) -> bool 
 
 
 def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
-    """Whether a flag is true where `facts` hold, None when it can be either."""
+    """Whether a flag is true under `facts`, None if it can be either."""
     if isinstance(enabled, Const):
         return bool(enabled.value)
     return known(symbols, facts, enabled.symbol) if isinstance(enabled, Unknown) else None
 
 
 def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
-    """Add to `facts` that `symbol` is true (or false), and what follows from it about its parts."""
+    """Add to `facts` that `symbol` is true (or false), and the consequences for its parts."""
     facts[symbol] = TRUE if holds else FALSE
     _conclude(symbols, facts)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)

@@ -1,4 +1,4 @@
-"""What is true at one point of one execution path, and how two paths become one."""
+"""The state at one point of one execution path, and the join of two states."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """The steps so far, newest first; a chain, so that paths share what they have in common.
+    """The steps so far, newest first; a linked list, so that paths share common prefixes.
 
-    `side` is the outcome of a condition, None for other steps; the step is forgotten when both outcomes turn out alike.
-    It has no message where what is known of the path has decided it.
+    `side` is the outcome of a condition, None for other steps; the step is dropped if both outcomes turn out alike. It
+    has no message if the path's assumptions decided the condition.
     """
 
     step: Step
@@ -63,42 +63,42 @@ class Trail:
 
 
 class Part:
-    """What a tracker knows of one path."""
+    """A tracker's part of the path state."""
 
     __slots__ = ()
 
     def copy(self: P) -> P:
-        """The same, to be changed."""
+        """A copy that may be modified."""
         raise NotImplementedError
 
     def changes(self) -> None:
-        """It is about to be changed."""
+        """Called before a modification."""
 
     def key(self, now: Iteration) -> Hashable:
-        """What rules can tell apart in the iteration `now`: paths where it is equal may be joined."""
+        """The part that rules can distinguish in the iteration `now`: paths with equal keys may be joined."""
         raise NotImplementedError
 
     def symbols(self) -> Iterable[int]:
-        """The objects that it knows of."""
+        """The objects that it refers to."""
         return ()
 
     def joined(self: P, other: P) -> P:
-        """What is left of both where paths of equal keys join."""
+        """The join of two parts with equal keys."""
         return self
 
     def blurred(self: P, other: P) -> P:
-        """What is left of both where paths join whose keys differ."""
+        """The join of two parts with different keys."""
         return self
 
     def continued(self: P, now: P, before: P, then: Iteration, here: Iteration) -> P:
-        """What is known at the end of a call that begins in iteration `here`, where `now` is known.
+        """The state at the end of a summarised call that begins in iteration `here` in the state `now`.
 
-        At the end of such a call that began in iteration `then`, with `before`, it was `self`.
+        The summarised call began in iteration `then` in the state `before`, and ended in `self`.
         """
         return self
 
     def is_unchanged(self: P, before: P) -> bool:
-        """Whether nothing has been done since `before` that the key does not tell."""
+        """Whether nothing changed since `before` beyond the key."""
         return True
 
 
@@ -108,7 +108,7 @@ class State:
     __slots__ = ("facts", "frame", "frames", "heap", "iteration", "owned", "parts", "regions", "trail")
 
     def __init__(self, parts: Iterable[type[Part]] = ()) -> None:
-        """What is assumed: `facts` maps a symbol to its truth, ("is none", symbol) and others to more."""
+        """`facts` are the assumptions: symbol -> truth, ("is none", symbol) and other keys -> further facts."""
         self.frames: dict[int, dict[str, Value]] = {MODULE_FRAME: {}}
         self.frame = MODULE_FRAME
         self.heap: dict[int, dict[str, Value]] = {}
@@ -120,11 +120,11 @@ class State:
         self.owned: tuple[type[Part], ...] = ()
 
     def __getitem__(self, kind: type[P]) -> P:
-        """What a tracker knows of the path; other paths can share it."""
+        """A tracker's part of the state, read-only since other paths may share it."""
         return self.parts[kind]  # type: ignore[return-value]
 
     def change(self, kind: type[P]) -> P:
-        """The same, to be changed: a copy where another path can share it."""
+        """A tracker's part of the state for modification: a copy if another path may share it."""
         part: P = self.parts[kind]  # type: ignore[assignment]
         if kind not in self.owned:
             part = self.parts[kind] = part.copy()
@@ -160,23 +160,23 @@ class State:
         self.heap[symbol] = {**self.heap.get(symbol, {}), name: value}
 
     def note(self, node: cst.CSTNode, message: str, side: bool | None = None) -> None:
-        """Remember a step for the messages."""
+        """Record a step for messages."""
         length = self.trail.length + 1 if self.trail else 1
         self.trail = Trail((node, message), self.trail, length, side)
 
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
-        """What rules can tell apart: where it is equal, the same reports follow from here or from the next round."""
+        """The part that rules can distinguish: equal progress leads to equal reports from here on."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
         return (self.regions, *[part.key(now) for part in self.parts.values()])
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
-    """How many of the iterations around a call are still going on, and how many there were."""
+    """How many of the loop iterations around a call are still running, and how many there were."""
     return shared_rounds(then, now), len(then)
 
 
 def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many of the loop rounds around two calls they have in common."""
+    """The number of loop iterations around both calls."""
     shared = 0
     while shared < min(len(one), len(other)) and one[shared] == other[shared]:
         shared += 1
@@ -184,18 +184,17 @@ def shared_rounds(one: tuple[int, ...], other: tuple[int, ...]) -> int:
 
 
 def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
-    """Whether one of two calls stands in the other's iteration."""
+    """Whether one of two calls is in the other's iteration."""
     shared = min(len(then), len(now))
     return then[:shared] == now[:shared]
 
 
 def merge(states: list[State], limit: int, names: Set[str], either: Either, exact: bool = False) -> list[State]:
-    """The same paths with equal ones joined, and at most `limit` of them.
+    """The states with equal ones joined, at most `limit` of them.
 
-    Paths are joined when the protocol stands alike and no flag or context among the `names` that decide differs; what
-    does differ becomes what `either` makes of both. An `exact` join also keeps paths apart whose conditions depend on
-    each other. Where more than `limit` remain, these, flags and contexts are forgotten too, and at last the protocol
-    itself.
+    Paths are joined if the protocol's state is equal and no flag or context among the decisive `names` differs;
+    `either` joins values that do differ. An `exact` join also keeps paths apart whose conditions depend on each other.
+    Beyond `limit`, these, flags and contexts are joined too, and finally the protocol's state.
     """
     if len(states) < 2:
         return states
@@ -252,7 +251,7 @@ def _alone(facts: Facts, others: Facts) -> Facts:
 
 
 def _bound_together(left: Facts, right: Facts) -> bool:
-    """Whether conditions may depend on each other: one path has assumed something the other has not asked."""
+    """Whether conditions may depend on each other: one path assumes something that the other has not tested."""
     return left.keys() != right.keys()
 
 
@@ -287,7 +286,7 @@ def _join_tables(
 
 
 def apart(left: State, right: State, names: Set[str]) -> bool:
-    """Whether a flag or context among the `names` that decide differs."""
+    """Whether a flag or context among the decisive `names` differs."""
     tables = [(left.frames, right.frames), (left.heap, right.heap)]
     pairs = ((ours, others[key]) for mine, others in tables for key, ours in mine.items() if key in others)
     return any(
@@ -300,7 +299,7 @@ def apart(left: State, right: State, names: Set[str]) -> bool:
 
 
 def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
-    """Whether two values of `name` keep their paths apart: it is one of the `names` that conditions look at."""
+    """Whether two values of `name` keep their paths apart: it is one of the `names` in conditions."""
     functions = isinstance(left, Function) and isinstance(right, Function)
     if functions or _scaled(left) != _scaled(right):
         return True
@@ -313,9 +312,9 @@ def _scaled(value: Value) -> bool:
 
 
 def _decisive(value: Value, dtypes: bool) -> bool:
-    """Whether a condition or a `with` can tell `value` from another: a flag, None, or a context.
+    """Whether a condition or a `with` can distinguish `value` from another: a flag, None, or a context.
 
-    Where there is a scaler that may have to agree with them, `dtypes` and their names count too.
+    If there is a scaler that may have to agree with them, `dtypes` and their names count too.
     """
     if isinstance(value, Ref):
         return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS or (dtypes and value.name in DTYPES)
@@ -327,7 +326,7 @@ def _decisive(value: Value, dtypes: bool) -> bool:
 
 
 def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
-    """`left` without the decisions made since the two parted."""
+    """`left` without the decisions made since the paths diverged."""
     shared, other = left, right
     while shared is not other:
         if shared is None or other is None:
@@ -351,7 +350,7 @@ def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
 
 
 def _blurred(left: State, right: State) -> State:
-    """`left` with everything unknown that trackers know otherwise on the other path."""
+    """`left` with everything unknown that differs in trackers' parts of the other path."""
     blurred = left.copy()
     blurred.parts = {kind: part.blurred(right.parts[kind]) for kind, part in left.parts.items()}
     return blurred

@@ -1,4 +1,4 @@
-"""Names for values nobody computed: equal expressions over equal inputs get the same symbol."""
+"""Value numbering of unknown values: equal expressions over equal inputs have the same symbol."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _COMPOUND = frozenset({"and", "or"})
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """What an unseen call calls that has no qualified name, in the key of what the call comes to."""
+    """The callee of an unseen call without a qualified name, in the key of its result."""
 
     symbol: int
 
 
 class Symbols:
-    """Interned symbols, plain integers, each with the time its youngest part was made.
+    """Interned symbols, plain integers, each with the creation time of its youngest part.
 
-    The time tells what one loop iteration brought forth, so that what was assumed about it can be forgotten before the
-    next iteration. Conditions that are `compound` are built of others by `and` and `or`.
+    The time identifies values created in a loop iteration, whose assumptions are dropped before the next one.
+    `compound` conditions are composed by `and` and `or`.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Symbols:
         return self.now
 
     def fresh(self, *key: Hashable) -> int:
-        """A symbol that equals no other."""
+        """A unique symbol."""
         return self.intern("fresh", self.tick(), *key, time=self.now)
 
     def intern(self, *key: Hashable, parts: tuple[int, ...] = (), time: int = 0) -> int:
@@ -55,31 +55,31 @@ class Symbols:
         return found
 
     def key(self, symbol: int) -> Key:
-        """What `symbol` was interned as."""
+        """The key under which `symbol` was interned."""
         return self._keys[symbol]
 
     def parts(self, symbol: int) -> tuple[int, ...]:
-        """The symbols that `symbol` was made from."""
+        """The symbols from which `symbol` was made."""
         return self._parts[symbol]
 
     def time(self, symbol: int) -> int:
-        """When the youngest part of `symbol` was made; 0 for what was there from the start."""
+        """The creation time of the youngest part of `symbol`; 0 for initial values."""
         return self._times[symbol]
 
     def callee(self, symbol: int) -> int | None:
-        """The symbol of what was called, where `symbol` is the result of an unseen call of something without a name."""
+        """The callee's symbol, if `symbol` is the result of an unseen call of an unnamed callee."""
         key = self._keys[symbol]
         return key[1].symbol if key[0] == "call" and len(key) > 1 and isinstance(key[1], Callee) else None
 
     def method(self, symbol: int) -> tuple[str, tuple[int, ...]] | None:
-        """The method by whose unseen call `symbol` was made, and what that belongs to."""
+        """The method whose unseen call returned `symbol`, and its owner."""
         callee = self.callee(symbol)
         if callee is None or self._keys[callee][0] != "attribute":
             return None
         return str(self._keys[callee][1]), self._parts[callee]
 
     def behind(self, symbol: int) -> Iterator[int]:
-        """`symbol` and everything it was made from."""
+        """`symbol` and everything it was made from, transitively."""
         todo, seen = [symbol], {symbol}
         while todo:
             current = todo.pop()
@@ -90,7 +90,7 @@ class Symbols:
                     todo.append(part)
 
     def involves(self, symbol: int, *names: Hashable) -> bool:
-        """Whether an operation whose key begins with `names` went into `symbol`."""
+        """Whether an operation whose key begins with `names` contributed to `symbol`."""
         todo, seen = [symbol], set()
         while todo:
             current = todo.pop()
@@ -101,7 +101,7 @@ class Symbols:
         return False
 
     def made_of(self, symbol: int, wanted: Set[int]) -> bool:
-        """Whether `symbol` is one of `wanted`, or a part of one."""
+        """Whether `symbol` is one of `wanted`, or made from one."""
         while wanted and symbol not in wanted and self._keys[symbol][0] in ("part", "index"):
             symbol = self._parts[symbol][0]
         return symbol in wanted

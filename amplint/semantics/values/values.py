@@ -1,4 +1,4 @@
-"""Abstract values: what the interpreter knows about the things a script handles."""
+"""Abstract values: the interpreter's knowledge about a script's objects."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from amplint.source.source import Chunk, Source
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something nothing is known about but its identity."""
+    """An unknown value with an identity."""
 
     symbol: int
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A module, or the class of one, that a value is where the path has assumed `facts`."""
+    """A module, or its class, that a value is under the assumptions `facts`."""
 
     value: Module | Ref
     facts: frozenset[tuple[int | tuple[str, int], Const]] = frozenset()
@@ -28,7 +28,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Several(Unknown):
-    """Something of which it is known what it can be; it might be something else, too, where it is `open`."""
+    """One of several possible values; or something else, too, if it is `open`."""
 
     options: tuple[Option, ...]
     open: bool
@@ -38,7 +38,7 @@ class Several(Unknown):
 class Const:
     """None, a bool, a number or a string.
 
-    `written` is where a number stands in the code that a variable of the module, an attribute or a default holds.
+    `written` is the definition site of a number in a module variable, an attribute or a default.
     """
 
     value: bool | int | float | str | None
@@ -68,7 +68,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, method or lambda of the file; `frame` is where its free names live."""
+    """A function, method or lambda of the file; `frame` is the frame of its free variables."""
 
     chunk: Chunk
     node: cst.FunctionDef | cst.Lambda | None
@@ -87,7 +87,7 @@ class Class:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An object of a class of the file; its attributes live in the state."""
+    """An object of a class of the file; its attributes are in the state."""
 
     symbol: int
     cls: Class
@@ -95,7 +95,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method looked up on a value; for a function of the file `function` is set."""
+    """A bound method; for a function of the file `function` is set."""
 
     owner: Value
     name: str
@@ -112,7 +112,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """A gradient scaler. `created` is the constructor call when it was seen, `loops` the loops around it."""
+    """A gradient scaler. `created` is the constructor call if it was seen, `loops` the loops around it."""
 
     symbol: int
     enabled: Value
@@ -123,7 +123,7 @@ class Scaler:
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
-    """An optimizer. `cls` is its qualified class name when known, `owner` the symbol whose parameters it updates."""
+    """An optimizer. `cls` is its qualified class name if known, `owner` the symbol whose parameters it updates."""
 
     symbol: int
     cls: str = ""
@@ -133,12 +133,12 @@ class Optimizer:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What an optimizer updates.
+    """The parameters of an optimizer.
 
-    `model` is the symbol of the model it was given the parameters of, and nothing else; `origins` are the symbols of
-    whatever went into what it was given. `plain` tells that its class is PyTorch's and leaves unscaling to the scaler.
-    `epsilon` is what it adds to its denominators in the parameters' dtype, where that is known, and `decay` the share
-    of each weight that a step takes away.
+    `model` is the symbol of the model, if it got the parameters of exactly one; `origins` are the symbols of all values
+    that went into the argument. `plain` says that its class is PyTorch's and leaves unscaling to the scaler. `epsilon`
+    is what it adds to denominators in the parameters' dtype, if known, and `decay` the share of each weight that a step
+    subtracts.
     """
 
     model: int | None
@@ -152,8 +152,8 @@ class Trained:
 class Manager:
     """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
 
-    `kind` is the framework, `precision` the dtype of its regions (float32 for none, None where it is not known), and
-    `accumulates` tells that it may divide the loss by a number of micro-batches: `steps`, where it was given that.
+    `kind` is the framework, `precision` the dtype of its regions (float32 for none, None if unknown), and `accumulates`
+    says that it may divide the loss by the number of micro-batches: `steps`, if it was given.
     """
 
     symbol: int
@@ -165,9 +165,9 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Autocast:
-    """An autocast context. `devices` and `dtypes` hold what is possible; None means unknown.
+    """An autocast context. `devices` and `dtypes` are the possible ones; None means unknown.
 
-    `defaulted` tells that no dtype was given, so that the device decides it.
+    `defaulted` says that no dtype was given, so that the device decides it.
     """
 
     devices: frozenset[str] | None
@@ -178,13 +178,13 @@ class Autocast:
 
     @property
     def is_float16_on_cuda(self) -> bool:
-        """Whether the region, should it run on CUDA, certainly computes in float16."""
+        """Whether the region certainly computes in float16 if it runs on CUDA."""
         return (self.dtypes == frozenset({"float16"}) or self.defaulted) and "cuda" in (self.devices or {"cuda"})
 
 
 @dataclass(frozen=True, slots=True)
 class GradMode:
-    """`torch.no_grad()`, `torch.inference_mode()`, by which it is `inference`, or `torch.set_grad_enabled(flag)`."""
+    """`torch.no_grad()`, `torch.inference_mode()` (`inference`), or `torch.set_grad_enabled(flag)`."""
 
     enabled: Value
     inference: bool = False
@@ -192,16 +192,16 @@ class GradMode:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A context that cannot be looked into, by the last name of what made it."""
+    """An unknown context, by the last name of its constructor."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class NewThread:
-    """The border of a thread: what was entered before it began is not on inside.
+    """The boundary of a thread: contexts entered before are not active in it.
 
-    `target` is what it runs and `handed` the expression that hands it over, if any.
+    `target` is the function it runs and `handed` the argument that passes it, if any.
     """
 
     target: str
@@ -210,16 +210,16 @@ class NewThread:
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
-    """A context that changes nothing here (`nullcontext`, `no_sync`), or an `ExitStack`."""
+    """A context without effect on autocast (`nullcontext`, `no_sync`), or an `ExitStack`."""
 
     stack: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """What a `@contextmanager` function of the file has entered when it yields, each with the node that entered it.
+    """The contexts that a `@contextmanager` function of the file has entered at its yield, each with its node.
 
-    `finishes` tells that it goes on with calls of the protocol once the block it wraps is done.
+    `finishes` says that it continues with calls of the protocol after the wrapped block.
     """
 
     contexts: tuple[tuple[Autocast | GradMode | Opaque | NewThread, cst.CSTNode], ...]
@@ -235,16 +235,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A string that is one of these."""
+    """One of several strings."""
 
     options: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A Python number that meets a tensor: its value, what stands for it there, and the expression of that tensor.
+    """A Python number combined with a tensor: its value, its stand-in, and the tensor's expression.
 
-    `written` is where the number itself stands, if that is somewhere else.
+    `written` is the definition site of the number, if that is elsewhere.
     """
 
     value: float
@@ -254,7 +254,7 @@ class Number:
 
     @property
     def place(self) -> cst.BaseExpression:
-        """Where the number stands in the code."""
+        """The definition site of the number."""
         return self.written or self.node
 
 
@@ -262,15 +262,17 @@ class Number:
 class Tensor:
     """A tensor.
 
-    `dtype` is None when unknown, `among` then holds what it can be, where that is known; `rank` counts its dimensions
-    as far as they are known (see `torchlib.promotion`) and `device` is the type of the device it is certainly on. All
-    this holds where the regions that can be on are on.
-    `supposed` tells that it has that dtype if the tensors that it comes from are such as autocast converts, neither
+    `dtype` is None if unknown; `among` are then the possible dtypes, if known. `rank` is the number of dimensions as
+    far as known (see `torchlib.promotion`) and `device` the type of the device it is certainly on. All of this assumes
+    that regions that may be enabled are.
+
+    `supposed` says that it has that dtype if the tensors it is computed from are of a kind that autocast casts, neither
     float64 nor integers.
+
     `why_half` is the node that made it half (a cast, a factory, a parameter). `scaled` is the scaler whose scale it
-    carries and `plain` the symbol it had before. `traits` names what else matters: `causal` (a mask built by tril or
-    triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`). `infinity` was put into some of its
-    elements; `floor` is the small number that keeps it from 0.
+    carries and `plain` its symbol before scaling. `traits` are further properties: `causal` (a mask built by tril or
+    triu), `positions` (by arange), `ones`, `sigmoid` (the call is `made`). `infinity` was written into some of its
+    elements; `floor` is the epsilon that keeps it from 0.
     """
 
     symbol: int
@@ -288,7 +290,7 @@ class Tensor:
     supposed: bool = False
 
     def joined(self, other: Tensor, symbol: int) -> Tensor:
-        """What is known of a tensor that is this one on one path and `other` on another."""
+        """The join of this tensor and `other`."""
         return Tensor(
             symbol,
             self.dtype if self.dtype == other.dtype else None,
@@ -307,7 +309,7 @@ class Tensor:
 
     @property
     def dtypes(self) -> frozenset[str] | None:
-        """What its dtype can be, None for anything."""
+        """Its possible dtypes, None for any."""
         return frozenset({self.dtype}) if self.dtype is not None else self.among
 
 
@@ -315,7 +317,7 @@ class Tensor:
 class Module:
     """An object of a `torch.nn` class, by the class's qualified name.
 
-    `parts` are those of a `Sequential`; `dtype` is what its parameters were made in, None where that is not known.
+    `parts` are those of a `Sequential`; `dtype` is the initial dtype of its parameters, None if unknown.
     """
 
     symbol: int
@@ -334,14 +336,14 @@ class FilePath:
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """An open file, or what is in it; `path` is as it was given."""
+    """An open file, or its content; `path` is as it was given."""
 
     path: FilePath | Const
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A tuple, list or dict display whose members are known; `keys` is None for sequences."""
+    """A tuple, list or dict display with known members; `keys` is None for sequences."""
 
     values: tuple[Value, ...]
     keys: tuple[Value, ...] | None = None
@@ -369,7 +371,7 @@ def number(value: Value | None) -> float | None:
 
 
 def standing(value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None) -> Number | None:
-    """The number that `node` stands for, which meets the tensor `beside`; None for anything else."""
+    """The number that `node` has, combined with the tensor `beside`; None for anything else."""
     constant = number(value)
     if not isinstance(value, Const) or constant is None:
         return None
