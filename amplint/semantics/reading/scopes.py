@@ -1,8 +1,8 @@
-"""What a stretch of source gives away before it is interpreted: which names matter, and what kind of thing each is.
+"""Relevant names of a program, and kinds of values implied by their use, read from the text.
 
-Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: what is done to a thing tells its kind where
-its origin is out of sight. Where a name has to decide, as for what is only stepped beside a backward pass on a scaled
-loss, it is one of the guesses in `words`.
+Only a scaler has `unscale_`, only an optimizer is both stepped and zeroed: uses imply the kind of a value whose origin
+is unseen. If only the name can decide, as for what is only stepped beside a backward pass on a scaled loss, it is one
+of the guesses in `words`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 
 
 def dotted(node: cst.CSTNode) -> str | None:
-    """`a.b.c` for a chain of at most `LONGEST_NAME` names and one more, None for anything else."""
+    """`a.b.c` for an attribute chain of limited length, None for anything else."""
     kind = type(node)
     if kind is cst.Name:
         return node.value  # type: ignore[attr-defined, no-any-return]
@@ -101,9 +101,9 @@ def last_name(node: cst.BaseExpression) -> str:
 
 
 def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozenset[str]:
-    """What is given a number float16 does not hold (variables, attributes, parameters), in a file that uses float16.
+    """The names of variables, attributes and parameters with a number beyond float16, in a file that uses float16.
 
-    Where tensors are taken for half, any file may.
+    If tensors are assumed to be half, in any file.
     """
     if not assuming and not any(map(_may_use_float16, chunks)):
         return frozenset()
@@ -125,7 +125,7 @@ def _given_extremes(chunk: Chunk) -> frozenset[str]:
 
 
 def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[str]:
-    """The names that imports give to trigger words (`from torch import autocast as ac`)."""
+    """The aliases of trigger words (`from torch import autocast as ac`)."""
     return frozenset(new for chunk in chunks for old, new in _renames(chunk) if old in triggers)
 
 
@@ -135,14 +135,14 @@ def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The names that imports from older mixed-precision libraries bind."""
+    """The names bound by imports from older mixed-precision libraries."""
     texts = [chunk.text for chunk in chunks if "import" in chunk.text and ("apex" in chunk.text or "mm" in chunk.text)]
     found = (found.group(1) or found.group(2) for text in texts for found in _LIBRARY_IMPORT.finditer(text))
     return frozenset(word for names in found for word in WORD.findall(names)) - {"as", "import"}
 
 
 def model_names(chunks: Collection[Chunk]) -> frozenset[str]:
-    """The names by which a file calls its models, and what runs work in threads."""
+    """The names by which a file calls its models, and those of thread pools."""
     texts = [chunk.text for chunk in chunks]
     found = frozenset().union(*map(_named_models, chunks))
     threads = THREAD_CALLS if any("Thread" in text or "thread" in text for text in texts) else frozenset()
@@ -157,13 +157,13 @@ def _named_models(chunk: Chunk) -> frozenset[str]:
 
 
 def position_names(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """What makes positions, in a file that has regions, or gives positions a dtype that it does not spell out."""
+    """The names of functions that create positions, in a file with regions or positions of a non-literal dtype."""
     found = any("autocast" in chunk.words or _TYPED_POSITIONS.search(chunk.text) for chunk in chunks)
     return frozenset({"arange", "linspace"} if found else ())
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The names of functions that a file hands to threads."""
+    """The names of functions that a file passes to threads."""
     return frozenset().union(*map(_thread_targets, chunks))
 
 
@@ -175,9 +175,9 @@ def _thread_targets(chunk: Chunk) -> frozenset[str]:
 
 
 def saving_names(chunks: Collection[Chunk]) -> frozenset[str]:
-    """The words of the calls that can save or restore state, in a file that makes a scaler, or is handed one.
+    """The words of calls that may save or restore state, in a file that creates a scaler or gets one.
 
-    None in a file that by its words both saves and restores a scaler.
+    None in a file that, by its words, both saves and restores a scaler.
     """
     if not any(map(_scales, chunks)):
         return frozenset()
@@ -207,7 +207,7 @@ def _restores_scaler(chunk: Chunk) -> bool:
 
 
 def is_extreme(number: float) -> bool:
-    """Whether float16 makes infinity, 0 or a subnormal of `number`."""
+    """Whether float16 rounds `number` to infinity, 0 or a subnormal."""
     return abs(number) > FLOAT16_MAX or 0 < abs(number) < FLOAT16_SMALLEST_NORMAL
 
 
@@ -229,7 +229,7 @@ _SWITCHES = regex(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECAS
 
 @per_chunk
 def _holds_extreme_number(chunk: Chunk) -> bool:
-    """Whether a number float16 does not hold stands in `chunk`; tables of numbers at the top level do not count."""
+    """Whether `chunk` contains a number outside of float16's range, tables of numbers at the top level excepted."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
     return not table and EXTREME_NUMBER.search(chunk.text) is not None
 
@@ -245,9 +245,9 @@ def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
 def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
     """The chunks in which one of `kinds` can happen.
 
-    They hold one of `triggers` or `names`, a call of one of `calls`, or lead to such a chunk. Where only numbers can
-    lead to `kinds`, the triggers do not count. Of other files than the linted one only what trains, saves or enters
-    contexts counts, and short functions that its work in half calls, unless the `whole` program does.
+    They contain one of `triggers` or `names`, a call of one of `calls`, or refer to such a chunk. If only numbers can
+    lead to `kinds`, the triggers do not count. In other files than the linted one only code counts that trains, saves
+    or enters contexts, and short functions that its half-precision code calls, unless the `whole` program does.
     """
     ours = program.chunks if program.whole else program.main.chunks
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
@@ -271,7 +271,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
 
 def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
-    """Short functions of other files that code in sight of regions or half tensors hands its values to."""
+    """Short functions of other files that code near regions or half tensors passes values to."""
     for user in program.main.chunks:
         if user in found and not user.words.isdisjoint(_IN_HALF):
             for chunk in program.mentions[user]:
@@ -286,7 +286,7 @@ def _is_short_function(chunk: Chunk) -> bool:
 
 @per_chunk
 def _trains(chunk: Chunk) -> bool:
-    """Whether `chunk` does training work; environments are stepped too, and libraries use contexts that do nothing."""
+    """Whether `chunk` does training work; environments are stepped too, and libraries use contexts without effect."""
     text = chunk.code
     if any(sign in text for sign in _TRAINS) or ("unscale_" in text and _UNSCALES.search(text)) or _steps(text):
         return True
@@ -296,7 +296,7 @@ def _trains(chunk: Chunk) -> bool:
 
 
 def _steps(text: str) -> bool:
-    """Whether `step` is called of what is named like an optimizer, by one or two letters, or by an expression."""
+    """Whether `step` is called on a name like an optimizer's, of one or two letters, or on an expression."""
     end = text.find(".step(")
     while end >= 0:
         start = end
@@ -316,7 +316,7 @@ def _saves(chunk: Chunk) -> bool:
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:
-    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use leaves no doubt."""
+    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use implies it."""
     found: dict[str, str] = {}
     steps: dict[str, set[str]] = {}
     methods: dict[str, set[str]] = {}

@@ -1,9 +1,9 @@
-"""Which statements and names matter: most of a training script prepares, logs and saves, and need not be interpreted.
+"""Slicing: the relevant statements and names; most of a training script prepares, logs and saves.
 
-A statement matters when it, or something inside it, is a call the protocol or a numeric rule knows, calls a function of
-the file in which something matters, leaves a loop or function, or computes what such a statement uses. A name decides
-when it stands in a condition around such a statement or switches a region or scaler, or is used to compute one that
-does: two paths that differ in nothing that decides go on as one.
+A statement is relevant if it, or something inside it, is a call that the protocol or a numeric rule knows, calls a
+function of the file in which something is relevant, leaves a loop or function, or computes a value that such a
+statement uses. A name is decisive if it occurs in a condition around such a statement or switches a region or scaler,
+or if such a name is computed from it: paths that differ in no decisive name are joined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SWITCHED = frozenset({"autocast", "GradScaler", "ShardedGradScaler", "nullcontex
 
 
 class Slice:
-    """The statements and names of a file that matter."""
+    """The relevant statements and names of a file."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Slice:
         calls: Set[str] = frozenset(),
         watched: Set[str] = frozenset(),
     ) -> None:
-        """What holds one of `names` matters as a call of the protocol does; one of `watched` only has to be seen."""
+        """Statements with one of `names` are relevant; those with one of `watched` are just run."""
         self._names = names
         self._calls = calls
         self._watched = watched
@@ -63,11 +63,11 @@ class Slice:
         return bool(part.words & self._read)
 
     def bound(self, statement: cst.CSTNode) -> set[str]:
-        """The variables that `statement` or something inside it may bind."""
+        """The variables that `statement` or a statement inside it may bind."""
         return self._parts[statement].bound
 
     def ties(self, options: Set[str]) -> bool:
-        """Whether it matters which of these dtypes or strings is chosen: a scaler may have to agree with the choice."""
+        """Whether the choice between these dtypes or strings is relevant: a scaler may have to agree with it."""
         return "GradScaler" in self.deciding and all(option in DTYPES or is_precision(option) for option in options)
 
     def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
@@ -117,7 +117,7 @@ class Slice:
 
 
 def _closure(names: Set[str], flows: list[tuple[set[str], set[str]]]) -> frozenset[str]:
-    """`names` and, by the flows from used to bound names, every name one of them is computed from."""
+    """`names` and every name from which one of them is computed, by the flows from used to bound names."""
     sources: dict[str, list[set[str]]] = {}
     for bound, used in flows:
         for name in bound:
