@@ -43,7 +43,7 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     name = ""
     if isinstance(node.func, cst.Attribute):
         name = node.func.attr.value
-        if _is_super(node.func.value):
+        if type(node.func.value) is cst.Call and _is_super(node.func.value):
             return _super_call(machine, state, node, name)
         owner = machine.evaluate(state, node.func.value)
         callee = attributes.get(machine, state, node.func, owner, name)
@@ -67,16 +67,18 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
     """The arguments of the call `node`, with starred ones unpacked if their members are known."""
     given = []
     for argument in node.args:
-        value = constants.handed(machine, state, machine.evaluate(state, argument.value), argument.value)
+        value = machine.evaluate(state, argument.value)
+        if type(value) is Const:
+            value = constants.handed(machine, state, value, argument.value)
         keyword = argument.keyword.value if argument.keyword is not None else None
-        spread = _spread(argument, value)
+        spread = _spread(argument, value) if argument.star else None
         given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
     return Arguments(tuple(given))
 
 
 def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
     """The arguments from `*value` or `**value`, None if its members are unknown."""
-    if not argument.star or not isinstance(value, Items):
+    if not isinstance(value, Items):
         return None
     if argument.star == "*" and value.keys is None:
         return [Argument(argument, item, None, "") for item in value.values]
@@ -148,8 +150,8 @@ def _enter(machine: Machine, state: State, made: Call, function: Function, first
     return call_function(machine, state, function, positional, keywords, made.node)
 
 
-def _is_super(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "super"
+def _is_super(node: cst.Call) -> bool:
+    return isinstance(node.func, cst.Name) and node.func.value == "super"
 
 
 def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Value:

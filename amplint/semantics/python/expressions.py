@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from amplint.semantics.python import attributes, calls, functions, modules, operators
 from amplint.semantics.python.containers import each, hold
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.truth import assume, decide_value, refined, symbol_of, truth
+from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values.choices import alternatives, several
 from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
@@ -145,6 +145,8 @@ def _name(machine: Machine, state: State, node: cst.Name) -> Value:
         if name in _BUILTINS:
             return _BUILTINS[name]
         found = machine.unknown("name", name)
+    if type(found) in SETTLED:
+        return found
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
 
@@ -153,6 +155,8 @@ def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
     for attribute_read in machine.hooks.attribute_read:
         attribute_read(state, owner, node.attr.value)
     found = attributes.get(machine, state, node, owner, node.attr.value)
+    if type(found) in SETTLED:
+        return found
     return refined(machine, state, attributes.with_kind(machine, found, node))
 
 

@@ -41,15 +41,18 @@ def _retyped(earlier: State, state: State) -> bool:
     for before, now in ((earlier.frames, state.frames), (earlier.heap, state.heap)):
         for key, table in now.items():
             known = before.get(key, table)
-            if known is not table and any(_differs(known.get(name), value) for name, value in table.items()):
-                return True
+            if known is table:
+                continue
+            for name, value in table.items():
+                if (old := known.get(name)) is not value and _differs(old, value):
+                    return True
     return False
 
 
 def _differs(before: Value | None, now: Value) -> bool:
     if isinstance(before, Unknown):
         return isinstance(now, Tensor)
-    if not isinstance(before, Tensor) or before is now:
+    if not isinstance(before, Tensor):
         return False
     if not isinstance(now, Tensor):
         return before.dtype is not None

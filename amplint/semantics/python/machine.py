@@ -59,6 +59,7 @@ _clock = time.perf_counter
 EXACT_STEPS = 500
 
 
+_UNKNOWN, _CONSTANTS = (Unknown, Unknown), (Const, Const)
 _OPTIONS = frozenset({Module, Ref, Several})
 _JOINT_OBJECTS = frozenset({Scaler, Optimizer})
 _NAMED = frozenset({Ref, Class})
@@ -351,7 +352,10 @@ class Machine:
         return joint
 
     def _either(self, left: Value, right: Value) -> Value:
-        if NONE in (left, right) and not (isinstance(left, Const) and isinstance(right, Const)):
+        kinds = type(left), type(right)
+        if kinds == _UNKNOWN:
+            return Unknown(self._joint(left.symbol, right.symbol))  # type: ignore[union-attr]
+        if Const in kinds and kinds != _CONSTANTS and NONE in (left, right):
             return right if left == NONE else left
         if type(left) in _NAMED and type(right) in _NAMED:
             for joined_name in self.hooks.joined_name:

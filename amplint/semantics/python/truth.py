@@ -5,14 +5,31 @@ from __future__ import annotations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values import facts
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, TRUE, Const, Items, Optimizer, Ref, Scaler, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    NONE,
+    TRUE,
+    Class,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Method,
+    Module,
+    Namespace,
+    Optimizer,
+    Ref,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.torchlib.names import DTYPES
 
 
 def symbol_of(machine: Machine, value: Value) -> int:
     """A symbol that stands for `value` inside others."""
-    symbol = getattr(value, "symbol", None)
-    return symbol if isinstance(symbol, int) else machine.symbols.intern("value", value)
+    symbol: int | None = getattr(value, "symbol", None)
+    return machine.symbols.intern("value", value) if symbol is None else symbol
 
 
 def truth(machine: Machine, state: State, value: Value) -> bool | None:
@@ -90,6 +107,10 @@ def decide_value(machine: Machine, state: State, value: Value) -> bool:
         known = machine.choices.pick(2) == 0
         assume(machine, state, value, known)
     return known
+
+
+SETTLED = frozenset({Const, Ref, Namespace, Function, Class, Instance, Method, Tensor, Items, Module})
+"""Kinds of values of which neither their use nor the assumptions of a path tell more."""
 
 
 def refined(machine: Machine, state: State, value: Value) -> Value:

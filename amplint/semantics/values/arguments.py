@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from amplint.records import dataclass
 from amplint.semantics.values.values import Value
 from amplint.source import syntax as cst
@@ -22,6 +24,11 @@ class Arguments:
     """All arguments of a call in source order."""
 
     given: tuple[Argument, ...]
+    values: tuple[Value, ...] = field(init=False, compare=False, repr=False)
+    """All values in order."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple([argument.value for argument in self.given]))
 
     def get(self, keyword: str, position: int | None = None) -> Argument | None:
         """The argument passed as `keyword` or at `position`, None if it is absent or hidden behind a star."""
@@ -38,8 +45,3 @@ class Arguments:
         """The value of that argument."""
         found = self.get(keyword, position)
         return found.value if found else None
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """All values in order."""
-        return tuple([argument.value for argument in self.given])

@@ -22,6 +22,10 @@ class Known(Protocol):
         """The fact assumed under `key`, None without one."""
 
 
+_CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value"})
+"""What is true or false as its parts are."""
+
+
 def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:
     """Whether `symbol` is true under `facts`, None if it can be either.
 
@@ -30,7 +34,10 @@ def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bo
     fact = facts.get(symbol) or facts.get(("value of", symbol))
     if fact is not None:
         return bool(fact.value)
-    kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    kind = symbols.key(symbol)[0]
+    if kind not in _CONDITIONS:
+        return None
+    parts = symbols.parts(symbol)
     if kind == "not":
         inner = known(symbols, facts, parts[0], depth)
         return None if inner is None else not inner

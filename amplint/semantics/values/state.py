@@ -273,11 +273,12 @@ def _join_tables(
             joined[key] = theirs
             continue
         table = dict(ours)
-        for name, other in theirs.items():
-            mine = ours.get(name)
+        for name, mine, other in zip(theirs, map(ours.get, theirs), theirs.values(), strict=True):
+            if mine is other:
+                continue
             if mine is None:
                 table[name] = other
-            elif mine is not other and mine != other:
+            elif mine != other:
                 if names is not None and _apart(name, mine, other, names):
                     return None
                 table[name] = either(mine, other, *alone)
@@ -300,11 +301,16 @@ def apart(left: State, right: State, names: Set[str]) -> bool:
 
 def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
     """Whether two values of `name` keep their paths apart: it is one of the `names` in conditions."""
-    functions = isinstance(left, Function) and isinstance(right, Function)
-    if functions or _scaled(left) != _scaled(right):
+    kinds = type(left), type(right)
+    if kinds == _FUNCTIONS or (Tensor in kinds and _scaled(left) != _scaled(right)):
         return True
+    if not (name in names or name == RESULT):
+        return False
     dtypes = "GradScaler" in names
-    return (name in names or name == RESULT) and _decisive(left, dtypes) and _decisive(right, dtypes)
+    return _decisive(left, dtypes) and _decisive(right, dtypes)
+
+
+_FUNCTIONS = Function, Function
 
 
 def _scaled(value: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterator, Set
 
 from amplint.records import dataclass
 
@@ -31,6 +31,12 @@ class Symbols:
         self._parts: list[tuple[int, ...]] = []
         self.compound: set[int] = set()
         self.now = 0
+        self.key: Callable[[int], Key] = self._keys.__getitem__
+        """The key under which a symbol was interned."""
+        self.parts: Callable[[int], tuple[int, ...]] = self._parts.__getitem__
+        """The symbols from which a symbol was made."""
+        self.time: Callable[[int], int] = self._times.__getitem__
+        """The creation time of the youngest part of a symbol; 0 for initial values."""
 
     def tick(self) -> int:
         """Advance the clock and return the new time."""
@@ -49,22 +55,10 @@ class Symbols:
             found = self._ids[whole] = len(self._keys)
             self._keys.append(whole)
             self._parts.append(parts)
-            self._times.append(max([time, *(self._times[part] for part in parts)]))
+            self._times.append(max(time, *map(self.time, parts)) if parts else time)
             if whole[0] in _COMPOUND:
                 self.compound.add(found)
         return found
-
-    def key(self, symbol: int) -> Key:
-        """The key under which `symbol` was interned."""
-        return self._keys[symbol]
-
-    def parts(self, symbol: int) -> tuple[int, ...]:
-        """The symbols from which `symbol` was made."""
-        return self._parts[symbol]
-
-    def time(self, symbol: int) -> int:
-        """The creation time of the youngest part of `symbol`; 0 for initial values."""
-        return self._times[symbol]
 
     def callee(self, symbol: int) -> int | None:
         """The callee's symbol, if `symbol` is the result of an unseen call of an unnamed callee."""
