@@ -46,8 +46,8 @@ CALLS = Patience(runs=2, steps=100)
 """When a call from one place, in the same regions and with the same flags, is not followed any more."""
 CHANGING_CALLS = Patience(runs=3, steps=500)
 """The same for functions that change what trackers know of the path."""
-INNER_CALLS = Patience(runs=2, steps=100)
-"""The same for calls in other files, from whichever place there: what they tell is told at one call of this file."""
+INNER_CALLS = Patience(runs=1, steps=100)
+"""The same for calls in other files, from whichever place: what they tell is told at one call of this file."""
 
 
 def call_function(
@@ -117,7 +117,7 @@ def _followed(
     changing = body in machine.changing
     runs = [((body, node, state.regions, *keywords, *map(_flag, given)), CHANGING_CALLS if changing else CALLS)]
     if machine.entered_from is not None:
-        runs.append(((body, state.regions, machine.entered_from), INNER_CALLS))
+        runs.append(((body, state.regions), INNER_CALLS))
     if any(machine.novelty.is_over(run, patience) for run, patience in runs):
         if changing:
             machine.forget(state)
