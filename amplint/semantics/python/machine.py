@@ -14,7 +14,7 @@ from amplint.semantics.events.base import Event
 from amplint.semantics.python.novelty import Novelty
 from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
-from amplint.semantics.reading.scopes import kinds
+from amplint.semantics.reading.scopes import kinds_in
 from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.choices import alternatives, several
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
@@ -256,7 +256,7 @@ class Machine:
             return {}
         found = self._kinds.get(self.chunk)
         if found is None:
-            found = self._kinds[self.chunk] = kinds(self.chunk.module)
+            found = self._kinds[self.chunk] = kinds_in(self.chunk)
         return found
 
     def merged(self, states: list[State], limit: int) -> list[State]:

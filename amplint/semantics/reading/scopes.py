@@ -68,6 +68,8 @@ SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
+"""Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
 _SAVING = regex(
     r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
@@ -313,6 +315,11 @@ def _steps(text: str) -> bool:
 def _saves(chunk: Chunk) -> bool:
     text = chunk.code
     return "torch.save(" in text or ("optimizer" in text and "state_dict" in text)
+
+
+def kinds_in(chunk: Chunk) -> dict[str, str]:
+    """The `kinds` of the paths in a chunk; its tree is not searched without a method that implies one."""
+    return {} if chunk.used.isdisjoint(_SHOWING_KINDS) else kinds(chunk.module)
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:
