@@ -100,7 +100,7 @@ def _never_skipped(script: Script) -> Script:
     """The script without the question whether the scaler has skipped a step."""
     while True:
         scalers = _scalers(script)
-        found = ((n, scalers.comparison(n.test)) for n in script.of_kind(cst.If) if isinstance(n, cst.If))
+        found = ((n, scalers.comparison(n.test)) for n in script.of_kind(cst.If))
         asked = next(((node, value) for node, value in found if value is not None), None)
         if asked is None:
             break
@@ -139,7 +139,6 @@ def _joined(script: Script, conditions: set[str]) -> Script:
     while True:
         edit = None
         for node in reversed(list(script.of_kind(cst.If))):
-            assert isinstance(node, cst.If)
             two = isinstance(node.orelse, cst.Else) and script.text_of(node.test) in conditions
             if two and _code(script, node.body) == _code(script, node.orelse.body):  # type: ignore[union-attr]
                 edit = settled(script, node, taken=True)

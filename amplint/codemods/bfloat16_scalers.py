@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 
@@ -47,11 +48,10 @@ class Scalers:
                 return False
         return False
 
-    def mentions(self) -> Iterator[cst.Name | cst.Attribute]:
+    def mentions(self) -> Iterator[cst.BaseExpression]:
         """Where the script names a scaler."""
         lasts = {name.rpartition(".")[2] for names in self.known.values() for name in names}
         for node in self.script.of_kind(cst.Name, cst.Attribute):
-            assert isinstance(node, (cst.Name, cst.Attribute))
             if _last(node) not in lasts:
                 continue
             above = self.script.source.parent(node)
@@ -83,17 +83,16 @@ class Scalers:
         given = [
             each.value
             for each in self.script.of_kind(cst.Assign)
-            if isinstance(each, cst.Assign) and self.script.text_of(each.targets[0].target) == node.value
+            if self.script.text_of(each.targets[0].target) == node.value
         ]
         return bool(given) and all(self._is_scale(value) for value in given)
 
     def readings(self) -> Iterator[cst.Assign]:
         """The statements that keep the scale in a variable that nothing reads."""
         for node in self.script.of_kind(cst.Assign):
-            assert isinstance(node, cst.Assign)
             name = self.script.text_of(node.targets[0].target)
             if self._is_scale(node.value) and len(node.targets) == 1:
-                named = [each for each in self.script.of_kind(cst.Name) if isinstance(each, cst.Name)]
+                named = list(self.script.of_kind(cst.Name))
                 pairs = [(each, self.script.source.parent(each)) for each in named if each.value == name]
                 others = [
                     above for each, above in pairs if not isinstance(above, cst.Attribute) or above.attr is not each
@@ -261,11 +260,8 @@ class Scalers:
         return Span(self.script.source.span(param).start, self.script.rewrite.span(last).end)
 
     def _removed(self, node: cst.CSTNode) -> Edit:
-        edit = self.script.rewrite.remove_statement(node)
-        if edit is None:
-            raise Refusal(self.script.row(node), "the statement shares its line with others")
-        return edit
+        return required(self.script.rewrite.remove_statement(node), node)
 
 
-def _last(node: cst.Name | cst.Attribute) -> str:
-    return node.attr.value if isinstance(node, cst.Attribute) else node.value
+def _last(node: cst.BaseExpression) -> str:
+    return node.attr.value if isinstance(node, cst.Attribute) else dotted(node) or ""

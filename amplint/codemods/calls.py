@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Set
 
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -26,19 +26,18 @@ class Calls:
     @functools.cached_property
     def functions(self) -> list[cst.FunctionDef]:
         """Every function and method of the file."""
-        return [node for node in self._script.of_kind(cst.FunctionDef) if isinstance(node, cst.FunctionDef)]
+        return list(self._script.of_kind(cst.FunctionDef))
 
     @functools.cached_property
     def _named(self) -> dict[str, list[cst.Name]]:
         found: dict[str, list[cst.Name]] = {}
         for node in self._script.of_kind(cst.Name):
-            assert isinstance(node, cst.Name)
             found.setdefault(node.value, []).append(node)
         return found
 
     def ending(self, name: str) -> list[cst.Call]:
         """The calls of something with this last name, whatever it is."""
-        return [call for call in self._script.calls if (dotted(call.func) or "").rpartition(".")[2] == name]
+        return [call for call in self._script.calls if called_name(call) == name]
 
     def methods(self, owner: cst.ClassDef | None) -> list[cst.FunctionDef]:
         """The methods of a class."""
@@ -102,7 +101,7 @@ class Calls:
             return
         derived, others = {owner.name.value}, list[cst.FunctionDef]()
         for one in self._script.of_kind(cst.ClassDef):
-            if isinstance(one, cst.ClassDef) and any(dotted(base.value) in derived for base in one.bases):
+            if any(dotted(base.value) in derived for base in one.bases):
                 derived.add(one.name.value)
                 others += (each for each in self.methods(one) if each.name.value == function.name.value)
         if not others or not _only_raises(function):

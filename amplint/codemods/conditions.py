@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import SHARED, Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
@@ -25,15 +25,13 @@ def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
         raise Refusal(first, "a chain of elif depends on whether apex is there")
     block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
     if block is not None and not isinstance(block, cst.IndentedBlock):
-        raise Refusal(first, "the statement shares its line with others")
+        raise Refusal(first, SHARED)
     if block is None:
         removal = script.rewrite.remove_statement(node)
         assert removal is not None
         return removal
-    start, _ = script.rows(block.body[0])
+    start = script.lines.commented(script.row(block.body[0]), first)
     end = script.rows(block.body[-1])[1]
-    while start - 1 > first and script.lines.comment(start - 1):
-        start -= 1
     outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
     text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
     return Edit(script.whole_rows(first, last), text)
@@ -45,7 +43,7 @@ def drop_empty(script: Script, before: frozenset[str]) -> Script:
     `before` holds the conditions of those that were empty already.
     """
     while True:
-        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If))
         edit = next((edit for edit in edits if edit is not None), None)
         if edit is None:
             return script
@@ -54,7 +52,7 @@ def drop_empty(script: Script, before: frozenset[str]) -> Script:
 
 def empty_conditions(script: Script) -> frozenset[str]:
     """The conditions of the `if` statements that hold nothing but `pass`."""
-    found = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+    found = script.of_kind(cst.If)
     return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
 
 

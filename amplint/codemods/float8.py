@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Fix
 from amplint.records import dataclass
@@ -80,8 +80,7 @@ def _planned(script: Script) -> Plan:
         f'        name != "{layers[-1].name}" and {fits}\n    ),\n)'
     )
     edit = script.rewrite.insert_before(place, code)
-    if edit is None:
-        raise Refusal(place, "there is no place for the conversion of the layers here")
+    edit = required(edit, place, "there is no place for the conversion of the layers here")
     row = script.row(place)
     told = Remark(row, f"multiply in float8 ({len(fitting)} of {len(layers)} layers)")
     fix = Fix("Multiply in float8", (edit,), imports=(_IMPORT,))
@@ -115,11 +114,10 @@ def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNod
     """The first statement behind `making` that wraps the model, or hands its parameters on."""
     statement = script.statement_of(making)
     block = list(script.block_of(statement)) if statement is not None else []
-    behind = block[next(index for index, one in enumerate(block) if one is statement) + 1 :] if statement else []
-    for one in behind:
+    for one in block[block.index(statement) + 1 :] if statement is not None else ():
         if script.inside(one, optimizer):
             return one
-        calls = (call for call in every(one, cst.Call) if (dotted(call.func) or "").rpartition(".")[2] in _WRAPPERS)
+        calls = (call for call in every(one, cst.Call) if called_name(call) in _WRAPPERS)
         if any(model in paths(call) for call in calls):
             return one
     raise Refusal(optimizer, f"the optimizer is not made in the block that makes {model}")

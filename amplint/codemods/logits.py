@@ -265,7 +265,7 @@ class _Logits:
     def _stays(self, node: cst.CSTNode, above: cst.CSTNode | None, index: int | None) -> bool:
         """Whether what `node` stands for goes where logits are expected, or is given a name and followed by that."""
         if isinstance(above, cst.Arg):
-            return index is None and (any(above is each for each in self._consumed) or self._is_parameter(above))
+            return index is None and (above in self._consumed or self._is_parameter(above))
         if isinstance(above, cst.Assign) and above.value is node:
             return self._is_assigned(above, index)
         within: int | None = index

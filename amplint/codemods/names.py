@@ -46,7 +46,7 @@ def uses(script: Script, known: dict[str, str]) -> list[Use]:
     """Every use of the `known` names, which imports bind, outside of import statements."""
     found = []
     for node in script.of_kind(cst.Name):
-        if isinstance(node, cst.Name) and node.value in known and _reads(script, node):
+        if node.value in known and _reads(script, node):
             found.append(_outermost(script, node, known[node.value]))
     return found
 

@@ -27,6 +27,10 @@ class Script(Scopes):
         done = list(edits)
         return Script(splice(self.text, locate(self.lines, done)), self.path) if done else self
 
+    def free(self, *wanted: str) -> str | None:
+        """The first of these names that the file does not use, if there is one."""
+        return next((name for name in wanted if name not in self.words), None)
+
     def whole_rows(self, first: int, last: int) -> Span:
         """The span of these rows with their line ends."""
         return self.lines.rows(first, last)

@@ -75,7 +75,7 @@ class Variables:
         if not isinstance(variable.home, cst.ClassDef):
             return True
         name = variable.path.partition(".")[2]
-        named = (node for node in self._script.of_kind(cst.Attribute) if isinstance(node, cst.Attribute))
+        named = self._script.of_kind(cst.Attribute)
         return all(self._is_of(node, variable) for node in named if node.attr.value == name)
 
     def _is_of(self, node: cst.Attribute, variable: Variable) -> bool:
@@ -134,8 +134,7 @@ class Variables:
         if not self._has_several(variable) or self._script.function_of(node) is not variable.home:
             return None
         for statement, block in self._script.climb(node):
-            position = next(index for index, one in enumerate(block) if one is statement)
-            for above in reversed(block[:position]):
+            for above in reversed(block[: block.index(statement)]):
                 found = [one for one in places if self._script.inside(above, one)]
                 if found:
                     plain = len(found) == 1 and isinstance(above, cst.SimpleStatementLine)
@@ -179,7 +178,6 @@ class Variables:
     def _reads(self) -> dict[Variable, list[cst.BaseExpression]]:
         found: dict[Variable, list[cst.BaseExpression]] = {}
         for node in self._script.of_kind(cst.Name, cst.Attribute):
-            assert isinstance(node, (cst.Name, cst.Attribute))
             if not self._is_bound(node) and not self._is_word(node):
                 variable = self.of(node)
                 if variable is not None:
@@ -196,7 +194,7 @@ class Variables:
         kinds = (cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.CompFor)
         return isinstance(above, kinds) and above.target is node
 
-    def _is_word(self, node: cst.Name | cst.Attribute) -> bool:
+    def _is_word(self, node: cst.BaseExpression) -> bool:
         """Whether a name is not that of a variable: an attribute, a keyword, what a definition or import binds."""
         above = self._script.source.parent(node)
         if isinstance(above, cst.Attribute):

@@ -143,10 +143,7 @@ class RegionEdits(RewriterBase):
         statement = region.body[index]
         decorators: Sequence[cst.CSTNode] = getattr(statement, "decorators", ())
         row = self.source.span(decorators[0] if decorators else statement).start.row
-        above = self.source.span(region.body[index - 1]).end.row
-        while row - 1 > above and self._lines.comment(row - 1):
-            row -= 1
-        return row
+        return self._lines.commented(row, self.source.span(region.body[index - 1]).end.row)
 
     def _line(self, region: _Region, row: int, *, dedent: bool) -> str:
         line = self.source.text[self._lines.start(row) : self._lines.start(row + 1)]

@@ -74,7 +74,7 @@ def _lift(script: Script, found: Observed, step: cst.Call) -> None:
         return
     callers = found.calls.callers(function) if _always(script, function, step) else None
     if callers and all(script.function_of(call) in training for call in callers):
-        found.steps[:] = [one for one in found.steps if one is not step]
+        found.steps.remove(step)
         for call in callers:
             _add(found.steps, call)
 
@@ -90,7 +90,7 @@ def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None
     owner = (dotted(func.value) or "").partition(".")
     if owner[0] in ("self", "ctx", "cls") and not owner[2]:
         return
-    if not any(call is one for one in found.backwards):
+    if call not in found.backwards:
         if any(argument.keyword is None for argument in call.args):
             raise Refusal(call, "this backward pass could not be followed")
         if found.backwards:
@@ -124,5 +124,5 @@ def _take_note(found: Observed, source: Source, event: Event) -> None:
 
 
 def _add(calls: list[cst.Call], call: cst.Call) -> None:
-    if not any(call is one for one in calls):
+    if call not in calls:
         calls.append(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.accumulation.rounds import Place
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, positional
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -57,7 +57,7 @@ class Parallel:
         return found
 
     def _handed(self, here: cst.FunctionDef, home: cst.FunctionDef | None, path: str) -> list[str]:
-        every = [param.name.value for param in (*here.params.posonly_params, *here.params.params)]
+        every = [param.name.value for param in positional(here)]
         found = [
             name
             for name in every

@@ -69,7 +69,7 @@ def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.Function
     while waiting:
         for node in walk(waiting.pop()):
             for target in calls.targets(node) if isinstance(node, cst.Call) else ():
-                if isinstance(target, cst.FunctionDef) and not any(target is one for one in found):
+                if isinstance(target, cst.FunctionDef) and target not in found:
                     found.append(target)
                     waiting.append(target.body)
     return found
@@ -138,5 +138,5 @@ def _is_option(script: Script, calls: Calls, name: str) -> bool:
         flags = [one.value.raw_value for one in call.args if isinstance(one.value, cst.SimpleString)]
         if kind is not None and name in [flag.lstrip("-").replace("-", "_") for flag in flags]:
             return dotted(kind.value) == "int"
-    fields = [node for node in script.of_kind(cst.AnnAssign) if isinstance(node, cst.AnnAssign)]
+    fields = list(script.of_kind(cst.AnnAssign))
     return any(dotted(one.target) == name and _is_declared(one.annotation) for one in fields)

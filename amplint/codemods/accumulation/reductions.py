@@ -188,8 +188,7 @@ class Reductions:
         return [
             node
             for node in self._script.of_kind(cst.AugAssign)
-            if isinstance(node, cst.AugAssign)
-            and dotted(node.target) == path
+            if dotted(node.target) == path
             and self._script.function_of(node) is function
             and first <= self._script.row(node) < self._script.row(use)
             and not isinstance(node.value, (cst.Integer, cst.Float))

@@ -73,8 +73,7 @@ class Flow:
             if not inner:
                 needed = self._through_header(statement, needed)
             inner = False
-            position = next(index for index, one in enumerate(block) if one is statement)
-            for above in reversed(block[:position]):
+            for above in reversed(block[: block.index(statement)]):
                 bound = set(self._binds(above))
                 if isinstance(above, (cst.FunctionDef, cst.ClassDef)) or not bound & needed:
                     continue
@@ -158,7 +157,7 @@ class Flow:
 def _that_keep_losses(script: Script) -> Iterator[str]:
     """What holds a loss once it has been called, as in `model(x); loss = model.loss`."""
     for assignment in script.of_kind(cst.Assign):
-        value = assignment.value if isinstance(assignment, cst.Assign) else None
+        value = assignment.value
         if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):
             yield from paths(value.value)
 

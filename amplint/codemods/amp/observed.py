@@ -253,7 +253,7 @@ def _computes(method: cst.FunctionDef) -> bool:
 def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
     """The variables and attributes that the file gives an object of a class with a forward pass."""
     for assign in script.of_kind(cst.Assign):
-        value = assign.value if isinstance(assign, cst.Assign) else None
+        value = assign.value
         name = dotted(value.func) if isinstance(value, cst.Call) else None
         target = program.resolve(script.source, name) if name is not None else None
         if isinstance(target, Chunk) and target.is_class and "def forward(" in target.text:

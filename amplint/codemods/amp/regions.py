@@ -10,7 +10,7 @@ from amplint.codemods.amp.flow import Flow
 from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import paths
 from amplint.codemods.places import Block
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.records import dataclass
@@ -66,14 +66,10 @@ class Regions:
                 edit = self._script.rewrite.insert_after(before, f"    {name} = {text}") if before else None
             else:
                 edit = self._script.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
-            if edit is None:
-                raise Refusal(backward, "the loss is computed where no region can be put")
-            yield edit
+            yield required(edit, backward, "the loss is computed where no region can be put")
         for region in (*self.training, *self.evaluation):
-            edits = self._script.rewrite.wrap_statements(region.statements, f"with {header(region.statements[0])}")
-            if edits is None:
-                raise Refusal(region.statements[0], "the statement shares its line with others")
-            yield from edits
+            first = region.statements[0]
+            yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
 
     def plain_losses(self) -> Iterator[Edit]:
@@ -129,8 +125,7 @@ class Regions:
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         for statement in list(chosen):
             block = self._script.block_of(statement)
-            start = next(index for index, one in enumerate(block) if one is statement)
-            for following in block[start + 1 :]:
+            for following in block[block.index(statement) + 1 :]:
                 plain = isinstance(following, cst.SimpleStatementLine) and not self._parts(following)
                 if plain and self._flow.runs_model(following) and paths(following) & made:
                     chosen[following] = None
@@ -141,9 +136,9 @@ class Regions:
         statement = self._script.statement_of(backward)
         assert statement is not None
         block = self._script.block_of(statement)
-        position = next(index for index, one in enumerate(block) if one is statement)
+        position = block.index(statement)
         for region in self.training:
-            last = next((index for index, one in enumerate(block) if one is region.statements[-1]), position)
+            last = block.index(region.statements[-1]) if region.statements[-1] in block else position
             between = block[last + 1 : position]
             if last < position and len(between) <= _GAP and not any(map(self._parts, between)):
                 region.statements += between
@@ -181,7 +176,7 @@ class Regions:
             block = self._script.block_of(statement)
             blocks[id(block) if block is not self._script.top else 0] = block
         for block in blocks.values():
-            indices = [index for index, one in enumerate(block) if any(one is other for other in outermost)]
+            indices = [index for index, one in enumerate(block) if one in outermost]
             run = [indices[0]]
             for index in indices[1:]:
                 between = block[run[-1] + 1 : index]
@@ -200,7 +195,7 @@ class Regions:
         if statement is None:
             return None
         block = self._script.block_of(statement)
-        position = next(index for index, one in enumerate(block) if one is statement)
+        position = block.index(statement)
         return block[position - 1] if position else None
 
     def _losses(self) -> set[str]:
@@ -235,7 +230,7 @@ class Regions:
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
         """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too."""
         block = self._script.block_of(statement)
-        start = next(index for index, one in enumerate(block) if one is statement)
+        start = block.index(statement)
         tainted, end = self._flow.binds(statement), start
         for index in range(start + 1, min(start + 4, len(block))):
             following = block[index]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amplint.codemods.bindings import called_name
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.source import syntax as cst
@@ -26,9 +27,7 @@ def _is_boolean(script: Script, node: cst.BaseExpression, scope: Scope, depth: i
     if isinstance(node, cst.UnaryOperation):
         return isinstance(node.operator, cst.Not)
     if isinstance(node, cst.Call):
-        func = node.func
-        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-        return name in _BOOLEAN
+        return called_name(node) in _BOOLEAN
     if isinstance(node, cst.Name) and node.value in ("True", "False"):
         return True
     if isinstance(node, (cst.Name, cst.Attribute)) and depth:
@@ -66,7 +65,6 @@ def _given(script: Script, node: cst.Name | cst.Attribute, scope: Scope) -> Iter
     """What is assigned to a variable of this function, or to an attribute of `self` anywhere in its class."""
     text = script.text_of(node)
     for each in script.of_kind(cst.Assign):
-        assert isinstance(each, cst.Assign)
         where = script.scope(each)
         near = script.class_of(where) == script.class_of(scope) if text.startswith("self.") else where == scope
         if near and any(script.text_of(target.target) == text for target in each.targets):

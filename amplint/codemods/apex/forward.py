@@ -6,7 +6,7 @@ from amplint.codemods.apex.pairs import Flags
 from amplint.codemods.apex.passes import Passes, Stretch
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conversion import Wish
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -41,10 +41,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
             raise Refusal(script.row(region.first), "whether mixed precision is on cannot be told here")
         block = list(script.block_of(region.first))
         statements = block[block.index(region.first) : block.index(region.last) + 1]
-        wrapped = script.rewrite.wrap_statements(statements, header)
-        if wrapped is None:
-            raise Refusal(region.first, "the statement shares its line with others")
-        edits += wrapped
+        edits += required(script.rewrite.wrap_statements(statements, header), region.first)
     return script.apply(edits)
 
 

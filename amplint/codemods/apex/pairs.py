@@ -43,9 +43,7 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
     Raises Refusal where the loss is scaled on one side only, and not just where the scaler is on.
     """
     while True:
-        found = [
-            node for node in script.of_kind(cst.If) if isinstance(node, cst.If) and isinstance(node.orelse, cst.Else)
-        ]
+        found = [node for node in script.of_kind(cst.If) if isinstance(node.orelse, cst.Else)]
         edit = None
         for node in reversed(found):
             assert isinstance(node.orelse, cst.Else)
@@ -64,7 +62,6 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
 
 def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> None:
     for node in script.of_kind(cst.If):
-        assert isinstance(node, cst.If)
         if node.orelse is None:
             continue
         choice = _choice(script, node, node.orelse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from amplint.codemods.bindings import bound_paths, changed, paths
+from amplint.codemods.bindings import bound_paths, called_name, changed, paths
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
@@ -12,7 +12,7 @@ from amplint.records import dataclass
 from amplint.semantics.events import Backward, Event, Forward, Purpose, Recipe
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _TRIVIAL = frozenset(
     {
@@ -180,11 +180,6 @@ def _is_backward(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward"
 
 
-def _name(call: cst.Call) -> str:
-    func = call.func
-    return func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-
-
 def _needed_inside(statement: cst.CSTNode, needed: set[str]) -> set[str]:
     """What `statement` itself computes of the `needed` variables from."""
     if isinstance(statement, cst.SimpleStatementLine):
@@ -211,7 +206,7 @@ def _computes(statement: cst.CSTNode, needed: set[str], made: set[str]) -> bool:
         else:
             continue
         if targets & needed:
-            calls = (inner for inner in walk(node) if isinstance(inner, cst.Call) and _name(inner) not in _TRIVIAL)
+            calls = (inner for inner in every(node, cst.Call) if called_name(inner) not in _TRIVIAL)
             if any(paths(call) & made for call in calls):
                 return True
     return False

@@ -8,12 +8,14 @@ from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.start import scaler_place
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
+from amplint.codemods.bindings import positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.parameters import New, appended, passed_last, takes_more
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Span
+from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -99,10 +101,7 @@ class Protocol:
         if len(uses) == 1 and not later:
             yield Edit(self.script.rewrite.span(uses[0]), scaled)
         elif isinstance(body, cst.IndentedBlock):
-            inserted = self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}")
-            if inserted is None:
-                raise Refusal(row, "the statement shares its line with others")
-            yield inserted
+            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}"), row)
 
     def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
         nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
@@ -117,12 +116,12 @@ class Protocol:
 
     def _mentioned_later(self, region: cst.With, name: str) -> bool:
         function = self.script.functions.get(self.script.scope(region))
-        inside = set(map(id, walk(region)))
+        inside = set(walk(region))
         others = (function.body,) if function is not None else tuple(c.module for c in self.script.source.chunks)
         reads = [n for root in others for n in walk(root) if isinstance(n, cst.Name) and n.value == name]
-        bound = {id(n) for root in others for n in walk(root) if isinstance(n, cst.AsName) for n in [n.name]}
-        named = {id(n) for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
-        return any(id(n) not in inside and id(n) not in bound and id(n) not in named for n in reads)
+        bound = {n.name for root in others for n in walk(root) if isinstance(n, cst.AsName)}
+        named = {n for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
+        return any(n not in inside and n not in bound and n not in named for n in reads)
 
     def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
         """What stands in another `with` that binds the same name."""
@@ -143,9 +142,7 @@ class Protocol:
         if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
             self._ends_window(use.call, optimizer)
             edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
-            if edit is None:
-                raise Refusal(row, "there is no place for unscale_ before this use of the gradients")
-            yield edit
+            yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
         """What `amp.master_params(optimizer)` gives, as the other branch of an `if` spells it if there is one."""
@@ -220,24 +217,19 @@ class Protocol:
             block = self.script.source.parent(self.script.statement(call))
             last[id(block)] = call
         for call in last.values():
-            edit = self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()")
-            if edit is None:
-                raise Refusal(self.script.row(call), "the statement shares its line with others")
-            yield edit
+            yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
 
     def _handed(self) -> Iterator[Edit]:
         """The new parameter of each function that needs the scaler, and what its calls pass on."""
         for scope in dict.fromkeys(self.reach.handed):
             function = self.script.functions[scope]
-            yield _new_parameter(self.script, function, self.reach.scaler)
+            scaler = New(self.reach.scaler, "torch.amp.GradScaler")
+            if not positional(function) or not takes_more(function):
+                raise Refusal(function, f"{function.name.value} needs the scaler; add a parameter for it by hand")
+            yield appended(self.script, function, scaler)
             for call in self.reach.calls_of(scope):
-                passed = any(argument.keyword is not None for argument in call.args)
-                keyword = passed or _has_optional(function)
-                text = f"{self.reach.scaler}={self.reach.scaler}" if keyword else self.reach.scaler
-                edit = self.script.rewrite.insert_argument(call, len(call.args), text)
-                if edit is None:
-                    raise Refusal(self.script.row(call), "the scaler cannot be passed on here")
-                yield edit
+                edit = passed_last(self.script, function, call, (scaler, scaler.name))
+                yield required(edit, call, "the scaler cannot be passed on here")
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:
@@ -250,9 +242,7 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 yield script.rewrite.replace(region, inside)
                 continue
             edit = script.rewrite.drop_region(region, named=True)
-            if edit is None:
-                raise Refusal(script.row(region), "the with statement cannot be taken apart line by line")
-            yield edit
+            yield required(edit, region, "the with statement cannot be taken apart line by line")
 
 
 def _arguments(call: cst.Call | None, parameters: tuple[str, ...]) -> dict[str, cst.BaseExpression] | None:
@@ -266,19 +256,3 @@ def _arguments(call: cst.Call | None, parameters: tuple[str, ...]) -> dict[str, 
 
 def _gives_parameters(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "parameters" and not call.args
-
-
-def _has_optional(function: cst.FunctionDef) -> bool:
-    params = function.params
-    return any(param.default is not None for param in (*params.params, *params.posonly_params))
-
-
-def _new_parameter(script: Script, function: cst.FunctionDef, name: str) -> Edit:
-    params = function.params
-    every = (*params.posonly_params, *params.params)
-    starred = params.star_kwarg is not None or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
-    if not every or starred:
-        raise Refusal(script.row(function), f"{function.name.value} needs the scaler; add a parameter for it by hand")
-    last = every[-1]
-    end = script.rewrite.span(last.default or last.annotation or last.name).end
-    return Edit(Span(end, end), f", *, {name}" if _has_optional(function) else f", {name}")

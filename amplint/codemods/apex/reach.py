@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.apex.uses import names_in
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.source import syntax as cst
@@ -60,10 +60,8 @@ class Reach:
     @functools.cached_property
     def scaler(self) -> str:
         """A name for the scaler that the file does not use for anything else."""
-        taken = {node.value for node in self.script.of_kind(cst.Name) if isinstance(node, cst.Name)}
-        name = next((name for name in ("scaler", "grad_scaler", "loss_scaler") if name not in taken), None)
-        if name is None:
-            raise Refusal(self.script.row(self.setups[0].call), "the file has other scalers already")
+        free = self.script.free("scaler", "grad_scaler", "loss_scaler")
+        name = required(free, self.setups[0].call, "the file has other scalers already")
         return name if self.in_class is None else f"self.{name}"
 
     def named(self, scope: Scope, kind: str) -> list[str]:
@@ -109,10 +107,10 @@ class Reach:
             name = scope[-1] if scope else "the top level"
             raise Refusal(row, f"{name} steps an optimizer that another class or function has handed to amp.initialize")
         name = scope[0]
-        mentions = [node for node in self.script.of_kind(cst.Name) if isinstance(node, cst.Name) and node.value == name]
-        called = {id(call.func): call for call in self.script.calls}
-        calls = [called[id(node)] for node in mentions if id(node) in called]
-        others = [node for node in mentions if id(node) not in called and node is not function.name]
+        mentions = [node for node in self.script.of_kind(cst.Name) if node.value == name]
+        called: dict[cst.CSTNode, cst.Call] = {call.func: call for call in self.script.calls}
+        calls = [called[node] for node in mentions if node in called]
+        others = [node for node in mentions if node not in called and node is not function.name]
         others = [node for node in others if not self._is_attribute(node)]
         if others or not calls:
             at = self.script.row(others[0]) if others else self.script.row(function)
@@ -153,7 +151,6 @@ class Reach:
         for call in self.script.calls:
             self._follow_call(call)
         for node in self.script.of_kind(cst.Assign):
-            assert isinstance(node, cst.Assign)
             if isinstance(node.value, (cst.Name, cst.Attribute)) and len(node.targets) == 1:
                 target = node.targets[0].target
                 if isinstance(target, (cst.Name, cst.Attribute)):

@@ -60,12 +60,12 @@ def uses(script: Script) -> list[Use]:
 def names_in(node: cst.CSTNode) -> set[str]:
     """The variables that `node` reads or binds, without attributes and keywords."""
     found = set[str]()
-    skipped = set[int]()
+    skipped = set[cst.CSTNode]()
     for inner in walk(node):
         if isinstance(inner, cst.Attribute):
-            skipped.add(id(inner.attr))
+            skipped.add(inner.attr)
         elif isinstance(inner, cst.Arg) and inner.keyword is not None:
-            skipped.add(id(inner.keyword))
-        elif isinstance(inner, cst.Name) and id(inner) not in skipped:
+            skipped.add(inner.keyword)
+        elif isinstance(inner, cst.Name) and inner not in skipped:
             found.add(inner.value)
     return found

@@ -126,9 +126,9 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
 
 def _only_here(script: Script, settings: dict[str, Setting]) -> None:
     """Raises Refusal where the config reads or changes a setting after it is set."""
-    bound = {id(one.targets[0].target) for name in settings for _, one in assignments(script, name)}
+    bound = {one.targets[0].target for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):
-        if not isinstance(node, cst.Name) or node.value not in settings or id(node) in bound:
+        if node.value not in settings or node in bound:
             continue
         above = script.source.parent(node)
         keyword = isinstance(above, cst.Arg) and above.keyword is node
