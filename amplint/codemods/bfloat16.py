@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from amplint.codemods.bfloat16_scalers import Scalers
+from amplint.codemods.bfloat16_scalers import KIND, Scalers
 from amplint.codemods.conditions import drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
+from amplint.codemods.objects import Objects
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
@@ -73,7 +74,7 @@ def _converted(script: Script) -> str:
     ours, scalers = _torch(script), _scalers(script)
     old = next((use for use in ours if use.name in SUCCESSORS), None)
     regions = [edit for use in ours if use.name in AUTOCASTS for edit in [_region(script, use)] if edit is not None]
-    if not regions and not scalers.known:
+    if not regions and not list(scalers.objects.known):
         return script.text
     if not regions:
         raise Refusal(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
@@ -169,9 +170,7 @@ def _no_other_scaler(script: Script, scalers: Scalers) -> None:
 
 def _no_scaler_left(script: Script, scalers: Scalers) -> None:
     """Raises Refusal where something of the scaler is left."""
-    later = Scalers(script, [])
-    later.known = scalers.known
-    for node in later.mentions():
+    for node in Objects(script, scalers.objects.known).mentions(KIND):
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
     for use in _torch(script):
         if use.name in GRAD_SCALERS:

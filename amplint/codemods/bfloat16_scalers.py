@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from amplint.codemods.names import Use
+from amplint.codemods.objects import Known, Objects
 from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
-from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
 
-ROUNDS = 10
+KIND = "scaler"
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
 _LATER = ("is_enabled", "get_scale")
 """Methods that what stands around them decides about."""
@@ -24,41 +23,14 @@ class Scalers:
 
     def __init__(self, script: Script, made: list[Use]) -> None:
         self.script = script
-        self.known: dict[Scope, set[str]] = {}
         self.flags: dict[str, str] = {}
-        self._statements = [self._learn_made(use) for use in made]
-        for _ in range(ROUNDS):
-            before = sum(map(len, self.known.values()))
-            self._follow()
-            if before == sum(map(len, self.known.values())):
-                break
+        self._statements: list[cst.CSTNode] = []
+        self.objects = Objects(script, [self._made(use) for use in made])
 
     def means(self, node: cst.CSTNode) -> bool:
         """Whether `node` names a scaler."""
-        if not isinstance(node, (cst.Name, cst.Attribute)):
-            return False
-        if not any(name.rpartition(".")[2] == _last(node) for names in self.known.values() for name in names):
-            return False
-        text, scope = self.script.text_of(node), self.script.scope(node)
-        root = text.partition(".")[0]
-        for length in range(len(scope), -1, -1):
-            if text in self.known.get(scope[:length], ()):
-                return True
-            if root != "self" and length and self.script.binds(scope[:length], root):
-                return False
-        return False
-
-    def mentions(self) -> Iterator[cst.BaseExpression]:
-        """Where the script names a scaler."""
-        lasts = {name.rpartition(".")[2] for names in self.known.values() for name in names}
-        for node in self.script.of_kind(cst.Name, cst.Attribute):
-            if _last(node) not in lasts:
-                continue
-            above = self.script.source.parent(node)
-            member = isinstance(above, cst.Attribute) and above.attr is node
-            keyword = isinstance(above, cst.Arg) and above.keyword is node
-            if not member and not keyword and not isinstance(above, cst.Param) and self.means(node):
-                yield node
+        named = isinstance(node, (cst.Name, cst.Attribute))
+        return named and self.objects.means(self.script.scope(node), self.script.text_of(node), KIND)
 
     def comparison(self, test: cst.BaseExpression) -> bool | None:
         """What a condition comes to that asks whether the scale has changed; None for any other."""
@@ -103,7 +75,7 @@ class Scalers:
     def conditions(self) -> set[str]:
         """The conditions of the `if` statements that a scaler is used in."""
         found: set[str] = set()
-        for node in self.mentions():
+        for node in self.objects.mentions(KIND):
             above = (each for each in self.script.source.ancestors(node) if isinstance(each, cst.If))
             found.update(self.script.text_of(each.test) for each in above)
         return found
@@ -111,7 +83,7 @@ class Scalers:
     def edits(self) -> list[Edit]:
         """The edits that take the scalers out."""
         found = [self._removed(statement) for statement in self._statements]
-        for node in self.mentions():
+        for node in self.objects.mentions(KIND):
             above = self.script.source.parent(node)
             if isinstance(above, cst.Attribute) and above.value is node:
                 found += self._method(node, above)
@@ -119,12 +91,13 @@ class Scalers:
                 found += self._handed(node, above)
             elif self._is_alias(node) or self._is_none(node):
                 found.append(self._removed(node))
-        for scope, names in self.known.items():
-            function = self.script.functions.get(scope)
-            found += self._parameters(function, names) if function is not None else ()
+        for scope, function in self.script.functions.items():
+            names = {text for home, text, _ in self.objects.known if home == scope}
+            found += self._parameters(function, names) if names else ()
         return list(dict.fromkeys(found))
 
-    def _learn_made(self, use: Use) -> cst.CSTNode:
+    def _made(self, use: Use) -> Known:
+        """The variable that a new scaler is assigned to."""
         row = self.script.row(use.node)
         value: cst.CSTNode | None = use.call
         if use.call is None:
@@ -136,9 +109,9 @@ class Scalers:
             targets = [each.target for each in above.targets] if isinstance(above, cst.Assign) else [above.target]
             if len(targets) == 1 and isinstance(targets[0], (cst.Name, cst.Attribute)):
                 text = self.script.text_of(targets[0])
-                self._learn(self.script.scope(use.node), text)
                 self.flags[text] = self._flag(value, use.call)
-                return above
+                self._statements.append(above)
+                return self.script.scope(use.node), text, KIND
         raise Refusal(row, "the scaler is not assigned to one variable")
 
     def _flag(self, value: cst.CSTNode | None, call: cst.Call) -> str:
@@ -147,22 +120,6 @@ class Scalers:
         if isinstance(value, cst.IfExp):
             return self.script.text_of(value.test)
         return self.script.text_of(enabled.value) if enabled is not None else "True"
-
-    def _learn(self, scope: Scope, text: str) -> None:
-        owner = self.script.class_of(scope)
-        self.known.setdefault(owner if owner is not None and text.startswith("self.") else scope, set()).add(text)
-
-    def _follow(self) -> None:
-        for node in list(self.mentions()):
-            above = self.script.source.parent(node)
-            if isinstance(above, cst.Arg) and above.value is node:
-                call = self.script.source.parent(above)
-                target = self.script.target(call)
-                name = self._parameter(call, above, target) if target is not None else None
-                if target is not None and name is not None:
-                    self._learn(target, name)
-            elif isinstance(above, cst.Assign) and above.value is node and self._is_alias(node):
-                self._learn(self.script.scope(node), self.script.text_of(above.targets[0].target))
 
     def _is_alias(self, node: cst.CSTNode) -> bool:
         above = self.script.source.parent(node)
@@ -175,18 +132,6 @@ class Scalers:
         target = self.script.source.parent(node)
         above = self.script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
         return isinstance(above, cst.Assign) and len(above.targets) == 1 and self.script.text_of(above.value) == "None"
-
-    def _parameter(self, call: cst.CSTNode | None, argument: cst.Arg, target: Scope) -> str | None:
-        assert isinstance(call, cst.Call)
-        if argument.keyword is not None:
-            return argument.keyword.value
-        names = self.script.parameters(target)
-        bound = self.script.class_of(target) is not None and self.script.class_of(target) == target[:-1]
-        names = names[1:] if bound else names
-        if argument.star or any(each.star for each in call.args):
-            return None
-        place = call.args.index(argument)
-        return names[place] if place < len(names) else None
 
     def _method(self, node: cst.CSTNode, method: cst.Attribute) -> Iterator[Edit]:
         call, name = self.script.source.parent(method), method.attr.value
@@ -261,7 +206,3 @@ class Scalers:
 
     def _removed(self, node: cst.CSTNode) -> Edit:
         return required(self.script.rewrite.remove_statement(node), node)
-
-
-def _last(node: cst.BaseExpression) -> str:
-    return node.attr.value if isinstance(node, cst.Attribute) else dotted(node) or ""

@@ -87,8 +87,8 @@ class Objects:
         texts = {text for _, text, _ in self.known}
         for call in self._script.calls:
             for argument in call.args:
-                given = self._script.text_of(argument.value)
-                if given in texts and not argument.star:
+                named = isinstance(argument.value, (cst.Name, cst.Attribute))
+                if named and (given := self._script.text_of(argument.value)) in texts:
                     target, name = self._script.target(call), self._script.taken_by(call, argument)
                     if target is not None and name is not None:
                         self._hand_on(self._script.scope(call), given, target, name)

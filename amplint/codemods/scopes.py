@@ -69,6 +69,17 @@ class Scopes(Places):
             return method if method in self.functions else None
         return None
 
+    def taken_by(self, call: cst.Call, argument: cst.Arg) -> str | None:
+        """The parameter of the function of this file that takes `argument` of `call`; None where that is not known."""
+        target = self.target(call)
+        if target is None or any(each.star for each in call.args):
+            return None
+        if argument.keyword is not None:
+            return argument.keyword.value
+        names = self.parameters(target)
+        place = call.args.index(argument) + (target[:-1] in self._classes)
+        return names[place] if place < len(names) else None
+
     @functools.cached_property
     def _bindings(self) -> dict[Scope, tuple[frozenset[str], frozenset[str]]]:
         """By function the names it binds itself, and those that it imports."""

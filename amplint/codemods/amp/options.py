@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import bound_paths, positional
+from amplint.codemods.bindings import bound_paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use, library_uses
 from amplint.codemods.parameters import New, behind, declared_behind
@@ -140,16 +140,10 @@ def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str]
     """The function whose only call passes `argument`, and its parameter for it."""
     call = script.source.parent(argument)
     scope = script.target(call) if isinstance(call, cst.Call) else None
-    if scope is None or not isinstance(call, cst.Call) or any(one.star for one in call.args):
+    name = script.taken_by(call, argument) if isinstance(call, cst.Call) else None
+    if scope is None or name is None or len(scope) > 1 or sum(script.target(one) == scope for one in script.calls) > 1:
         return None
-    function = script.functions[scope]
-    calls = [one for one in script.calls if script.target(one) == scope]
-    names = [param.name.value for param in positional(function)]
-    position = call.args.index(argument)
-    name = argument.keyword.value if argument.keyword is not None else names[position : position + 1]
-    if len(calls) > 1 or not name or len(scope) > 1:
-        return None
-    return function, name if isinstance(name, str) else name[0]
+    return script.functions[scope], name
 
 
 def _bound(script: Script, call: cst.Call) -> list[str]:

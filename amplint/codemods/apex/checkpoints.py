@@ -17,7 +17,7 @@ def states(script: Script, reach: Reach) -> Iterator[cst.Call]:
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("state_dict", "load_state_dict"):
             continue
-        if reach.means(script.scope(call), script.text_of(func.value), "optimizer"):
+        if reach.objects.means(script.scope(call), script.text_of(func.value), "optimizer"):
             yield call
 
 

@@ -19,7 +19,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
     def known(scope: Scope) -> bool:
         return _header(reach, flags, wish, scope, training=False) is not None
 
-    passes = Passes(script, lambda scope, text: reach.means(scope, text, "model"))
+    passes = Passes(script, lambda scope, text: reach.objects.means(scope, text, "model"))
     regions: dict[cst.BaseStatement, Stretch] = {}
     for backward in passes.backwards if training else ():
         if not _scaled(script, backward, reach.scaler):

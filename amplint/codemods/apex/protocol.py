@@ -107,7 +107,7 @@ class Protocol:
         nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
         texts = [self.script.text_of(each) for each in nodes]
         for text in texts:
-            if not self.reach.means(self.script.scope(node), text, "optimizer"):
+            if not self.reach.objects.means(self.script.scope(node), text, "optimizer"):
                 raise Refusal(row, f"where {text} goes through amp.initialize is not in sight")
 
     def _runs_backward(self, name: cst.Name) -> bool:
@@ -151,7 +151,7 @@ class Protocol:
                 found = [c for c in walk(above.orelse) if isinstance(c, cst.Call) and _gives_parameters(c)]
                 if len(found) == 1:
                     return self.script.text_of(found[0])
-        models = self.reach.named(scope, "model")
+        models = self.reach.objects.named(scope, "model")
         single = len(self.reach.setups) == 1 and len(self.reach.setups[0].pairs) == 2
         if single and models:
             return f"{models[0]}.parameters()"
@@ -194,7 +194,8 @@ class Protocol:
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "step":
                 text = self.script.text_of(func.value)
-                if self.reach.means(self.script.scope(call), text, "optimizer") and not self._in_vain(call, text):
+                steps = self.reach.objects.means(self.script.scope(call), text, "optimizer")
+                if steps and not self._in_vain(call, text):
                     yield call, text
 
     def _in_vain(self, call: cst.Call, optimizer: str) -> bool:
