@@ -19,7 +19,6 @@ from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
 from amplint.codemods.script import Script
-from amplint.edits.checkpoint_files import IMPORTS
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
 
@@ -115,7 +114,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
     except Refusal as refusal:
         raise back(refusal) from None
     text = stages[-1].text
-    return add_imports(text, ["import torch", *(IMPORTS if "os.path.exists(" in text else ())]), remarks
+    return add_imports(text, ["import torch"]), remarks
 
 
 def _only_imported(script: Script) -> str:
