@@ -23,6 +23,7 @@ class Flow:
         self._script = script
         self._calls = observed.calls
         self._forwards = observed.forwards
+        self._losses = observed.losses
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
         self._training = self._calls.leading_to(self._work)
         self._running = self._calls.leading_to(self._forwards, constructors=False)
@@ -33,11 +34,10 @@ class Flow:
 
         Empty where the statement of the backward pass does it all by itself. Raises Refusal.
         """
-        assert isinstance(backward.func, cst.Attribute)
-        loss = backward.func.value
+        loss = self._losses[backward]
         found: dict[cst.CSTNode, None] = {}
         alone = self.runs_model(loss)
-        for way in self._ways(backward, paths(loss), 0):
+        for way in self._ways(loss, paths(loss), 0):
             tainted: set[str] = set()
             for statement in reversed(way):
                 if self.trains(statement):

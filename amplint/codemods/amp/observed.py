@@ -54,13 +54,15 @@ class Observed:
 
     `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
-    passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
-    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed
-    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
+    passes. `losses` maps backward passes to what they differentiate, before it is scaled, and `steps` each
+    `optimizer.step()` to the expression of the optimizer; `uses` is where gradients are clipped, measured or changed,
+    `modules` names objects with a forward pass, `mixed` tells that there is mixed precision already, and `foreign` are
+    names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
     backwards: list[cst.Call] = field(default_factory=list)
+    losses: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     uses: list[cst.CSTNode] = field(default_factory=list)
     forwards: set[cst.CSTNode] = field(default_factory=set)
@@ -87,6 +89,9 @@ def observe(script: Script, *, scales: bool) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    watch.found.losses = {
+        call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
+    }
     named = watch.found.forwards - watch.found.shared
     evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}

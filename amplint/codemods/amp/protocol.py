@@ -42,9 +42,8 @@ class Protocol:
         reasons.settle()
 
     def _scale(self, backward: cst.Call) -> None:
-        assert isinstance(backward.func, cst.Attribute)
         hoisted = self._hoists.get(backward)
-        loss = backward.func.value
+        loss = self._observed.losses[backward]
         text = hoisted[0] if hoisted is not None else self._inner_text(loss)
         self._put(
             self._script.rewrite.replace(loss, f"{self._scalers.at(backward)}.scale({text})"),

@@ -37,9 +37,16 @@ class Region:
 
 
 class Regions:
-    """Finds the statements to put into regions, and writes these."""
+    """Finds the statements to put into regions, and writes these; for evaluation only where one `can_be`."""
 
-    def __init__(self, script: Script, observed: Observed, flow: Flow) -> None:
+    def __init__(
+        self,
+        script: Script,
+        observed: Observed,
+        flow: Flow,
+        can_be: Callable[[cst.CSTNode], bool] = lambda place: True,
+    ) -> None:
+        self._can_be = can_be
         self._script = script
         self._observed = observed
         self._flow = flow
@@ -59,13 +66,12 @@ class Regions:
         Raises Refusal where a statement shares its line with others.
         """
         for backward, (name, text) in self.hoists.items():
-            statement = self._script.statement_of(backward)
-            assert statement is not None
-            before = self._before(statement)
+            loss = self._observed.losses[backward]
+            before = self._before(self._script.statement_of(loss))
             if any(region.statements[-1] is before for region in self.training):
                 edit = self._script.rewrite.insert_after(before, f"    {name} = {text}") if before else None
             else:
-                edit = self._script.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
+                edit = self._script.rewrite.insert_before(loss, f"with {header(loss)}:\n    {name} = {text}")
             yield required(edit, backward, "the loss is computed where no region can be put")
         for region in (*self.training, *self.evaluation):
             first = region.statements[0]
@@ -75,8 +81,7 @@ class Regions:
     def plain_losses(self) -> Iterator[Edit]:
         """Let backward run on the variables that take the losses it computed itself."""
         for backward, (name, _) in self.hoists.items():
-            assert isinstance(backward.func, cst.Attribute)
-            yield self._script.rewrite.replace(backward.func.value, name)
+            yield self._script.rewrite.replace(self._observed.losses[backward], name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
@@ -96,18 +101,16 @@ class Regions:
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
         starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
-        alone = [
-            backward for backward in self.hoists if self._before(self._script.statement_of(backward)) not in starts
-        ]
+        hoisted = [self._observed.losses[backward] for backward in self.hoists]
+        alone = [loss for loss in hoisted if self._before(self._script.statement_of(loss)) not in starts]
         return sorted(self._script.row(node) for node in (*starts, *alone))
 
     def _find(self) -> None:
         chosen: dict[cst.CSTNode, None] = {}
-        for backward in self._observed.backwards:
-            assert isinstance(backward.func, cst.Attribute)
+        for backward, loss in self._observed.losses.items():
             for statement in self._flow.computing(backward):
                 chosen[statement] = None
-            if _computes(backward.func.value):
+            if _computes(loss):
                 self.hoists[backward] = self._hoist(backward)
         self._add_followers(chosen)
         self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
@@ -133,7 +136,7 @@ class Regions:
 
     def _reach_out(self, backward: cst.Call) -> None:
         """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
-        statement = self._script.statement_of(backward)
+        statement = self._script.statement_of(self._observed.losses[backward])
         assert statement is not None
         block = self._script.block_of(statement)
         position = block.index(statement)
@@ -144,9 +147,8 @@ class Regions:
                 region.statements += between
 
     def _hoist(self, backward: cst.Call) -> tuple[str, str]:
-        assert isinstance(backward.func, cst.Attribute)
-        text = self._script.text_of(backward.func.value)
-        statement = self._script.statement_of(backward)
+        loss = self._observed.losses[backward]
+        text, statement = self._script.text_of(loss), self._script.statement_of(loss)
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
         if "\n" in text or not alone:
             raise Refusal(backward, "the loss is computed inside the call of backward(); give it a variable first")
@@ -215,7 +217,8 @@ class Regions:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         for way in self._observed.evaluations:
-            call = next((call for call in reversed(way) if call not in self._observed.shared), None)
+            own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
+            call = next(own, None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue

@@ -35,7 +35,7 @@ def aliases(script: Script) -> dict[str, str]:
         assert isinstance(statement, (cst.Import, cst.ImportFrom))
         parts = () if isinstance(statement.names, cst.ImportStar) else statement.names
         others.update({bound: script.row(statement) for a in parts if (bound := bound_by(a)) not in own})
-    for bound in found.keys() & others.keys():
+    for bound in sorted(found.keys() & others.keys(), key=others.__getitem__):
         raise Refusal(others[bound], f"{bound} also stands for something that is not apex")
     return found
 
