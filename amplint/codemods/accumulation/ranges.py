@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.codemods.accumulation.lengths import values_of
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import values_of
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
