@@ -71,7 +71,7 @@ class Calls:
         return None if self.spawns(function) else self._calls_of(function)
 
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
-        """What is passed for a parameter of `function`, by processes that are spawned to run it too.
+        """What is passed for a parameter of `function`, or is its default, by processes that are spawned to run it too.
 
         None where that is not known of every call.
         """
@@ -80,7 +80,8 @@ class Calls:
             return None
         offset = 0 if self._script.method_owner(function) is None else 1
         arguments = [self._script.rewrite.find_argument(call, name, place[0] - offset) for call in calls]
-        values = [argument.value if argument is not None else None for argument in arguments]
+        left_out = [place[1].default if not any(one.star for one in call.args) else None for call in calls]
+        values = [one.value if one is not None else other for one, other in zip(arguments, left_out, strict=True)]
         for spawn in spawns:
             given = self._script.rewrite.find_argument(spawn, "args", 1)
             items = given.value.elements if given is not None and isinstance(given.value, cst.Tuple) else ()
@@ -134,7 +135,8 @@ class Calls:
             above = self._script.source.parent(node)
             keyword = isinstance(above, cst.Arg) and above.keyword is node
             named = isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.Param)) and above.name is node
-            if not (keyword or named or self._is_attribute(node) or self._is_hidden(definition, node)):
+            other = keyword or named or self._is_attribute(node) or self._is_hidden(definition, node)
+            if not other and not self._script.rewrite.names_type(node):
                 yield node
 
     def _is_attribute(self, node: cst.Name) -> bool:

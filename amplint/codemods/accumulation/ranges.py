@@ -117,13 +117,15 @@ def _is_whole(script: Script, calls: Calls, node: cst.BaseExpression | None, dee
     path = dotted(node) if node is not None else None
     if node is None or path is None or deep == 0:
         return isinstance(node, cst.Integer)
+    function = script.function_of(node)
+    parameter = script.parameter(function, path) if function is not None else None
+    if parameter is not None and _is_declared(parameter[1].annotation):
+        return True
     values = values_of(script, calls, node, path)
     if values:
         return all(_is_whole(script, calls, value, deep - 1) for value in values)
-    function = script.function_of(node)
-    parameter = script.parameter(function, path) if function is not None else None
     if parameter is not None:
-        return _is_declared(parameter[1].annotation) or isinstance(parameter[1].default, cst.Integer)
+        return isinstance(parameter[1].default, cst.Integer)
     return "." in path and _is_option(script, calls, path.rpartition(".")[2])
 
 
