@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from amplint.codemods.bfloat16_scalers import KIND, Scalers
-from amplint.codemods.conditions import drop_empty, empty_conditions, settled
+from amplint.codemods.conditions import decided, drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
 from amplint.codemods.objects import Objects
@@ -99,13 +98,12 @@ def _converted(script: Script) -> str:
 
 def _never_skipped(script: Script) -> Script:
     """The script without the question whether the scaler has skipped a step."""
-    while True:
-        scalers = _scalers(script)
-        found = ((n, scalers.comparison(n.test)) for n in script.of_kind(cst.If))
-        asked = next(((node, value) for node, value in found if value is not None), None)
-        if asked is None:
-            break
-        script = script.apply([settled(script, asked[0], taken=asked[1])])
+
+    def edit_of(script: Script, node: cst.If) -> Edit | None:
+        value = _scalers(script).comparison(node.test) if isinstance(node.test, cst.Comparison) else None
+        return settled(script, node, taken=value) if value is not None else None
+
+    script = decided(script, edit_of)
     gone = (script.rewrite.remove_statement(node) for node in _scalers(script).readings())
     return script.apply(edit for edit in gone if edit is not None)
 
@@ -137,24 +135,13 @@ def _region(script: Script, use: Use) -> Edit | None:
 
 def _joined(script: Script, conditions: set[str]) -> Script:
     """The script with one side of each `if` whose sides the scaler alone told apart."""
-    while True:
-        edit = None
-        for node in reversed(list(script.of_kind(cst.If))):
-            two = isinstance(node.orelse, cst.Else) and script.text_of(node.test) in conditions
-            if two and _code(script, node.body) == _code(script, node.orelse.body):  # type: ignore[union-attr]
-                edit = settled(script, node, taken=True)
-                break
-        if edit is None:
-            return script
-        script = script.apply([edit])
 
+    def edit_of(script: Script, node: cst.If) -> Edit | None:
+        rest = node.orelse.body if isinstance(node.orelse, cst.Else) else None
+        same = rest is not None and script.text_of(node.test) in conditions and node.body.deep_equals(rest)
+        return settled(script, node, taken=True) if same else None
 
-def _code(script: Script, block: cst.BaseSuite) -> str:
-    text = "\n".join(script.text_of(statement).strip() for statement in block.body)
-    try:
-        return ast.dump(ast.parse(text))
-    except SyntaxError:
-        return text
+    return decided(script, edit_of)
 
 
 def _no_other_scaler(script: Script, scalers: Scalers) -> None:

@@ -10,7 +10,6 @@ from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import deletions
 
 KIND = "scaler"
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
@@ -181,9 +180,7 @@ class Scalers:
 
     def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
         """The edits that take `item` out of a list in brackets."""
-        spans = [self.script.source.span(each) for each in items]
-        for start, end in deletions(self.script.lines, spans, [list(items).index(item)], bracketed=True):
-            yield Edit(self.script.span_of(start, end), "")
+        yield from self.script.without([self.script.source.span(each) for each in items], [list(items).index(item)])
 
     def _parameters(self, function: cst.FunctionDef, names: set[str]) -> Iterator[Edit]:
         """The edits that take the parameters out that were for a scaler."""
@@ -195,9 +192,7 @@ class Scalers:
             named = []
         for group in (positional, named):
             gone = [index for index, param in enumerate(group) if param.name.value in names]
-            spans = [self._extent(param) for param in group]
-            for start, end in deletions(self.script.lines, spans, gone, bracketed=True) if gone else ():
-                yield Edit(self.script.span_of(start, end), "")
+            yield from self.script.without([self._extent(param) for param in group], gone)
 
     def _extent(self, param: cst.Param) -> Span:
         """The span of a parameter with its annotation and its default."""

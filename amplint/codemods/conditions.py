@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from amplint.codemods.refusal import SHARED, Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -37,17 +39,22 @@ def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     return Edit(script.whole_rows(first, last), text)
 
 
+def decided(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) -> Script:
+    """The script after the edit of each `if` that has one, the innermost first: each changes the rows of others."""
+    while True:
+        edits = (edit_of(script, node) for node in reversed(list(script.of_kind(cst.If))))
+        edit = next((edit for edit in edits if edit is not None), None)
+        if edit is None:
+            return script
+        script = script.apply([edit])
+
+
 def drop_empty(script: Script, before: frozenset[str]) -> Script:
     """The script without the `if` statements in which the conversion has left nothing but `pass`.
 
     `before` holds the conditions of those that were empty already.
     """
-    while True:
-        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If))
-        edit = next((edit for edit in edits if edit is not None), None)
-        if edit is None:
-            return script
-        script = script.apply([edit])
+    return decided(script, lambda script, node: _emptied(script, node, before))
 
 
 def empty_conditions(script: Script) -> frozenset[str]:

@@ -20,7 +20,6 @@ from amplint.codemods.variables import Given, Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import deletions
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
@@ -328,8 +327,7 @@ class _Logits:
         if not isinstance(container, cst.Call):
             raise Unclear
         spans = [self._script.source.span(one) for one in container.args]
-        for start, end in deletions(self._script.lines, spans, [len(spans) - 1], bracketed=True):
-            yield Edit(self._script.span_of(start, end), "")
+        yield from self._script.without(spans, [len(spans) - 1])
 
     def _removed(self, node: cst.CSTNode) -> Edit:
         edit = self._script.rewrite.remove_statement(node)

@@ -56,11 +56,9 @@ def _reads(script: Script, node: cst.Name) -> bool:
     above = script.source.parent(node)
     if isinstance(above, (cst.ImportAlias, cst.AsName, cst.NameItem, cst.Param, cst.AssignTarget, cst.FunctionDef)):
         return isinstance(above, cst.Param) and above.default is node
-    if isinstance(above, cst.Attribute) and above.attr is node:
-        return False
-    if isinstance(above, cst.Arg) and above.keyword is node:
-        return False
-    if any(isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)):
+    if script.rewrite.is_word(node) or any(
+        isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)
+    ):
         return False
     scope = script.scope(node)
     scopes = (scope[:length] for length in range(len(scope), 0, -1))

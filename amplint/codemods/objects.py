@@ -55,12 +55,11 @@ class Objects:
         lasts = {text.rpartition(".")[2] for _, text, one in self.known if one == kind}
         for node in self._script.of_kind(cst.Name, cst.Attribute):
             last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-            above = self._script.source.parent(node)
-            member = isinstance(above, cst.Attribute) and above.attr is node
-            keyword = isinstance(above, cst.Arg) and above.keyword is node
-            if last not in lasts or member or keyword or isinstance(above, cst.Param):
+            if last not in lasts or isinstance(self._script.source.parent(node), cst.Param):
                 continue
-            if self.means(self._script.scope(node), self._script.text_of(node), kind):
+            if not self._script.rewrite.is_word(node) and self.means(
+                self._script.scope(node), self._script.text_of(node), kind
+            ):
                 yield node
 
     def _learn(self, scope: Scope, text: str, kind: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from amplint.codemods.scopes import Scopes
 from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
 from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import Lines
+from amplint.source.rewrite_lines import Lines, deletions
 from amplint.source.source import Source
 from amplint.source.tree import walk
 
@@ -35,9 +35,10 @@ class Script(Scopes):
         """The span of these rows with their line ends."""
         return self.lines.rows(first, last)
 
-    def span_of(self, start: int, end: int) -> Span:
-        """The span between two offsets."""
-        return Span(self.lines.position(start), self.lines.position(end))
+    def without(self, items: Sequence[Span], gone: Collection[int]) -> Iterator[Edit]:
+        """The edits that take some of `items`, which stand in brackets, out of their list."""
+        for start, end in deletions(self.lines, items, gone, bracketed=True) if gone else ():
+            yield Edit(Span(self.lines.position(start), self.lines.position(end)), "")
 
     def indented(self, rows: Sequence[int], add: str, take: str = "", untouched: Iterable[int] = ()) -> str:
         """The text of `rows` with `take` less and `add` more indentation; `untouched` rows and blank ones stay."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
 from amplint.codemods.bindings import called_name
-from amplint.codemods.conditions import conjunction, settled
+from amplint.codemods.conditions import conjunction, decided, settled
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -107,13 +107,8 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
 
 
 def _without(script: Script, told: dict[str, bool]) -> Script:
-    """The script with every condition on the `told` names decided, one at a time: each changes the rows of others."""
-    while True:
-        conditions = script.of_kind(cst.If)
-        edit = next((edit for node in conditions if (edit := _decided(script, node, told))), None)
-        if edit is None:
-            break
-        script = script.apply([edit])
+    """The script with every condition on the `told` names decided."""
+    script = decided(script, lambda script, node: _decided(script, node, told))
     gone = [
         edit
         for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)

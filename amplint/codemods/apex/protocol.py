@@ -86,7 +86,7 @@ class Protocol:
             raise Refusal(row, "amp.scale_loss is not used in a with statement")
         if len(region.items) != 1 or item.asname is None or not isinstance(item.asname.name, cst.Name):
             raise Refusal(row, "amp.scale_loss is entered together with something else or without a name")
-        given = _arguments(use.call, _SCALE_LOSS)
+        given = self.script.rewrite.arguments(use.call, _SCALE_LOSS)
         if given is None or "loss" not in given or "optimizers" not in given:
             raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
@@ -133,7 +133,7 @@ class Protocol:
 
     def _masters(self, use: Use) -> Iterator[Edit]:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
-        given = _arguments(use.call, ("optimizer",)) if use.call is not None else None
+        given = self.script.rewrite.arguments(use.call, ("optimizer",)) if use.call is not None else None
         if use.call is None or given is None or "optimizer" not in given:
             raise Refusal(row, "amp.master_params is handed on instead of being called")
         optimizer = self.script.text_of(given["optimizer"])
@@ -244,15 +244,6 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 continue
             edit = script.rewrite.drop_region(region, named=True)
             yield required(edit, region, "the with statement cannot be taken apart line by line")
-
-
-def _arguments(call: cst.Call | None, parameters: tuple[str, ...]) -> dict[str, cst.BaseExpression] | None:
-    found: dict[str, cst.BaseExpression] = {}
-    for index, argument in enumerate(call.args if call is not None else ()):
-        if argument.star or (argument.keyword is None and index >= len(parameters)):
-            return None
-        found[argument.keyword.value if argument.keyword is not None else parameters[index]] = argument.value
-    return found
 
 
 def _gives_parameters(call: cst.Call) -> bool:

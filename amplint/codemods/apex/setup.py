@@ -9,7 +9,7 @@ from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -126,14 +126,11 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
 
 
 def _arguments(script: Script, call: cst.Call) -> dict[str, cst.BaseExpression]:
-    found: dict[str, cst.BaseExpression] = {}
-    for index, argument in enumerate(call.args):
-        if argument.star:
-            raise Refusal(script.row(call), "what amp.initialize is called with is not written out")
-        name = argument.keyword.value if argument.keyword is not None else _PARAMETERS[index]
-        if name not in _PARAMETERS:
-            raise Refusal(script.row(call), f"amp.initialize has no argument {name}")
-        found[name] = argument.value
+    given = script.rewrite.arguments(call, _PARAMETERS)
+    found = required(given, call, "what amp.initialize is called with is not written out")
+    unknown = next((name for name in found if name not in _PARAMETERS), None)
+    if unknown is not None:
+        raise Refusal(call, f"amp.initialize has no argument {unknown}")
     if "models" not in found:
         raise Refusal(script.row(call), "amp.initialize is called without a model")
     return {name: value for name, value in found.items() if script.text_of(value) != "None"}

@@ -130,10 +130,7 @@ def _only_here(script: Script, settings: dict[str, Setting]) -> None:
     for node in script.of_kind(cst.Name):
         if node.value not in settings or node in bound:
             continue
-        above = script.source.parent(node)
-        keyword = isinstance(above, cst.Arg) and above.keyword is node
-        attribute = isinstance(above, cst.Attribute) and above.attr is node
-        if not (keyword or attribute):
+        if not script.rewrite.is_word(node):
             raise Refusal(script.row(node), f"{node.value} is used again here")
 
 
