@@ -11,7 +11,7 @@ from amplint.codemods.names import Use, library_uses
 from amplint.codemods.objects import Objects
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
-from amplint.codemods.script import Script
+from amplint.codemods.script import Passes, Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.imports import remove_stale_imports
 from amplint.source import syntax as cst
@@ -81,19 +81,16 @@ def _converted(script: Script) -> str:
     if old is not None:
         raise Refusal(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
     conditions, empty = scalers.conditions(), empty_conditions(script)
-    stages = [script]
-    try:
-        stages.append(script.apply(regions))
-        stages.append(_never_skipped(stages[-1]))
-        scalers = _scalers(stages[-1])
-        stages.append(stages[-1].apply(scalers.edits()))
-        stages.append(_joined(stages[-1], conditions))
-        stages.append(drop_empty(stages[-1], empty))
-        _no_scaler_left(stages[-1], scalers)
-    except Refusal as refusal:
-        remark = refusal.remark(stages[-1].source)
-        raise Refusal(row_before(script.text, stages[-1].text, remark.row), remark.text) from None
-    return remove_stale_imports(script.text, stages[-1].text)
+    passes = Passes(script)
+    with passes.told():
+        passes.script = script.apply(regions)
+        passes.script = _never_skipped(passes.script)
+        scalers = _scalers(passes.script)
+        passes.script = passes.script.apply(scalers.edits())
+        passes.script = _joined(passes.script, conditions)
+        passes.script = drop_empty(passes.script, empty)
+        _no_scaler_left(passes.script, scalers)
+    return remove_stale_imports(script.text, passes.script.text)
 
 
 def _never_skipped(script: Script) -> Script:

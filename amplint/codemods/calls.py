@@ -70,6 +70,12 @@ class Calls:
         """The calls of `function`; None where it is handed on, or something may call it that is not followed."""
         return None if self.spawns(function) else self._calls_of(function)
 
+    def argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.Arg | None:
+        """What `call`, one of `function`, passes for a parameter."""
+        place = self._script.parameter(function, name)
+        offset = 0 if self._script.method_owner(function) is None else 1
+        return self._script.rewrite.find_argument(call, name, place[0] - offset) if place is not None else None
+
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
         """What is passed for a parameter of `function`, or is its default, by processes that are spawned to run it too.
 
@@ -78,8 +84,7 @@ class Calls:
         place, calls, spawns = self._script.parameter(function, name), self._calls_of(function), self.spawns(function)
         if place is None or calls is None:
             return None
-        offset = 0 if self._script.method_owner(function) is None else 1
-        arguments = [self._script.rewrite.find_argument(call, name, place[0] - offset) for call in calls]
+        arguments = [self.argument(call, function, name) for call in calls]
         left_out = [place[1].default if not any(one.star for one in call.args) else None for call in calls]
         values = [one.value if one is not None else other for one, other in zip(arguments, left_out, strict=True)]
         for spawn in spawns:

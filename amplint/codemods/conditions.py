@@ -35,7 +35,7 @@ def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     start = script.lines.commented(script.row(block.body[0]), first)
     end = script.rows(block.body[-1])[1]
     outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
-    text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
+    text = script.indented(range(start, end + 1), outer, inner, script.rewrite.string_rows(block))
     return Edit(script.whole_rows(first, last), text)
 
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.rows import row_before
 from amplint.codemods.scopes import Scopes
 from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
-from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import Lines, deletions
 from amplint.source.source import Source
-from amplint.source.tree import walk
+
+
+class Passes:
+    """A script on its way from pass to pass; `first` is what it was, `script` what it is."""
+
+    def __init__(self, first: Script) -> None:
+        self.first = self.script = first
+
+    def row(self, row: int) -> int:
+        """The row of the first script that a row of the present one comes from."""
+        return row_before(self.first.text, self.script.text, row)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell of refusals by the rows of the first script."""
+        try:
+            yield
+        except Refusal as refusal:
+            remark = refusal.remark(self.script.source)
+            raise Refusal(self.row(remark.row), remark.text) from None
 
 
 class Script(Scopes):
@@ -50,12 +71,3 @@ class Script(Scopes):
                 line = add + line[len(take) :]
             parts.append(line)
         return "".join(parts)
-
-    def string_rows(self, node: cst.CSTNode) -> set[int]:
-        """The rows below the first of `node` that begin inside a string."""
-        found: set[int] = set()
-        for inner in walk(node):
-            if isinstance(inner, (cst.SimpleString, cst.FormattedString)):
-                first, last = self.rows(inner)
-                found.update(range(first + 1, last + 1))
-        return found

@@ -43,7 +43,7 @@ class Blocks:
         """Put neighbours into the block that the first line of `code` begins; its other lines come first in there."""
         first, last = self._commented(self._rows(statements[0])[0]), self._rows(statements[-1])[1]
         for statement in statements:
-            self._untouched |= self._script.string_rows(statement)
+            self._untouched |= self._script.rewrite.string_rows(statement)
         self._level = self._script.source.chunk_of(statements[0]).default_indent
         self._headers.append(_Header(first, last, code))
 

@@ -105,7 +105,7 @@ def _around(script: Script, loop: cst.For, before: str, name: str, more: str) ->
     target = before + (
         f"({text})" if isinstance(loop.target, cst.Tuple) and not script.rewrite.parentheses(loop.target) else text
     )
-    source, strings = script.source.span(loop.iter), script.string_rows(loop.iter)
+    source, strings = script.source.span(loop.iter), script.rewrite.string_rows(loop.iter)
     shift = " " * (len(target) - len(text) + len(name) + 1)
     aligned = [
         Edit(Span(Position(row, 1), Position(row, 1)), shift)

@@ -98,12 +98,10 @@ class Flow:
             yield way
             return
         outside = {path for path in needed if path.startswith("self.")}
-        offset = 0 if self._script.method_owner(function) is None else 1
         for call in callers:
             passed = set(outside)
             for name in needed:
-                place = self._script.parameter(function, name)
-                argument = place and self._script.rewrite.find_argument(call, name, place[0] - offset)
+                argument = self._calls.argument(call, function, name)
                 if argument is not None:
                     passed |= paths(argument.value)
                     if self.runs_model(argument.value) and not self._only_looks(argument.value):

@@ -169,11 +169,10 @@ class Scalers:
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
-        offset = 0 if self._script.method_owner(function) is None else 1
         default = parameter.default is not None
         self._declare(function, parameter)
         for call in callers:
-            passed = [self._script.rewrite.find_argument(call, p.name.value, i - offset) for i, p in found]
+            passed = [self._observed.calls.argument(call, function, param.name.value) for _, param in found]
             given = [argument for argument in passed if argument is not None]
             if not given and default:
                 continue

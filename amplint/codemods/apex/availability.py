@@ -101,7 +101,9 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
             rows = script.rows(statement)
             start = rows[0] if statement in imports else script.lines.commented(rows[0])
             inner = script.lines.indentation(rows[0])
-            parts.append(script.indented(range(start, rows[1] + 1), outer, inner, script.string_rows(statement)))
+            parts.append(
+                script.indented(range(start, rows[1] + 1), outer, inner, script.rewrite.string_rows(statement))
+            )
     text = "".join(part if part.endswith(("\n", "\r")) else part + script.source.newline for part in parts)
     return Edit(script.whole_rows(first, last), text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -50,16 +50,10 @@ class Setting:
         return self.entries is not None and DELETE in self.entries
 
 
-def top_level(script: Script) -> Iterator[cst.BaseStatement | cst.BaseSmallStatement]:
-    """The statements of a file that are in no other."""
-    for chunk in script.source.chunks:
-        yield from chunk.module.body
-
-
 def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine, cst.Assign]]:
     """The statements at the top level that give a value to just this name."""
     found = []
-    for statement in top_level(script):
+    for statement in script.top:
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
                 if isinstance(small, cst.Assign) and [_name(target) for target in small.targets] == [name]:
