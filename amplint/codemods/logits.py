@@ -80,12 +80,7 @@ class _Logits:
         self._script = script
         self._calls = calls
         self._variables = Variables(script, calls)
-        known = {
-            bound: name
-            for statement in script.of_kind(cst.Import, cst.ImportFrom)
-            for bound, name in names.imported(script, statement, "torch")
-        }
-        self._names = {use.node: use for use in names.uses(script, known)}
+        self._names = {use.node: use for use in names.library_uses(script, "torch")}
         self._models = Models(script, calls, self._variables, self._names)
         self.losses: dict[names.Use, list[cst.Call]] = {}
         self._sigmoids: dict[cst.Call, cst.BaseExpression] = {}
