@@ -20,10 +20,8 @@ def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
 def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     """The edit that leaves of an `if` what runs where its condition is true, or is not."""
     first, last = script.rows(node)
-    above = script.source.parent(node)
-    is_elif = isinstance(above, cst.If) and above.orelse is node
     rest = node.orelse
-    if is_elif or isinstance(rest, cst.If):
+    if script.is_elif(node) or isinstance(rest, cst.If):
         raise Refusal(first, "a chain of elif depends on whether apex is there")
     block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
     if block is not None and not isinstance(block, cst.IndentedBlock):
@@ -66,8 +64,7 @@ def empty_conditions(script: Script) -> frozenset[str]:
 def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
     if not _only_passes(node.body) or script.text_of(node.test) in before:
         return None
-    above = script.source.parent(node)
-    if (isinstance(above, cst.If) and above.orelse is node) or isinstance(node.orelse, cst.If):
+    if script.is_elif(node) or isinstance(node.orelse, cst.If):
         return None
     if node.orelse is None:
         return script.rewrite.remove_statement(node)

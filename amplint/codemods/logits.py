@@ -20,7 +20,6 @@ from amplint.codemods.variables import Given, Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
@@ -194,17 +193,13 @@ class _Logits:
         if (function, index) in self._parts:
             return
         self._parts[function, index] = None
-        returns = self._returns(function)
+        returns = self._script.returns(function)
         if not returns or function.asynchronous is not None or function.decorators:
             raise Unclear
         for one in returns:
             if one.value is None:
                 raise Unclear
             self._follow(Given(one.value, index))
-
-    def _returns(self, function: cst.FunctionDef) -> list[cst.Return]:
-        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
-        return [node for node in every if self._script.function_of(node) is function]
 
     def _operand(self, call: cst.Call) -> cst.BaseExpression | None:
         """What a call computes the sigmoid of, if it does."""

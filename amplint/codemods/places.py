@@ -72,6 +72,20 @@ class Places:
         around = self.source.parent(self.source.parent(function) or function)
         return around if isinstance(around, cst.ClassDef) else None
 
+    def returns(self, function: cst.FunctionDef) -> list[cst.Return]:
+        """The `return` statements of `function` itself."""
+        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
+        return [node for node in every if self.function_of(node) is function]
+
+    def is_main(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is an `if __name__ == "__main__"`."""
+        return isinstance(node, cst.If) and "__name__" in self.text_of(node.test)
+
+    def is_elif(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is an `elif`."""
+        above = self.source.parent(node)
+        return isinstance(above, cst.If) and above.orelse is node
+
     def loop_of(self, node: cst.CSTNode) -> Loop | None:
         """The innermost loop of the same function whose body holds `node`."""
         for above in self.source.ancestors(node):

@@ -42,7 +42,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     found = [*_casts(script), *_switches(script), *_deepspeed(script)]
     if found:
         fix = Fix("Compute in bfloat16", tuple(edit for edit, _ in found))
-        done = sorted({remark for _, remark in found}, key=lambda remark: remark.row)
+        done = sorted(dict.fromkeys(remark for _, remark in found), key=lambda remark: remark.row)
         return Plan((Change(fix, tuple(done)),), repairs=bfloat16.REPAIRS)
     return Plan(left=(*bfloat16.halves(text), *_files(script)))
 

@@ -73,13 +73,9 @@ class Parallel:
         for above in self._script.source.ancestors(maker):
             if isinstance(above, cst.FunctionDef):
                 break
-            if isinstance(above, conditional) and not _is_main(above):
+            if isinstance(above, conditional) and not self._script.is_main(above):
                 return False
         return True
-
-
-def _is_main(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.If) and any(isinstance(n, cst.Name) and n.value == "__name__" for n in walk(node.test))
 
 
 def _mentions(place: Place, name: str) -> bool:

@@ -11,7 +11,6 @@ from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.methods import SAME_NUMBERS
 
@@ -105,8 +104,8 @@ class Reductions:
     def _returned(self, call: cst.Call) -> list[cst.BaseExpression]:
         """What the functions of this file return that `call` runs."""
         functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
-        nodes = (node for one in functions if one.name.value != "__init__" for node in walk(one.body))
-        return [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
+        returns = (one for function in functions for one in self._script.returns(function))
+        return [one.value for one in returns if one.value is not None]
 
     def _criterion(self, node: cst.BaseExpression | None, deep: int) -> Reduction:
         """How the losses are reduced by the function or module that `node` stands for."""

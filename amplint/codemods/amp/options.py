@@ -123,17 +123,14 @@ def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, 
     if isinstance(above, cst.Arg):
         return _handed_to(script, above)
     bound = [path for path in _bound(script, call) if "." not in path]
-    if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(home, bound[0]))):
+    if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(script, home, bound[0]))):
         calls = [one for one in script.calls if dotted(one.func) == home.name.value]
         return _arguments(script, calls[0]) if len(calls) == 1 else None
     return (home, bound[0]) if len(bound) == 1 else None
 
 
-def _returns(function: cst.FunctionDef, name: str) -> bool:
-    return any(
-        isinstance(node, cst.Return) and node.value is not None and dotted(node.value) == name
-        for node in walk(function)
-    )
+def _returns(script: Script, function: cst.FunctionDef, name: str) -> bool:
+    return any(one.value is not None and dotted(one.value) == name for one in script.returns(function))
 
 
 def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:

@@ -192,22 +192,13 @@ def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]
         ):
             raise Refusal(script.row(call), "amp.initialize is called in a loop, a try block or an else branch")
         if isinstance(above, cst.If):
-            if isinstance(script.source.parent(above), cst.If) and _is_elif(script, above):
+            if script.is_elif(above):
                 raise Refusal(script.row(call), "amp.initialize is one of several choices of an elif chain")
             inside = [c for c in others if script.scope(c) == scope and above in script.source.ancestors(c)]
-            if inside or _is_main(script, above):
+            if inside or script.is_main(above):
                 return
             yield above
         node = above
-
-
-def _is_elif(script: Script, node: cst.If) -> bool:
-    above = script.source.parent(node)
-    return isinstance(above, cst.If) and above.orelse is node
-
-
-def _is_main(script: Script, node: cst.If) -> bool:
-    return "__name__" in script.text_of(node.test)
 
 
 def _operand(script: Script, condition: cst.BaseExpression) -> str:

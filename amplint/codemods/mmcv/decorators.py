@@ -14,7 +14,7 @@ from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import children, walk
+from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _HELPER = '''def {name}(value):
@@ -126,8 +126,8 @@ class _Pass:
         for node, name in _computed(self.script, one):
             self.remarks.append(Remark(self.script.row(node), _NOT_HALF.format(name)))
         yield self._removal(one.decorator)
-        for node in _own(one.function.body) if one.output else ():
-            if isinstance(node, cst.Return) and node.value is not None:
+        for node in self.script.returns(one.function) if one.output else ():
+            if node.value is not None:
                 self.casts = True
                 bare = isinstance(node.value, cst.Tuple) and not self.script.rewrite.parentheses(node.value)
                 text = self.script.text_of(node.value)
@@ -215,14 +215,6 @@ def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str
         if like or isinstance(above, cst.BinaryOperation):
             told.add(node.value)
             yield node, node.value
-
-
-def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What is in a function and in none inside of it."""
-    for node in children(body):
-        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            yield node
-            yield from _own(node)
 
 
 def _without_flags(script: Script) -> Iterator[Edit]:
