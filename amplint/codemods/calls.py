@@ -136,23 +136,19 @@ class Calls:
             yield from (node for node in self._named[function.name.value] if self._is_attribute(node))
             return
         definition = owner or function
+        home = self._script.scope(definition)
         for node in self._named[definition.name.value]:
             above = self._script.source.parent(node)
-            keyword = isinstance(above, cst.Arg) and above.keyword is node
             named = isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.Param)) and above.name is node
-            other = keyword or named or self._is_attribute(node) or self._is_hidden(definition, node)
-            if not other and not self._script.rewrite.names_type(node):
+            word = self._is_attribute(node) or (isinstance(above, cst.Arg) and above.keyword is node)
+            if named or word or self._script.hides(self._script.scope(node), home, node.value):
+                continue
+            if not self._script.rewrite.names_type(node):
                 yield node
 
     def _is_attribute(self, node: cst.Name) -> bool:
         above = self._script.source.parent(node)
         return isinstance(above, cst.Attribute) and above.attr is node
-
-    def _is_hidden(self, definition: cst.FunctionDef | cst.ClassDef, node: cst.Name) -> bool:
-        """Whether a function around `node`, but not around `definition`, binds the name to something else."""
-        scope, home = self._script.scope(node), self._script.scope(definition)
-        inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
-        return any(self._script.binds(each, node.value) for each in inner)
 
     def _call_by(self, node: cst.Name) -> cst.Call | None:
         """The call of what `node` names."""

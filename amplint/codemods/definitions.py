@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
+from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 _ALIKE = "random_split"
 """All that is unpacked of what this returns is of one kind."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
+
+    value: cst.BaseExpression
+    index: int | None = None
 
 
 def bound_at(
@@ -33,15 +44,29 @@ def bound_at(
         function = script.function_of(function)
 
 
+def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
+    """What `assign` gives `path`, by itself or as one of several targets."""
+    for target in (one.target for one in assign.targets):
+        if dotted(target) == path:
+            yield Given(assign.value)
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            for index in (place for place, one in enumerate(target.elements) if dotted(one.value) == path):
+                if isinstance(assign.value, cst.Tuple) and len(assign.value.elements) == len(target.elements):
+                    yield Given(assign.value.elements[index].value)
+                else:
+                    yield Given(assign.value, index)
+
+
 def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
     """What `binding` gives `path`; None where that is not an expression of its own."""
     if isinstance(binding, cst.AnnAssign):
         return binding.value
-    if not isinstance(binding, cst.Assign):
+    given = list(given_by(binding, path)) if isinstance(binding, cst.Assign) else []
+    if len(given) != 1:
         return None
-    whole = all(dotted(target.target) == path for target in binding.targets)
-    alike = isinstance(binding.value, cst.Call) and (dotted(binding.value.func) or "").endswith(_ALIKE)
-    return binding.value if whole or alike else None
+    value = given[0].value
+    alike = isinstance(value, cst.Call) and (dotted(value.func) or "").endswith(_ALIKE)
+    return value if given[0].index is None or alike else None
 
 
 def values_of(script: Script, calls: Calls, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:

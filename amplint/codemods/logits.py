@@ -12,11 +12,12 @@ from dataclasses import replace
 from amplint.codemods import names
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.definitions import Given
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
-from amplint.codemods.variables import Given, Held, Variables
+from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst

@@ -60,9 +60,7 @@ def _reads(script: Script, node: cst.Name) -> bool:
         isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)
     ):
         return False
-    scope = script.scope(node)
-    scopes = (scope[:length] for length in range(len(scope), 0, -1))
-    return not any(script.binds(each, node.value, by_import=False) for each in scopes)
+    return not script.hides(script.scope(node), (), node.value, by_import=False)
 
 
 def _outermost(script: Script, node: cst.Name, name: str) -> Use:

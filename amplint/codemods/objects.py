@@ -78,8 +78,7 @@ class Objects:
     def _is_hidden(self, text: str, scope: Scope, length: int) -> bool:
         """Whether a function between that of `length` names and `scope` binds what `text` begins with anew."""
         root = text.partition(".")[0]
-        inner = (scope[:more] for more in range(length + 1, len(scope) + 1))
-        return root != "self" and any(self._script.binds(each, root) for each in inner)
+        return root != "self" and self._script.hides(scope, scope[:length], root)
 
     def _follow(self) -> None:
         """Learn what calls and assignments hand on."""

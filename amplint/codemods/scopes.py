@@ -52,6 +52,11 @@ class Scopes(Places):
         bound, imported = self._bindings.get(scope, (frozenset(), frozenset()))
         return name in bound or (by_import and name in imported)
 
+    def hides(self, scope: Scope, home: Scope, name: str, *, by_import: bool = True) -> bool:
+        """Whether a function around `scope`, but not around `home`, binds `name` to something else."""
+        inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
+        return any(self.binds(each, name, by_import=by_import) for each in inner)
+
     def target(self, call: cst.CSTNode | None) -> Scope | None:
         """The function of this file that `call` calls by its name, or as a method of its own object."""
         if not isinstance(call, cst.Call):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import Given, given_by
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -28,14 +28,6 @@ class Held:
 
     variable: Variable
     since: cst.CSTNode | None = None
-
-
-@dataclass(frozen=True)
-class Given:
-    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
-
-    value: cst.BaseExpression
-    index: int | None = None
 
 
 class Variables:
@@ -122,7 +114,7 @@ class Variables:
             assert isinstance(variable.home, cst.FunctionDef)
             passed = self._calls.passed(variable.home, variable.path)
             return [Given(value) for value in passed] if passed is not None else None
-        return list(self._assigned(place, variable.path)) if isinstance(place, cst.Assign) else None
+        return list(given_by(place, variable.path)) if isinstance(place, cst.Assign) else None
 
     def _has_several(self, variable: Variable) -> bool:
         """Whether a variable of a function or the top level is given something in several places."""
@@ -148,19 +140,6 @@ class Variables:
         if self._script.parameter(function, name) is not None:
             return True
         return self._script.binds((*self._script.scope(function), function.name.value), name)
-
-    def _assigned(self, node: cst.Assign, path: str) -> Iterator[Given]:
-        for target in (one.target for one in node.targets):
-            if dotted(target) == path:
-                yield Given(node.value)
-            elif isinstance(target, (cst.Tuple, cst.List)):
-                places = [index for index, element in enumerate(target.elements) if dotted(element.value) == path]
-                for index in places:
-                    value = node.value
-                    if isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements):
-                        yield Given(value.elements[index].value)
-                    else:
-                        yield Given(value, index)
 
     @functools.cached_property
     def _bindings(self) -> dict[Variable, list[cst.CSTNode]]:
