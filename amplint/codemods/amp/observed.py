@@ -11,7 +11,6 @@ from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
-from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.semantics.events import (
@@ -33,7 +32,6 @@ from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
-from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
     AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
@@ -127,6 +125,7 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 class _Watch:
     def __init__(self, script: Script, interpretation: Interpretation, scales: bool) -> None:
         self._script = script
+        self._interpretation = interpretation
         self.source = source = script.source
         self._program = interpretation.program
         self.scales = scales
@@ -149,34 +148,20 @@ class _Watch:
         if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
             self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
         elif isinstance(event, ManagedBackward):
-            why = (
-                f"{TITLES.get(event.manager.kind, 'the framework')} scales the loss itself; ask it for mixed precision"
-            )
-            raise Refusal(self._here(event), why)
+            self._interpretation.refuse_manager(event, "scales the loss itself; ask it for mixed precision")
         elif isinstance(event, Forward):
             self._forward(event)
-        elif isinstance(event, (Backward, OptimizerStep)):
-            self._protocol(event)
+        elif isinstance(event, Backward):
+            call = self._interpretation.backward(event)
+            self.found.backwards += [call] if call not in self.found.backwards else []
+        elif isinstance(event, OptimizerStep) and (self.scales or self.source.owns(event.node)):
+            self._interpretation.check_step(event, "a gradient scaler cannot step")
+            self.found.steps[event.call] = event.optimizer_node
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, where nothing is recorded for gradients."""
         home = self._program.source_of(node)
         return home is not None and home is not self.source and _only_looks(home, node)
-
-    def _protocol(self, event: Backward | OptimizerStep) -> None:
-        if not self.source.owns(event.node):
-            if isinstance(event, OptimizerStep) and not self.scales:
-                return
-            what = "a loss is differentiated" if isinstance(event, Backward) else "an optimizer steps"
-            raise Refusal(self._here(event), f"{what} in another file")
-        if isinstance(event, OptimizerStep):
-            if event.closure or event.call.args:
-                raise Refusal(event.node, "the optimizer runs a closure, which a gradient scaler cannot step")
-            self.found.steps[event.call] = event.optimizer_node
-        elif not isinstance(event.node, cst.Call):
-            raise Refusal(event.node, "this backward pass is not a plain call")
-        elif event.node not in self.found.backwards:
-            self.found.backwards.append(event.node)
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))
@@ -235,11 +220,6 @@ class _Watch:
             return path in self._models
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
-
-    def _here(self, event: Event) -> cst.CSTNode:
-        if self.source.owns(event.node):
-            return event.node
-        return event.entered_from or self.source.chunks[0].module
 
 
 def _computes(method: cst.FunctionDef) -> bool:
