@@ -14,15 +14,15 @@ from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
 from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
 from amplint.codemods.accumulation.windows import Window
-from amplint.codemods.amp.flags import Flag
-from amplint.codemods.amp.observed import framework
-from amplint.codemods.amp.options import number_of_batches
-from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.flags import Flag
+from amplint.codemods.options import number_of_batches
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
+from amplint.codemods.training.gradients import gradient_uses
+from amplint.codemods.training.observed import framework
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.amp.observed import Observed
-from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers, binds_one_of
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
+from amplint.codemods.training.regions import Regions
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 

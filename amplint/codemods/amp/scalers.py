@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from amplint.codemods import parameters
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import bound_paths, paths, positional
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.observed import Observed, observe
-from amplint.codemods.amp.regions import Regions
 from amplint.codemods.apex.pairs import Flags
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed, observe
+from amplint.codemods.training.regions import Regions
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed, records_nothing
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from amplint.codemods import parameters
-from amplint.codemods.amp.options import Kind, add_option
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
+from amplint.codemods.options import Kind, add_option
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted

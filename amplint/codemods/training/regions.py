@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
-from amplint.codemods.amp.beside import Beside
-from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import paths
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.beside import Beside
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted

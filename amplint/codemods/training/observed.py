@@ -1,4 +1,4 @@
-"""What a float32 script does, as far as its conversion to mixed precision is concerned."""
+"""What a script that trains does: forward and backward passes, steps, and uses of gradients."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import field
 
-from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.script import Script
+from amplint.codemods.training.gradients import gradient_uses
 from amplint.records import dataclass
 from amplint.semantics.events import (
     AutocastCreated,
