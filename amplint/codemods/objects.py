@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 Known = tuple[Scope, str, str]
@@ -82,20 +83,19 @@ class Objects:
 
     def _follow(self) -> None:
         """Learn what calls and assignments hand on."""
-        texts = {text for _, text, _ in self.known}
-        for call in self._script.calls:
+        texts, script = {text for _, text, _ in self.known}, self._script
+        for call in script.calls:
             for argument in call.args:
-                named = isinstance(argument.value, (cst.Name, cst.Attribute))
-                if named and (given := self._script.text_of(argument.value)) in texts:
-                    target, name = self._script.target(call), self._script.taken_by(call, argument)
+                given = dotted(argument.value)
+                if given is not None and given in texts:
+                    target, name = script.target(call), script.taken_by(call, argument)
                     if target is not None and name is not None:
-                        self._hand_on(self._script.scope(call), given, target, name)
-        for node in self._script.of_kind(cst.Assign):
-            target_node = node.targets[0].target
-            plain = len(node.targets) == 1 and isinstance(target_node, (cst.Name, cst.Attribute))
-            if plain and (given := self._script.text_of(node.value)) in texts:
-                scope = self._script.scope(node)
-                self._hand_on(scope, given, scope, self._script.text_of(target_node))
+                        self._hand_on(script.scope(call), given, target, name)
+        for node in script.of_kind(cst.Assign):
+            given = dotted(node.value)
+            name = dotted(node.targets[0].target) if len(node.targets) == 1 else None
+            if given is not None and given in texts and name is not None:
+                self._hand_on(script.scope(node), given, script.scope(node), name)
 
     def _hand_on(self, scope: Scope, given: str, there: Scope, name: str) -> None:
         for kind in set(self._kinds(scope, given)):
