@@ -118,7 +118,7 @@ class Places:
         """The statement that holds `node`, with its rows to itself. Raises Refusal."""
         found = self.statement_of(node)
         if found is None or (isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1):
-            raise Refusal(node, SHARED)
+            raise Refusal(self.row(node), SHARED)
         return found
 
     def block_of(self, statement: cst.CSTNode) -> Block:

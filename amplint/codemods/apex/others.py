@@ -150,7 +150,9 @@ def _removed(
         start = f"from {script.text_of(small.module)} import " if _has_module(small) else "import "  # type: ignore[union-attr,arg-type]
         return script.rewrite.replace(small, start + ", ".join(script.text_of(alias).rstrip(", ") for alias in kept))
     return required(
-        script.rewrite.remove_statement(statement), statement, "the import of apex shares its line with others"
+        script.rewrite.remove_statement(statement),
+        script.row(statement),
+        "the import of apex shares its line with others",
     )
 
 

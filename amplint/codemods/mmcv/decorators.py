@@ -151,7 +151,7 @@ class _Pass:
 
     def _wrapped(self, one: Decorated, body: Sequence[cst.BaseStatement], header: str) -> list[Edit]:
         edits = self.script.rewrite.wrap_statements(body, f"with {header}")
-        return required(edits, one.function, "the body of the method cannot be indented")
+        return required(edits, self.script.row(one.function), "the body of the method cannot be indented")
 
     def _removal(self, decorator: cst.Decorator) -> Edit:
         first, last = self.script.rows(decorator)
@@ -228,7 +228,7 @@ def _without_flags(script: Script) -> Iterator[Edit]:
         off = isinstance(statement, cst.Assign) and script.text_of(statement.value) == "False"
         only = isinstance(statement, cst.Assign) and len(statement.targets) == 1
         edit = script.rewrite.remove_statement(statement) if off and only and statement is not None else None
-        yield required(edit, node, f"{FLAG} is used here, and nothing sets it any more")
+        yield required(edit, script.row(node), f"{FLAG} is used here, and nothing sets it any more")
 
 
 def _guarded_imports(script: Script) -> Iterator[Edit]:
