@@ -29,6 +29,9 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
+_COUNTS = ("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
+"""Names for the number of batches."""
+
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
     """Windows of `wish.accumulate` batches for every loop that steps once for each; nothing where none does."""
@@ -81,7 +84,7 @@ class _Conversion:
         self._parallel = Parallel(script, observed.calls)
         self._number = count
         self._flag = flag
-        self._count = script.free("accumulation_steps", "accumulate_steps", "steps_to_accumulate") or "_steps"
+        self._count = script.free(*_COUNTS) or f"{_COUNTS[0]}_"
         self._helper = script.free("micro_batches", "batch_windows") or "micro_batches_"
         self._defined: list[cst.CSTNode] = []
         self._handed: set[cst.CSTNode] = set()
