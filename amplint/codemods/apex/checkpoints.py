@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.script import Script
+from amplint.edits.checkpoints import restored, saved
+from amplint.findings import Edit
 from amplint.source import syntax as cst
 
 
@@ -19,9 +21,16 @@ def states(script: Script, reach: Reach) -> Iterator[cst.Call]:
             yield call
 
 
-def hand_on_scaler(script: Script, reach: Reach, made: int) -> None:
-    """Hand the scaler, which is `made` in that row, to what saves or restores optimizers, as far as it gets there."""
+def kept_with_optimizer(script: Script, reach: Reach, made: int) -> Iterator[Edit]:
+    """The scaler's state beside the optimizer's where that is saved and loaded, as far as the scaler gets there.
+
+    It is `made` in that row.
+    """
     for call in states(script, reach):
         scope = script.scope(call)
-        if scope != reach.home or script.row(call) >= made:
-            reach.can_need(scope)
+        if (scope != reach.home or script.row(call) >= made) and reach.can_need(scope):
+            scaler = reach.scaler_in(scope)
+            assert scaler is not None
+            edit = restored(call, scaler, script.rewrite) if call.args else saved(call, scaler, script.rewrite)
+            if edit is not None:
+                yield edit

@@ -20,6 +20,7 @@ from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Passes, Script
+from amplint.edits.checkpoint_files import IMPORTS
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
 
@@ -107,7 +108,8 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         _no_amp_left(passes.script)
         if on:
             passes.script = enter_autocast(passes.script, reach, flags, wish, training=training)
-    return add_imports(passes.script.text, ["import torch"]), remarks
+    text = passes.script.text
+    return add_imports(text, ["import torch", *(IMPORTS if "os.path.exists(" in text else ())]), remarks
 
 
 def _only_imported(script: Script) -> str:

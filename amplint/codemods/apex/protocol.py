@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.apex.checkpoints import hand_on_scaler
+from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.start import scaler_place
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
@@ -58,7 +58,7 @@ class Protocol:
                 self.script.rewrite.replace(use.node, f"{self._scaler(use.node)}.{use.name.rpartition('.')[2]}")
             )
         if self.on and not self.states:
-            hand_on_scaler(self.script, self.reach, self.script.row(self.made_at))
+            found += kept_with_optimizer(self.script, self.reach, self.script.row(self.made_at))
         return [*found, *self._stepped(steps), *self._handed()]
 
     def remarks(self) -> Iterator[Remark]:
