@@ -23,7 +23,9 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
         return _header(reach, flags, wish, script.scope(place), training=training)
 
     def can_be(place: cst.CSTNode) -> bool:
-        return header(place, training=False) is not None
+        entered = (one for one in script.source.ancestors(place) if isinstance(one, cst.With))
+        inside = any("autocast" in script.text_of(item) for one in entered for item in one.items)
+        return not inside and header(place, training=False) is not None
 
     def known(place: cst.CSTNode) -> str:
         found = header(place, training=not any(place in region.statements for region in regions.evaluation))
@@ -34,6 +36,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
     observed = observe(script, scales=False)
     _add_scaled(script, observed, reach.scaler if training else "")
     regions = Regions(script, observed, Flow(script, observed), can_be)
+    regions.shorten()
     if not regions.rows():
         raise Refusal(1, "no forward pass of a model is in sight")
     return script.apply([*regions.plain_losses(), *regions.edits(known)])

@@ -117,10 +117,19 @@ class Regions:
         for backward in self.hoists:
             self._reach_out(backward)
 
+    def shorten(self) -> None:
+        """End regions of training with what autocast changes, where that does not leave a loss alone."""
+        for region in self.training if not self.hoists else ():
+            while len(region.statements) > 1 and not self._needs_autocast(region.statements[-1]):
+                region.statements.pop()
+
     def _needs_autocast(self, statement: cst.CSTNode) -> bool:
         """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
-        return self._flow.runs_model(statement) or any(
-            _computes(call) for call in every(statement, cst.Call, cst.BinaryOperation) if isinstance(call, cst.Call)
+        operators = (operation.operator for operation in every(statement, cst.BinaryOperation))
+        return (
+            self._flow.runs_model(statement)
+            or any(map(_computes, every(statement, cst.Call)))
+            or any(isinstance(operator, cst.MatrixMultiply) for operator in operators)
         )
 
     def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
@@ -231,8 +240,20 @@ class Regions:
             yield Region(run)
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too."""
-        block = self._script.block_of(statement)
+        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too.
+
+        Where that follows the condition that it stands in, all of this comes along.
+        """
+        for one, block in self._script.climb(statement):
+            if one is not statement and (not isinstance(one, cst.If) or self._flow.trains(one)):
+                break
+            run = self._up_to_loss(one, block, losses)
+            if len(run) > 1:
+                return run
+        return [statement]
+
+    def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
+        """`statement` and what follows in its block up to the last such loss of what it binds."""
         start = block.index(statement)
         tainted, end = self._flow.binds(statement), start
         for index in range(start + 1, min(start + 4, len(block))):
@@ -242,7 +263,8 @@ class Regions:
             if not paths(following) & tainted:
                 continue
             tainted |= self._flow.binds(following)
-            if any(isinstance(node, cst.Call) and dotted(node.func) in losses for node in walk(following)):
+            calls = every(following, cst.Call)
+            if any(dotted(call.func) in losses or call in self._observed.forwards for call in calls):
                 end = index
         return list(block[start : end + 1])
 
