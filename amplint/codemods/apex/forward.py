@@ -35,6 +35,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
 
     observed = observe(script, scales=False)
     _add_scaled(script, observed, reach.scaler if training else "")
+    _add_handed(script, observed, reach)
     regions = Regions(script, observed, Flow(script, observed), can_be)
     regions.shorten()
     if not regions.rows():
@@ -55,6 +56,17 @@ def _add_scaled(script: Script, observed: Observed, scaler: str) -> None:
             loss = _scaled(script, call.func.value, scaler)
             if loss is not None:
                 observed.losses[call] = loss
+
+
+def _add_handed(script: Script, observed: Observed, reach: Reach) -> None:
+    """Let calls that get a model, and whose result is kept, be the forward passes of losses that have no other."""
+    homes = {script.function_of(loss) for loss in observed.losses.values()}
+    homes -= {script.function_of(call) for call in observed.forwards}
+    for call in script.calls:
+        if script.function_of(call) in homes and isinstance(script.source.parent(call), cst.Assign):
+            given = (call.func, *(argument.value for argument in call.args))
+            if any(reach.objects.means(script.scope(call), script.text_of(each), "model") for each in given):
+                observed.forwards.add(call)
 
 
 def _scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> cst.BaseExpression | None:
