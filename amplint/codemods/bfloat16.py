@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
-from amplint.codemods.bfloat16_scalers import Scalers
-from amplint.codemods.conditions import drop_empty, empty_conditions, settled
+from amplint.codemods.bfloat16_scalers import KIND, Scalers
+from amplint.codemods.conditions import decided, drop_empty, empty_conditions, settled
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
+from amplint.codemods.objects import Objects
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
-from amplint.codemods.script import Script
+from amplint.codemods.script import Passes, Script
 from amplint.findings import Edit, Fix
 from amplint.fixes.imports import remove_stale_imports
 from amplint.source import syntax as cst
@@ -73,7 +73,7 @@ def _converted(script: Script) -> str:
     ours, scalers = _torch(script), _scalers(script)
     old = next((use for use in ours if use.name in SUCCESSORS), None)
     regions = [edit for use in ours if use.name in AUTOCASTS for edit in [_region(script, use)] if edit is not None]
-    if not regions and not scalers.known:
+    if not regions and not list(scalers.objects.known):
         return script.text
     if not regions:
         raise Refusal(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
@@ -81,30 +81,26 @@ def _converted(script: Script) -> str:
     if old is not None:
         raise Refusal(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
     conditions, empty = scalers.conditions(), empty_conditions(script)
-    stages = [script]
-    try:
-        stages.append(script.apply(regions))
-        stages.append(_never_skipped(stages[-1]))
-        scalers = _scalers(stages[-1])
-        stages.append(stages[-1].apply(scalers.edits()))
-        stages.append(_joined(stages[-1], conditions))
-        stages.append(drop_empty(stages[-1], empty))
-        _no_scaler_left(stages[-1], scalers)
-    except Refusal as refusal:
-        remark = refusal.remark(stages[-1].source)
-        raise Refusal(row_before(script.text, stages[-1].text, remark.row), remark.text) from None
-    return remove_stale_imports(script.text, stages[-1].text)
+    passes = Passes(script)
+    with passes.told():
+        passes.script = script.apply(regions)
+        passes.script = _never_skipped(passes.script)
+        scalers = _scalers(passes.script)
+        passes.script = passes.script.apply(scalers.edits())
+        passes.script = _joined(passes.script, conditions)
+        passes.script = drop_empty(passes.script, empty)
+        _no_scaler_left(passes.script, scalers)
+    return remove_stale_imports(script.text, passes.script.text)
 
 
 def _never_skipped(script: Script) -> Script:
     """The script without the question whether the scaler has skipped a step."""
-    while True:
-        scalers = _scalers(script)
-        found = ((n, scalers.comparison(n.test)) for n in script.of_kind(cst.If) if isinstance(n, cst.If))
-        asked = next(((node, value) for node, value in found if value is not None), None)
-        if asked is None:
-            break
-        script = script.apply([settled(script, asked[0], taken=asked[1])])
+
+    def edit_of(script: Script, node: cst.If) -> Edit | None:
+        value = _scalers(script).comparison(node.test) if isinstance(node.test, cst.Comparison) else None
+        return settled(script, node, taken=value) if value is not None else None
+
+    script = decided(script, edit_of)
     gone = (script.rewrite.remove_statement(node) for node in _scalers(script).readings())
     return script.apply(edit for edit in gone if edit is not None)
 
@@ -136,25 +132,13 @@ def _region(script: Script, use: Use) -> Edit | None:
 
 def _joined(script: Script, conditions: set[str]) -> Script:
     """The script with one side of each `if` whose sides the scaler alone told apart."""
-    while True:
-        edit = None
-        for node in reversed(list(script.of_kind(cst.If))):
-            assert isinstance(node, cst.If)
-            two = isinstance(node.orelse, cst.Else) and script.text_of(node.test) in conditions
-            if two and _code(script, node.body) == _code(script, node.orelse.body):  # type: ignore[union-attr]
-                edit = settled(script, node, taken=True)
-                break
-        if edit is None:
-            return script
-        script = script.apply([edit])
 
+    def edit_of(script: Script, node: cst.If) -> Edit | None:
+        rest = node.orelse.body if isinstance(node.orelse, cst.Else) else None
+        same = rest is not None and script.text_of(node.test) in conditions and node.body.deep_equals(rest)
+        return settled(script, node, taken=True) if same else None
 
-def _code(script: Script, block: cst.BaseSuite) -> str:
-    text = "\n".join(script.text_of(statement).strip() for statement in block.body)
-    try:
-        return ast.dump(ast.parse(text))
-    except SyntaxError:
-        return text
+    return decided(script, edit_of)
 
 
 def _no_other_scaler(script: Script, scalers: Scalers) -> None:
@@ -170,9 +154,7 @@ def _no_other_scaler(script: Script, scalers: Scalers) -> None:
 
 def _no_scaler_left(script: Script, scalers: Scalers) -> None:
     """Raises Refusal where something of the scaler is left."""
-    later = Scalers(script, [])
-    later.known = scalers.known
-    for node in later.mentions():
+    for node in Objects(script, scalers.objects.known).mentions(KIND):
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
     for use in _torch(script):
         if use.name in GRAD_SCALERS:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.scopes import Scope
+from amplint.codemods.objects import Known, Objects
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Span
 from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import deletions
 
-ROUNDS = 10
+KIND = "scaler"
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
 _LATER = ("is_enabled", "get_scale")
 """Methods that what stands around them decides about."""
@@ -23,42 +22,14 @@ class Scalers:
 
     def __init__(self, script: Script, made: list[Use]) -> None:
         self.script = script
-        self.known: dict[Scope, set[str]] = {}
         self.flags: dict[str, str] = {}
-        self._statements = [self._learn_made(use) for use in made]
-        for _ in range(ROUNDS):
-            before = sum(map(len, self.known.values()))
-            self._follow()
-            if before == sum(map(len, self.known.values())):
-                break
+        self._statements: list[cst.CSTNode] = []
+        self.objects = Objects(script, [self._made(use) for use in made])
 
     def means(self, node: cst.CSTNode) -> bool:
         """Whether `node` names a scaler."""
-        if not isinstance(node, (cst.Name, cst.Attribute)):
-            return False
-        if not any(name.rpartition(".")[2] == _last(node) for names in self.known.values() for name in names):
-            return False
-        text, scope = self.script.text_of(node), self.script.scope(node)
-        root = text.partition(".")[0]
-        for length in range(len(scope), -1, -1):
-            if text in self.known.get(scope[:length], ()):
-                return True
-            if root != "self" and length and self.script.binds(scope[:length], root):
-                return False
-        return False
-
-    def mentions(self) -> Iterator[cst.Name | cst.Attribute]:
-        """Where the script names a scaler."""
-        lasts = {name.rpartition(".")[2] for names in self.known.values() for name in names}
-        for node in self.script.of_kind(cst.Name, cst.Attribute):
-            assert isinstance(node, (cst.Name, cst.Attribute))
-            if _last(node) not in lasts:
-                continue
-            above = self.script.source.parent(node)
-            member = isinstance(above, cst.Attribute) and above.attr is node
-            keyword = isinstance(above, cst.Arg) and above.keyword is node
-            if not member and not keyword and not isinstance(above, cst.Param) and self.means(node):
-                yield node
+        named = isinstance(node, (cst.Name, cst.Attribute))
+        return named and self.objects.means(self.script.scope(node), self.script.text_of(node), KIND)
 
     def comparison(self, test: cst.BaseExpression) -> bool | None:
         """What a condition comes to that asks whether the scale has changed; None for any other."""
@@ -83,17 +54,16 @@ class Scalers:
         given = [
             each.value
             for each in self.script.of_kind(cst.Assign)
-            if isinstance(each, cst.Assign) and self.script.text_of(each.targets[0].target) == node.value
+            if self.script.text_of(each.targets[0].target) == node.value
         ]
         return bool(given) and all(self._is_scale(value) for value in given)
 
     def readings(self) -> Iterator[cst.Assign]:
         """The statements that keep the scale in a variable that nothing reads."""
         for node in self.script.of_kind(cst.Assign):
-            assert isinstance(node, cst.Assign)
             name = self.script.text_of(node.targets[0].target)
             if self._is_scale(node.value) and len(node.targets) == 1:
-                named = [each for each in self.script.of_kind(cst.Name) if isinstance(each, cst.Name)]
+                named = list(self.script.of_kind(cst.Name))
                 pairs = [(each, self.script.source.parent(each)) for each in named if each.value == name]
                 others = [
                     above for each, above in pairs if not isinstance(above, cst.Attribute) or above.attr is not each
@@ -104,7 +74,7 @@ class Scalers:
     def conditions(self) -> set[str]:
         """The conditions of the `if` statements that a scaler is used in."""
         found: set[str] = set()
-        for node in self.mentions():
+        for node in self.objects.mentions(KIND):
             above = (each for each in self.script.source.ancestors(node) if isinstance(each, cst.If))
             found.update(self.script.text_of(each.test) for each in above)
         return found
@@ -112,7 +82,7 @@ class Scalers:
     def edits(self) -> list[Edit]:
         """The edits that take the scalers out."""
         found = [self._removed(statement) for statement in self._statements]
-        for node in self.mentions():
+        for node in self.objects.mentions(KIND):
             above = self.script.source.parent(node)
             if isinstance(above, cst.Attribute) and above.value is node:
                 found += self._method(node, above)
@@ -120,12 +90,13 @@ class Scalers:
                 found += self._handed(node, above)
             elif self._is_alias(node) or self._is_none(node):
                 found.append(self._removed(node))
-        for scope, names in self.known.items():
-            function = self.script.functions.get(scope)
-            found += self._parameters(function, names) if function is not None else ()
+        for scope, function in self.script.functions.items():
+            names = {text for home, text, _ in self.objects.known if home == scope}
+            found += self._parameters(function, names) if names else ()
         return list(dict.fromkeys(found))
 
-    def _learn_made(self, use: Use) -> cst.CSTNode:
+    def _made(self, use: Use) -> Known:
+        """The variable that a new scaler is assigned to."""
         row = self.script.row(use.node)
         value: cst.CSTNode | None = use.call
         if use.call is None:
@@ -137,9 +108,9 @@ class Scalers:
             targets = [each.target for each in above.targets] if isinstance(above, cst.Assign) else [above.target]
             if len(targets) == 1 and isinstance(targets[0], (cst.Name, cst.Attribute)):
                 text = self.script.text_of(targets[0])
-                self._learn(self.script.scope(use.node), text)
                 self.flags[text] = self._flag(value, use.call)
-                return above
+                self._statements.append(above)
+                return self.script.scope(use.node), text, KIND
         raise Refusal(row, "the scaler is not assigned to one variable")
 
     def _flag(self, value: cst.CSTNode | None, call: cst.Call) -> str:
@@ -148,22 +119,6 @@ class Scalers:
         if isinstance(value, cst.IfExp):
             return self.script.text_of(value.test)
         return self.script.text_of(enabled.value) if enabled is not None else "True"
-
-    def _learn(self, scope: Scope, text: str) -> None:
-        owner = self.script.class_of(scope)
-        self.known.setdefault(owner if owner is not None and text.startswith("self.") else scope, set()).add(text)
-
-    def _follow(self) -> None:
-        for node in list(self.mentions()):
-            above = self.script.source.parent(node)
-            if isinstance(above, cst.Arg) and above.value is node:
-                call = self.script.source.parent(above)
-                target = self.script.target(call)
-                name = self._parameter(call, above, target) if target is not None else None
-                if target is not None and name is not None:
-                    self._learn(target, name)
-            elif isinstance(above, cst.Assign) and above.value is node and self._is_alias(node):
-                self._learn(self.script.scope(node), self.script.text_of(above.targets[0].target))
 
     def _is_alias(self, node: cst.CSTNode) -> bool:
         above = self.script.source.parent(node)
@@ -176,18 +131,6 @@ class Scalers:
         target = self.script.source.parent(node)
         above = self.script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
         return isinstance(above, cst.Assign) and len(above.targets) == 1 and self.script.text_of(above.value) == "None"
-
-    def _parameter(self, call: cst.CSTNode | None, argument: cst.Arg, target: Scope) -> str | None:
-        assert isinstance(call, cst.Call)
-        if argument.keyword is not None:
-            return argument.keyword.value
-        names = self.script.parameters(target)
-        bound = self.script.class_of(target) is not None and self.script.class_of(target) == target[:-1]
-        names = names[1:] if bound else names
-        if argument.star or any(each.star for each in call.args):
-            return None
-        place = call.args.index(argument)
-        return names[place] if place < len(names) else None
 
     def _method(self, node: cst.CSTNode, method: cst.Attribute) -> Iterator[Edit]:
         call, name = self.script.source.parent(method), method.attr.value
@@ -237,9 +180,7 @@ class Scalers:
 
     def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
         """The edits that take `item` out of a list in brackets."""
-        spans = [self.script.source.span(each) for each in items]
-        for start, end in deletions(self.script.lines, spans, [list(items).index(item)], bracketed=True):
-            yield Edit(self.script.span_of(start, end), "")
+        yield from self.script.without([self.script.source.span(each) for each in items], [list(items).index(item)])
 
     def _parameters(self, function: cst.FunctionDef, names: set[str]) -> Iterator[Edit]:
         """The edits that take the parameters out that were for a scaler."""
@@ -251,9 +192,7 @@ class Scalers:
             named = []
         for group in (positional, named):
             gone = [index for index, param in enumerate(group) if param.name.value in names]
-            spans = [self._extent(param) for param in group]
-            for start, end in deletions(self.script.lines, spans, gone, bracketed=True) if gone else ():
-                yield Edit(self.script.span_of(start, end), "")
+            yield from self.script.without([self._extent(param) for param in group], gone)
 
     def _extent(self, param: cst.Param) -> Span:
         """The span of a parameter with its annotation and its default."""
@@ -261,11 +200,4 @@ class Scalers:
         return Span(self.script.source.span(param).start, self.script.rewrite.span(last).end)
 
     def _removed(self, node: cst.CSTNode) -> Edit:
-        edit = self.script.rewrite.remove_statement(node)
-        if edit is None:
-            raise Refusal(self.script.row(node), "the statement shares its line with others")
-        return edit
-
-
-def _last(node: cst.Name | cst.Attribute) -> str:
-    return node.attr.value if isinstance(node, cst.Attribute) else node.value
+        return required(self.script.rewrite.remove_statement(node), node)

@@ -1,4 +1,4 @@
-"""Which variables and attributes a node binds, and which it mentions."""
+"""Which variables and attributes a node binds, mentions and calls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from amplint.source.tree import bound_by, children, target_names, walk
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr)
+
+
+def called_name(node: cst.CSTNode) -> str:
+    """The last name of what a call calls, `step` for `optimizers[0].step()`; empty for anything else."""
+    func = node.func if isinstance(node, cst.Call) else None
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def positional(function: cst.FunctionDef) -> list[cst.Param]:
+    """The parameters of `function` that can be passed by position."""
+    return [*function.params.posonly_params, *function.params.params]
 
 
 def bound_names(node: cst.CSTNode) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Set
 
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -26,19 +26,18 @@ class Calls:
     @functools.cached_property
     def functions(self) -> list[cst.FunctionDef]:
         """Every function and method of the file."""
-        return [node for node in self._script.of_kind(cst.FunctionDef) if isinstance(node, cst.FunctionDef)]
+        return list(self._script.of_kind(cst.FunctionDef))
 
     @functools.cached_property
     def _named(self) -> dict[str, list[cst.Name]]:
         found: dict[str, list[cst.Name]] = {}
         for node in self._script.of_kind(cst.Name):
-            assert isinstance(node, cst.Name)
             found.setdefault(node.value, []).append(node)
         return found
 
     def ending(self, name: str) -> list[cst.Call]:
         """The calls of something with this last name, whatever it is."""
-        return [call for call in self._script.calls if (dotted(call.func) or "").rpartition(".")[2] == name]
+        return [call for call in self._script.calls if called_name(call) == name]
 
     def methods(self, owner: cst.ClassDef | None) -> list[cst.FunctionDef]:
         """The methods of a class."""
@@ -71,17 +70,23 @@ class Calls:
         """The calls of `function`; None where it is handed on, or something may call it that is not followed."""
         return None if self.spawns(function) else self._calls_of(function)
 
+    def argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.Arg | None:
+        """What `call`, one of `function`, passes for a parameter."""
+        place = self._script.parameter(function, name)
+        offset = 0 if self._script.method_owner(function) is None else 1
+        return self._script.rewrite.find_argument(call, name, place[0] - offset) if place is not None else None
+
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
-        """What is passed for a parameter of `function`, by processes that are spawned to run it too.
+        """What is passed for a parameter of `function`, or is its default, by processes that are spawned to run it too.
 
         None where that is not known of every call.
         """
         place, calls, spawns = self._script.parameter(function, name), self._calls_of(function), self.spawns(function)
         if place is None or calls is None:
             return None
-        offset = 0 if self._script.method_owner(function) is None else 1
-        arguments = [self._script.rewrite.find_argument(call, name, place[0] - offset) for call in calls]
-        values = [argument.value if argument is not None else None for argument in arguments]
+        arguments = [self.argument(call, function, name) for call in calls]
+        left_out = [place[1].default if not any(one.star for one in call.args) else None for call in calls]
+        values = [one.value if one is not None else other for one, other in zip(arguments, left_out, strict=True)]
         for spawn in spawns:
             given = self._script.rewrite.find_argument(spawn, "args", 1)
             items = given.value.elements if given is not None and isinstance(given.value, cst.Tuple) else ()
@@ -102,7 +107,7 @@ class Calls:
             return
         derived, others = {owner.name.value}, list[cst.FunctionDef]()
         for one in self._script.of_kind(cst.ClassDef):
-            if isinstance(one, cst.ClassDef) and any(dotted(base.value) in derived for base in one.bases):
+            if any(dotted(base.value) in derived for base in one.bases):
                 derived.add(one.name.value)
                 others += (each for each in self.methods(one) if each.name.value == function.name.value)
         if not others or not _only_raises(function):
@@ -131,22 +136,19 @@ class Calls:
             yield from (node for node in self._named[function.name.value] if self._is_attribute(node))
             return
         definition = owner or function
+        home = self._script.scope(definition)
         for node in self._named[definition.name.value]:
             above = self._script.source.parent(node)
-            keyword = isinstance(above, cst.Arg) and above.keyword is node
             named = isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.Param)) and above.name is node
-            if not (keyword or named or self._is_attribute(node) or self._is_hidden(definition, node)):
+            word = self._is_attribute(node) or (isinstance(above, cst.Arg) and above.keyword is node)
+            if named or word or self._script.hides(self._script.scope(node), home, node.value):
+                continue
+            if not self._script.rewrite.names_type(node):
                 yield node
 
     def _is_attribute(self, node: cst.Name) -> bool:
         above = self._script.source.parent(node)
         return isinstance(above, cst.Attribute) and above.attr is node
-
-    def _is_hidden(self, definition: cst.FunctionDef | cst.ClassDef, node: cst.Name) -> bool:
-        """Whether a function around `node`, but not around `definition`, binds the name to something else."""
-        scope, home = self._script.scope(node), self._script.scope(definition)
-        inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
-        return any(self._script.binds(each, node.value) for each in inner)
 
     def _call_by(self, node: cst.Name) -> cst.Call | None:
         """The call of what `node` names."""

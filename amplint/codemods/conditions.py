@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.codemods.refusal import Refusal
+from collections.abc import Callable
+
+from amplint.codemods.refusal import SHARED, Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
@@ -18,25 +20,31 @@ def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
 def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     """The edit that leaves of an `if` what runs where its condition is true, or is not."""
     first, last = script.rows(node)
-    above = script.source.parent(node)
-    is_elif = isinstance(above, cst.If) and above.orelse is node
     rest = node.orelse
-    if is_elif or isinstance(rest, cst.If):
+    if script.is_elif(node) or isinstance(rest, cst.If):
         raise Refusal(first, "a chain of elif depends on whether apex is there")
     block = node.body if taken else rest.body if isinstance(rest, cst.Else) else None
     if block is not None and not isinstance(block, cst.IndentedBlock):
-        raise Refusal(first, "the statement shares its line with others")
+        raise Refusal(first, SHARED)
     if block is None:
         removal = script.rewrite.remove_statement(node)
         assert removal is not None
         return removal
-    start, _ = script.rows(block.body[0])
+    start = script.lines.commented(script.row(block.body[0]), first)
     end = script.rows(block.body[-1])[1]
-    while start - 1 > first and script.lines.comment(start - 1):
-        start -= 1
     outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
-    text = script.indented(range(start, end + 1), outer, inner, script.string_rows(block))
+    text = script.indented(range(start, end + 1), outer, inner, script.rewrite.string_rows(block))
     return Edit(script.whole_rows(first, last), text)
+
+
+def decided(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) -> Script:
+    """The script after the edit of each `if` that has one, the innermost first: each changes the rows of others."""
+    while True:
+        edits = (edit_of(script, node) for node in reversed(list(script.of_kind(cst.If))))
+        edit = next((edit for edit in edits if edit is not None), None)
+        if edit is None:
+            return script
+        script = script.apply([edit])
 
 
 def drop_empty(script: Script, before: frozenset[str]) -> Script:
@@ -44,25 +52,19 @@ def drop_empty(script: Script, before: frozenset[str]) -> Script:
 
     `before` holds the conditions of those that were empty already.
     """
-    while True:
-        edits = (_emptied(script, node, before) for node in script.of_kind(cst.If) if isinstance(node, cst.If))
-        edit = next((edit for edit in edits if edit is not None), None)
-        if edit is None:
-            return script
-        script = script.apply([edit])
+    return decided(script, lambda script, node: _emptied(script, node, before))
 
 
 def empty_conditions(script: Script) -> frozenset[str]:
     """The conditions of the `if` statements that hold nothing but `pass`."""
-    found = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
+    found = script.of_kind(cst.If)
     return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
 
 
 def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
     if not _only_passes(node.body) or script.text_of(node.test) in before:
         return None
-    above = script.source.parent(node)
-    if (isinstance(above, cst.If) and above.orelse is node) or isinstance(node.orelse, cst.If):
+    if script.is_elif(node) or isinstance(node.orelse, cst.If):
         return None
     if node.orelse is None:
         return script.rewrite.remove_statement(node)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import called_name, paths
+from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.definitions import values_of
 from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Fix
 from amplint.records import dataclass
@@ -80,8 +82,7 @@ def _planned(script: Script) -> Plan:
         f'        name != "{layers[-1].name}" and {fits}\n    ),\n)'
     )
     edit = script.rewrite.insert_before(place, code)
-    if edit is None:
-        raise Refusal(place, "there is no place for the conversion of the layers here")
+    edit = required(edit, place, "there is no place for the conversion of the layers here")
     row = script.row(place)
     told = Remark(row, f"multiply in float8 ({len(fitting)} of {len(layers)} layers)")
     fix = Fix("Multiply in float8", (edit,), imports=(_IMPORT,))
@@ -115,11 +116,10 @@ def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNod
     """The first statement behind `making` that wraps the model, or hands its parameters on."""
     statement = script.statement_of(making)
     block = list(script.block_of(statement)) if statement is not None else []
-    behind = block[next(index for index, one in enumerate(block) if one is statement) + 1 :] if statement else []
-    for one in behind:
+    for one in block[block.index(statement) + 1 :] if statement is not None else ():
         if script.inside(one, optimizer):
             return one
-        calls = (call for call in every(one, cst.Call) if (dotted(call.func) or "").rpartition(".")[2] in _WRAPPERS)
+        calls = (call for call in every(one, cst.Call) if called_name(call) in _WRAPPERS)
         if any(model in paths(call) for call in calls):
             return one
     raise Refusal(optimizer, f"the optimizer is not made in the block that makes {model}")
@@ -131,6 +131,7 @@ class _Layers:
     def __init__(self, script: Script, named: dict[cst.Call, str]) -> None:
         self._script = script
         self._named = named
+        self._calls = Calls(script, {})
         self._classes = {one.name.value: one for one in script.top if isinstance(one, cst.ClassDef)}
 
     def of(self, node: cst.BaseExpression, prefix: str, depth: int = 0) -> Iterator[_Layer]:
@@ -168,44 +169,23 @@ class _Layers:
 
     def _size(self, call: cst.Call, keyword: str, position: int) -> int:
         found = self._script.rewrite.find_argument(call, keyword, position)
-        size = self._number(found.value, self._script.function_of(call), _DEPTH) if found is not None else None
+        size = self._number(found.value, _DEPTH) if found is not None else None
         if size is None:
             raise Refusal(call, f"a size of this layer is not known here, and float8 takes multiples of {MULTIPLE}")
         return size
 
-    def _number(self, node: cst.BaseExpression, home: cst.FunctionDef | None, depth: int) -> int | None:
+    def _number(self, node: cst.BaseExpression, depth: int) -> int | None:
         """The whole number that `node` is, by what is written in the file."""
         if isinstance(node, cst.Integer):
             return int(node.value, 0)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-            left, right = self._number(node.left, home, depth), self._number(node.right, home, depth)
+            left, right = self._number(node.left, depth), self._number(node.right, depth)
             return left * right if left is not None and right is not None else None
         if not isinstance(node, cst.Name) or not depth:
             return None
-        given = self._given(node.value, home)
-        values = {self._number(value, where, depth - 1) for value, where in given}
+        given = values_of(self._script, self._calls, node, node.value)
+        values = {self._number(value, depth - 1) if value is not None else None for value in given}
         return values.pop() if len(values) == 1 else None
-
-    def _given(
-        self, name: str, home: cst.FunctionDef | None
-    ) -> Iterator[tuple[cst.BaseExpression, cst.FunctionDef | None]]:
-        """What a variable or parameter is given, and where that stands."""
-        bound = self._script.assignments(home, name)
-        parameter = self._script.parameter(home, name) if home is not None else None
-        for one in bound:
-            if isinstance(one, (cst.Assign, cst.AnnAssign)) and one.value is not None:
-                yield one.value, home
-        if parameter is not None and home is not None:
-            owner = self._script.method_owner(home)
-            callee = owner.name.value if owner is not None else home.name.value
-            for call in self._script.calls:
-                if dotted(call.func) == callee:
-                    found = self._script.rewrite.find_argument(call, name, parameter[0] - (owner is not None))
-                    value = found.value if found is not None else parameter[1].default
-                    if value is not None:
-                        yield value, self._script.function_of(call)
-        elif not bound and home is not None:
-            yield from self._given(name, self._script.function_of(home))
 
 
 def _joined(prefix: str, name: str) -> str:

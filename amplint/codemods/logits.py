@@ -12,16 +12,15 @@ from dataclasses import replace
 from amplint.codemods import names
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.definitions import Given
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
-from amplint.codemods.variables import Given, Held, Variables
+from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import deletions
-from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
@@ -81,12 +80,7 @@ class _Logits:
         self._script = script
         self._calls = calls
         self._variables = Variables(script, calls)
-        known = {
-            bound: name
-            for statement in script.of_kind(cst.Import, cst.ImportFrom)
-            for bound, name in names.imported(script, statement, "torch")
-        }
-        self._names = {use.node: use for use in names.uses(script, known)}
+        self._names = {use.node: use for use in names.library_uses(script, "torch")}
         self._models = Models(script, calls, self._variables, self._names)
         self.losses: dict[names.Use, list[cst.Call]] = {}
         self._sigmoids: dict[cst.Call, cst.BaseExpression] = {}
@@ -200,17 +194,13 @@ class _Logits:
         if (function, index) in self._parts:
             return
         self._parts[function, index] = None
-        returns = self._returns(function)
+        returns = self._script.returns(function)
         if not returns or function.asynchronous is not None or function.decorators:
             raise Unclear
         for one in returns:
             if one.value is None:
                 raise Unclear
             self._follow(Given(one.value, index))
-
-    def _returns(self, function: cst.FunctionDef) -> list[cst.Return]:
-        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
-        return [node for node in every if self._script.function_of(node) is function]
 
     def _operand(self, call: cst.Call) -> cst.BaseExpression | None:
         """What a call computes the sigmoid of, if it does."""
@@ -265,7 +255,7 @@ class _Logits:
     def _stays(self, node: cst.CSTNode, above: cst.CSTNode | None, index: int | None) -> bool:
         """Whether what `node` stands for goes where logits are expected, or is given a name and followed by that."""
         if isinstance(above, cst.Arg):
-            return index is None and (any(above is each for each in self._consumed) or self._is_parameter(above))
+            return index is None and (above in self._consumed or self._is_parameter(above))
         if isinstance(above, cst.Assign) and above.value is node:
             return self._is_assigned(above, index)
         within: int | None = index
@@ -328,8 +318,7 @@ class _Logits:
         if not isinstance(container, cst.Call):
             raise Unclear
         spans = [self._script.source.span(one) for one in container.args]
-        for start, end in deletions(self._script.lines, spans, [len(spans) - 1], bracketed=True):
-            yield Edit(self._script.span_of(start, end), "")
+        yield from self._script.without(spans, [len(spans) - 1])
 
     def _removed(self, node: cst.CSTNode) -> Edit:
         edit = self._script.rewrite.remove_statement(node)

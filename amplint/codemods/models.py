@@ -93,7 +93,7 @@ class Models:
         names = {variable for call in gone if (variable := self._variable(call.func)) is not None}
         for variable in names:
             reads = [self._script.source.parent(node) for node in self._variables.reads(variable)]
-            if all(any(call is one for one in gone) for call in reads):
+            if all(call in gone for call in reads):
                 yield from (
                     above
                     for given in self._variables.given(variable) or ()
@@ -172,7 +172,7 @@ class Models:
                 for variable in self._receivers(node):
                     if variable not in variables:
                         variables.add(variable)
-                        if not all(any(one is other for other in alike) for one in self._makers(variable, frozenset())):
+                        if not all(one in alike for one in self._makers(variable, frozenset())):
                             raise Unclear
                         todo += self._variables.reads(variable)
 

@@ -46,7 +46,7 @@ def uses(script: Script, known: dict[str, str]) -> list[Use]:
     """Every use of the `known` names, which imports bind, outside of import statements."""
     found = []
     for node in script.of_kind(cst.Name):
-        if isinstance(node, cst.Name) and node.value in known and _reads(script, node):
+        if node.value in known and _reads(script, node):
             found.append(_outermost(script, node, known[node.value]))
     return found
 
@@ -56,15 +56,11 @@ def _reads(script: Script, node: cst.Name) -> bool:
     above = script.source.parent(node)
     if isinstance(above, (cst.ImportAlias, cst.AsName, cst.NameItem, cst.Param, cst.AssignTarget, cst.FunctionDef)):
         return isinstance(above, cst.Param) and above.default is node
-    if isinstance(above, cst.Attribute) and above.attr is node:
+    if script.rewrite.is_word(node) or any(
+        isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)
+    ):
         return False
-    if isinstance(above, cst.Arg) and above.keyword is node:
-        return False
-    if any(isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)):
-        return False
-    scope = script.scope(node)
-    scopes = (scope[:length] for length in range(len(scope), 0, -1))
-    return not any(script.binds(each, node.value, by_import=False) for each in scopes)
+    return not script.hides(script.scope(node), (), node.value, by_import=False)
 
 
 def _outermost(script: Script, node: cst.Name, name: str) -> Use:

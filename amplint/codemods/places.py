@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.bindings import bound_paths
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.bindings import bound_paths, positional
+from amplint.codemods.refusal import SHARED, Refusal
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
-from amplint.source.tree import walk
+from amplint.source.tree import Kind, walk
 
 Block = Sequence[cst.CSTNode]
 Loop = cst.For | cst.While
@@ -34,19 +34,19 @@ class Places:
         """Every node, in the order of the text."""
         return [node for chunk in self.source.chunks for node in walk(chunk.module)]
 
-    def of_kind(self, *kinds: type[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    def of_kind(self, *kinds: type[Kind]) -> Iterator[Kind]:
         """The nodes of these kinds."""
         return (node for node in self.nodes if isinstance(node, kinds))
 
     @functools.cached_property
     def calls(self) -> list[cst.Call]:
         """Every call."""
-        return [node for node in self.nodes if isinstance(node, cst.Call)]
+        return list(self.of_kind(cst.Call))
 
     @functools.cached_property
     def words(self) -> frozenset[str]:
         """Every name in the file."""
-        return frozenset(node.value for node in self.nodes if isinstance(node, cst.Name))
+        return frozenset(node.value for node in self.of_kind(cst.Name))
 
     def row(self, node: cst.CSTNode) -> int:
         """The row that `node` begins in."""
@@ -72,6 +72,20 @@ class Places:
         around = self.source.parent(self.source.parent(function) or function)
         return around if isinstance(around, cst.ClassDef) else None
 
+    def returns(self, function: cst.FunctionDef) -> list[cst.Return]:
+        """The `return` statements of `function` itself."""
+        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
+        return [node for node in every if self.function_of(node) is function]
+
+    def is_main(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is an `if __name__ == "__main__"`."""
+        return isinstance(node, cst.If) and "__name__" in self.text_of(node.test)
+
+    def is_elif(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is an `elif`."""
+        above = self.source.parent(node)
+        return isinstance(above, cst.If) and above.orelse is node
+
     def loop_of(self, node: cst.CSTNode) -> Loop | None:
         """The innermost loop of the same function whose body holds `node`."""
         for above in self.source.ancestors(node):
@@ -83,8 +97,8 @@ class Places:
 
     def parameter(self, function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
         """Index and node of a plain parameter."""
-        every = [*function.params.posonly_params, *function.params.params]
-        return next(((index, param) for index, param in enumerate(every) if param.name.value == name), None)
+        every = enumerate(positional(function))
+        return next(((index, param) for index, param in every if param.name.value == name), None)
 
     def assignments(self, function: cst.FunctionDef | None, path: str) -> list[cst.CSTNode]:
         """The assignments and loops of `function` itself (the top level for None) that bind `path`."""
@@ -104,7 +118,7 @@ class Places:
         """The statement that holds `node`, with its rows to itself. Raises Refusal."""
         found = self.statement_of(node)
         if found is None or (isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1):
-            raise Refusal(self.row(node), "the statement shares its line with others")
+            raise Refusal(self.row(node), SHARED)
         return found
 
     def block_of(self, statement: cst.CSTNode) -> Block:
@@ -140,7 +154,7 @@ class Places:
 
     def inside(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether `statement` is or holds `node`."""
-        return node is statement or any(above is statement for above in self.source.ancestors(node))
+        return node is statement or statement in self.source.ancestors(node)
 
     def common(self, nodes: Sequence[cst.CSTNode]) -> tuple[Block, list[cst.CSTNode]] | None:
         """The innermost block that holds all `nodes`, and for each the statement of that block that it is in."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TypeVar
 
 from amplint.codemods.conversion import Remark
 from amplint.source import syntax as cst
 from amplint.source.source import Source
+
+Found = TypeVar("Found")
+SHARED = "the statement shares its line with others"
 
 
 class Refusal(Exception):
@@ -32,6 +36,13 @@ class Refusal(Exception):
         if isinstance(self.place, int):
             return Remark(self.place, self.why)
         return Remark(source.span(self.place).start.row if source.owns(self.place) else 1, self.why)
+
+
+def required(found: Found | None, place: cst.CSTNode | int, why: str = SHARED) -> Found:
+    """`found`, an edit or several for `place`, if there is any. Raises Refusal."""
+    if found is None:
+        raise Refusal(place, why)
+    return found
 
 
 class Reasons:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from amplint.codemods.bindings import bound_names
+from amplint.codemods.bindings import bound_names, positional
 from amplint.codemods.places import Places
 from amplint.source import syntax as cst
 from amplint.source.tree import bound_by, walk
@@ -19,13 +19,11 @@ class Scopes(Places):
     @functools.cached_property
     def functions(self) -> dict[Scope, cst.FunctionDef]:
         """The functions and methods by their own scope."""
-        found = (node for node in self.nodes if isinstance(node, cst.FunctionDef))
-        return {(*self.scope(node), node.name.value): node for node in found}
+        return {(*self.scope(node), node.name.value): node for node in self.of_kind(cst.FunctionDef)}
 
     @functools.cached_property
     def _classes(self) -> frozenset[Scope]:
-        found = (node for node in self.nodes if isinstance(node, cst.ClassDef))
-        return frozenset((*self.scope(node), node.name.value) for node in found)
+        return frozenset((*self.scope(node), node.name.value) for node in self.of_kind(cst.ClassDef))
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Where `node` stands; a definition stands outside of what it defines, with its decorators and defaults."""
@@ -47,14 +45,17 @@ class Scopes(Places):
         function = self.functions.get(scope)
         if function is None:
             return ()
-        params = function.params
-        every = (*params.posonly_params, *params.params, *params.kwonly_params)
-        return tuple(param.name.value for param in every)
+        return tuple(param.name.value for param in (*positional(function), *function.params.kwonly_params))
 
     def binds(self, scope: Scope, name: str, *, by_import: bool = True) -> bool:
         """Whether the function `scope` binds `name` by something else than an import, or also `by_import`."""
         bound, imported = self._bindings.get(scope, (frozenset(), frozenset()))
         return name in bound or (by_import and name in imported)
+
+    def hides(self, scope: Scope, home: Scope, name: str, *, by_import: bool = True) -> bool:
+        """Whether a function around `scope`, but not around `home`, binds `name` to something else."""
+        inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
+        return any(self.binds(each, name, by_import=by_import) for each in inner)
 
     def target(self, call: cst.CSTNode | None) -> Scope | None:
         """The function of this file that `call` calls by its name, or as a method of its own object."""
@@ -73,6 +74,17 @@ class Scopes(Places):
             return method if method in self.functions else None
         return None
 
+    def taken_by(self, call: cst.Call, argument: cst.Arg) -> str | None:
+        """The parameter of the function of this file that takes `argument` of `call`; None where that is not known."""
+        target = self.target(call)
+        if target is None or any(each.star for each in call.args):
+            return None
+        if argument.keyword is not None:
+            return argument.keyword.value
+        names = self.parameters(target)
+        place = call.args.index(argument) + (target[:-1] in self._classes)
+        return names[place] if place < len(names) else None
+
     @functools.cached_property
     def _bindings(self) -> dict[Scope, tuple[frozenset[str], frozenset[str]]]:
         """By function the names it binds itself, and those that it imports."""
@@ -81,8 +93,8 @@ class Scopes(Places):
             inside = list(walk(function.body))
             outer = {item.name.value for node in inside if isinstance(node, cst.Global) for item in node.names}
             bound = {name for node in inside if not isinstance(node, cst.ImportAlias) for name in bound_names(node)}
-            aliases = {id(node.asname) for node in inside if isinstance(node, cst.ImportAlias)}
-            renamed = {name for node in inside if id(node) in aliases for name in bound_names(node)}
+            aliases = {node.asname for node in inside if isinstance(node, cst.ImportAlias)}
+            renamed = {name for node in inside if node in aliases for name in bound_names(node)}
             imported = {bound_by(node) for node in inside if isinstance(node, cst.ImportAlias)}
             own = (bound - renamed) | set(self.parameters(scope))
             found[scope] = frozenset(own - outer), frozenset(imported - outer)

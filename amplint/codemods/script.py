@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from amplint.codemods.refusal import Refusal
+from amplint.codemods.rows import row_before
 from amplint.codemods.scopes import Scopes
 from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
-from amplint.source import syntax as cst
-from amplint.source.rewrite_lines import Lines
+from amplint.source.rewrite_lines import Lines, deletions
 from amplint.source.source import Source
-from amplint.source.tree import walk
+
+
+class Passes:
+    """A script on its way from pass to pass; `first` is what it was, `script` what it is."""
+
+    def __init__(self, first: Script) -> None:
+        self.first = self.script = first
+
+    def row(self, row: int) -> int:
+        """The row of the first script that a row of the present one comes from."""
+        return row_before(self.first.text, self.script.text, row)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell of refusals by the rows of the first script."""
+        try:
+            yield
+        except Refusal as refusal:
+            remark = refusal.remark(self.script.source)
+            raise Refusal(self.row(remark.row), remark.text) from None
 
 
 class Script(Scopes):
@@ -27,13 +48,18 @@ class Script(Scopes):
         done = list(edits)
         return Script(splice(self.text, locate(self.lines, done)), self.path) if done else self
 
+    def free(self, *wanted: str) -> str | None:
+        """The first of these names that the file does not use, if there is one."""
+        return next((name for name in wanted if name not in self.words), None)
+
     def whole_rows(self, first: int, last: int) -> Span:
         """The span of these rows with their line ends."""
         return self.lines.rows(first, last)
 
-    def span_of(self, start: int, end: int) -> Span:
-        """The span between two offsets."""
-        return Span(self.lines.position(start), self.lines.position(end))
+    def without(self, items: Sequence[Span], gone: Collection[int]) -> Iterator[Edit]:
+        """The edits that take some of `items`, which stand in brackets, out of their list."""
+        for start, end in deletions(self.lines, items, gone, bracketed=True) if gone else ():
+            yield Edit(Span(self.lines.position(start), self.lines.position(end)), "")
 
     def indented(self, rows: Sequence[int], add: str, take: str = "", untouched: Iterable[int] = ()) -> str:
         """The text of `rows` with `take` less and `add` more indentation; `untouched` rows and blank ones stay."""
@@ -45,12 +71,3 @@ class Script(Scopes):
                 line = add + line[len(take) :]
             parts.append(line)
         return "".join(parts)
-
-    def string_rows(self, node: cst.CSTNode) -> set[int]:
-        """The rows below the first of `node` that begin inside a string."""
-        found: set[int] = set()
-        for inner in walk(node):
-            if isinstance(inner, (cst.SimpleString, cst.FormattedString)):
-                first, last = self.rows(inner)
-                found.update(range(first + 1, last + 1))
-        return found

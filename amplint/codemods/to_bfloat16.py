@@ -42,7 +42,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     found = [*_casts(script), *_switches(script), *_deepspeed(script)]
     if found:
         fix = Fix("Compute in bfloat16", tuple(edit for edit, _ in found))
-        done = sorted({remark for _, remark in found}, key=lambda remark: remark.row)
+        done = sorted(dict.fromkeys(remark for _, remark in found), key=lambda remark: remark.row)
         return Plan((Change(fix, tuple(done)),), repairs=bfloat16.REPAIRS)
     return Plan(left=(*bfloat16.halves(text), *_files(script)))
 
@@ -97,7 +97,6 @@ def _switches(script: Script) -> Iterator[_Found]:
 def _deepspeed(script: Script) -> Iterator[_Found]:
     """DeepSpeed's `"fp16": {"enabled": ...}` in a dictionary; what else stands there is about the loss scale."""
     for element in script.of_kind(cst.DictElement):
-        assert isinstance(element, cst.DictElement)
         if script.text_of(element.key).strip("'\"") != "fp16" or not isinstance(element.value, cst.Dict):
             continue
         entries = [one for one in element.value.elements if isinstance(one, cst.DictElement)]
@@ -112,7 +111,6 @@ def _deepspeed(script: Script) -> Iterator[_Found]:
 def _files(script: Script) -> Iterator[Remark]:
     """The files of settings that the script names and that speak of float16."""
     for node in script.of_kind(cst.SimpleString):
-        assert isinstance(node, cst.SimpleString)
         name = str(node.evaluated_value)
         if script.path and name.endswith(_SETTINGS):
             place = modules().file(script.path, name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import Given, given_by
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -28,14 +28,6 @@ class Held:
 
     variable: Variable
     since: cst.CSTNode | None = None
-
-
-@dataclass(frozen=True)
-class Given:
-    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
-
-    value: cst.BaseExpression
-    index: int | None = None
 
 
 class Variables:
@@ -75,7 +67,7 @@ class Variables:
         if not isinstance(variable.home, cst.ClassDef):
             return True
         name = variable.path.partition(".")[2]
-        named = (node for node in self._script.of_kind(cst.Attribute) if isinstance(node, cst.Attribute))
+        named = self._script.of_kind(cst.Attribute)
         return all(self._is_of(node, variable) for node in named if node.attr.value == name)
 
     def _is_of(self, node: cst.Attribute, variable: Variable) -> bool:
@@ -122,7 +114,7 @@ class Variables:
             assert isinstance(variable.home, cst.FunctionDef)
             passed = self._calls.passed(variable.home, variable.path)
             return [Given(value) for value in passed] if passed is not None else None
-        return list(self._assigned(place, variable.path)) if isinstance(place, cst.Assign) else None
+        return list(given_by(place, variable.path)) if isinstance(place, cst.Assign) else None
 
     def _has_several(self, variable: Variable) -> bool:
         """Whether a variable of a function or the top level is given something in several places."""
@@ -134,8 +126,7 @@ class Variables:
         if not self._has_several(variable) or self._script.function_of(node) is not variable.home:
             return None
         for statement, block in self._script.climb(node):
-            position = next(index for index, one in enumerate(block) if one is statement)
-            for above in reversed(block[:position]):
+            for above in reversed(block[: block.index(statement)]):
                 found = [one for one in places if self._script.inside(above, one)]
                 if found:
                     plain = len(found) == 1 and isinstance(above, cst.SimpleStatementLine)
@@ -149,19 +140,6 @@ class Variables:
         if self._script.parameter(function, name) is not None:
             return True
         return self._script.binds((*self._script.scope(function), function.name.value), name)
-
-    def _assigned(self, node: cst.Assign, path: str) -> Iterator[Given]:
-        for target in (one.target for one in node.targets):
-            if dotted(target) == path:
-                yield Given(node.value)
-            elif isinstance(target, (cst.Tuple, cst.List)):
-                places = [index for index, element in enumerate(target.elements) if dotted(element.value) == path]
-                for index in places:
-                    value = node.value
-                    if isinstance(value, cst.Tuple) and len(value.elements) == len(target.elements):
-                        yield Given(value.elements[index].value)
-                    else:
-                        yield Given(value, index)
 
     @functools.cached_property
     def _bindings(self) -> dict[Variable, list[cst.CSTNode]]:
@@ -179,7 +157,6 @@ class Variables:
     def _reads(self) -> dict[Variable, list[cst.BaseExpression]]:
         found: dict[Variable, list[cst.BaseExpression]] = {}
         for node in self._script.of_kind(cst.Name, cst.Attribute):
-            assert isinstance(node, (cst.Name, cst.Attribute))
             if not self._is_bound(node) and not self._is_word(node):
                 variable = self.of(node)
                 if variable is not None:
@@ -196,7 +173,7 @@ class Variables:
         kinds = (cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr, cst.CompFor)
         return isinstance(above, kinds) and above.target is node
 
-    def _is_word(self, node: cst.Name | cst.Attribute) -> bool:
+    def _is_word(self, node: cst.BaseExpression) -> bool:
         """Whether a name is not that of a variable: an attribute, a keyword, what a definition or import binds."""
         above = self._script.source.parent(node)
         if isinstance(above, cst.Attribute):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from amplint.edits.checkpoint_files import IMPORTS, loaded_beside, saved_beside
@@ -20,9 +20,9 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     together = [] if event.saved else _together(event.saves, rewrite)
     shared = bool(together) and all(len(places) > 1 for places in together)
     alone = [] if event.saved else [[place] for place in event.saves]
-    restored = _together(event.restores, rewrite) if shared else [[place] for place in event.restores]
-    saves = [_saving(event, places, rewrite, shared=shared) for places in (together if shared else alone)]
-    restores = [_restoring(event, places, rewrite, shared=shared) for places in restored]
+    loads = _together(event.restores, rewrite) if shared else [[place] for place in event.restores]
+    saves = [_saving(event, places[-1], rewrite, shared=shared) for places in (together if shared else alone)]
+    restores = [_restoring(event, places[-1], rewrite, shared=shared) for places in loads]
     saving, restoring = ([edit for edit in edits if edit is not None] for edits in (saves, restores))
     unsaved = not event.saved and not event.saves
     if len(saving) < len(saves) or unsaved or not (saving or restoring):
@@ -30,6 +30,18 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     what = "Save and restore" if saving and restoring else "Save" if saving else "Restore"
     imports = IMPORTS if any("os.path.exists(" in edit.content for edit in restoring) else ()
     return Fix(f"{what} the scaler's state", (*saving, *restoring), imports=imports)
+
+
+def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
+    if place.scaler is None:
+        return None
+    return saved(place.node, place.scaler, rewrite, shared=shared, perhaps_none=event.perhaps_none)
+
+
+def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
+    if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
+        return None
+    return restored(place.node, place.scaler, rewrite, shared=shared, perhaps_none=event.perhaps_none)
 
 
 def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
@@ -50,16 +62,21 @@ def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:
     return keyword or (isinstance(node, cst.DictElement) and isinstance(node.key, cst.SimpleString))
 
 
-def _saving(event: CheckpointLacksScaler, places: Sequence[Place], rewrite: Rewriter, *, shared: bool) -> Edit | None:
-    place = places[-1]
-    if place.scaler is None:
-        return None
-    state = f"{place.scaler}.state_dict()"
-    if event.perhaps_none:
-        state += f" if {place.scaler} is not None else None"
-    for above in rewrite.source.ancestors(place.node):
+def saved(
+    node: cst.CSTNode, scaler: str, rewrite: Rewriter, *, shared: bool = False, perhaps_none: bool = False
+) -> Edit | None:
+    """The state of `scaler` saved beside the optimizer's, which `node` takes: in its dict, or in a file of its own.
+
+    The entry goes by the name of the optimizer's, or by none where optimizers have `shared` the scaler.
+    """
+    state = f"{scaler}.state_dict()"
+    if perhaps_none:
+        state += f" if {scaler} is not None else None"
+    for above in rewrite.source.ancestors(node):
         if isinstance(above, cst.DictElement) and isinstance(above.key, cst.SimpleString):
-            return _append(above.value, above, f"{_entry(rewrite.text(above.key), shared)}: {state}", rewrite)
+            key = rewrite.text(above.key)
+            entry = _entry(key, shared)
+            return _append(above.value, above, f"{entry}: {state}", rewrite) if entry != key else None
         if isinstance(above, cst.Arg) and above.keyword is not None and _builds_dict(rewrite.source.parent(above)):
             name = "scaler" if shared else _renamed(above.keyword.value)
             return _append(above.value, above, f"{name}={state}", rewrite)
@@ -68,7 +85,7 @@ def _saving(event: CheckpointLacksScaler, places: Sequence[Place], rewrite: Rewr
             return rewrite.insert_after(above, f"{_renamed(target)} = {state}") if _renamed(target) != target else None
         if isinstance(above, cst.BaseStatement):
             break
-    return saved_beside(place.node, state, rewrite)
+    return saved_beside(node, state, rewrite)
 
 
 def _append(value: cst.CSTNode, item: cst.CSTNode, text: str, rewrite: Rewriter) -> Edit:
@@ -93,22 +110,19 @@ def _entry(key: str, shared: bool) -> str:
     return f"{key[0]}scaler{key[0]}" if renamed != key and shared else renamed
 
 
-def _restoring(
-    event: CheckpointLacksScaler, places: Sequence[Place], rewrite: Rewriter, *, shared: bool
+def restored(
+    node: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool = False, perhaps_none: bool = False
 ) -> Edit | None:
-    place = places[-1]
-    if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
-        return None
-    given = place.node.args[0].value
-    there = f"{place.scaler} is not None and " if event.perhaps_none else ""
+    """The state of `scaler` restored after the optimizer's, which `node` restores, where the checkpoint holds it."""
+    given = node.args[0].value
+    there = f"{scaler} is not None and " if perhaps_none else ""
     if not isinstance(given, cst.Subscript):
-        return loaded_beside(place.node, place.scaler, rewrite, there)
+        return loaded_beside(node, scaler, rewrite, there)
     key = rewrite.text(given.slice[0])
     entry = _entry(key, shared)
     if entry == key or key[0] not in "\"'" or not isinstance(given.value, (cst.Name, cst.Attribute, cst.Subscript)):
         return None
     checkpoint = rewrite.text(given.value)
     return rewrite.insert_after(
-        place.node,
-        f"if {there}{checkpoint}.get({entry}):\n    {place.scaler}.load_state_dict({checkpoint}[{entry}])",
+        node, f"if {there}{checkpoint}.get({entry}):\n    {scaler}.load_state_dict({checkpoint}[{entry}])"
     )

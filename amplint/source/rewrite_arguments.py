@@ -21,6 +21,15 @@ class ArgumentEdits(RewriterBase):
             return None
         return call.args[position]
 
+    def arguments(self, call: cst.Call, names: Sequence[str]) -> dict[str, cst.BaseExpression] | None:
+        """What `call` passes for each parameter, the first of which are `names`; None where that is hidden."""
+        found: dict[str, cst.BaseExpression] = {}
+        for index, argument in enumerate(call.args):
+            if argument.star or (argument.keyword is None and index >= len(names)):
+                return None
+            found[argument.keyword.value if argument.keyword is not None else names[index]] = argument.value
+        return found
+
     def set_argument(self, call: cst.Call, keyword: str | None, value: str, position: int | None = None) -> Edit | None:
         """Pass `value` as `keyword`, also known as position `position`: replace the present argument, or add one.
 

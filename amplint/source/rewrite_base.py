@@ -180,7 +180,7 @@ class RewriterBase:
             return None
         return start.row, span.end.row
 
-    def _string_rows(self, node: cst.CSTNode) -> set[int]:
+    def string_rows(self, node: cst.CSTNode) -> set[int]:
         """The rows below `node` that start inside a string."""
         rows: set[int] = set()
         for inner in walk(node):

@@ -79,6 +79,12 @@ class Lines:
         """Whether `row` is a comment only (it may also lie inside a string)."""
         return self.line(row).lstrip().startswith("#")
 
+    def commented(self, row: int, above: int = 0) -> int:
+        """The first of the comments right above `row`, down from the row after `above`; `row` where there is none."""
+        while row - 1 > above and self.comment(row - 1):
+            row -= 1
+        return row
+
     def before(self, position: Position) -> str:
         """The text of the row up to `position`."""
         return self.line(position.row)[: position.column - 1]

@@ -55,7 +55,7 @@ class RegionEdits(RewriterBase):
             return None
         first_rows = [self._commented_row(region, index) for index in range(start, len(region.body))]
         header = region.header + region.comment if start == 0 else region.header
-        untouched = self._string_rows(with_node)
+        untouched = self.string_rows(with_node)
         lines: list[str] = []
         for index, (row, end) in enumerate(zip(first_rows, [*first_rows[1:], region.last_row + 1], strict=True), start):
             if index in kept and index - 1 not in kept:
@@ -77,7 +77,7 @@ class RegionEdits(RewriterBase):
         region = self._region(with_node)
         if region is None or (with_node.items[0].asname is not None and not named) or "#" in region.header:
             return None
-        untouched = self._string_rows(with_node)
+        untouched = self.string_rows(with_node)
         comment = region.comment.strip()
         lines = [f"{region.outer}{comment}{self.source.newline}"] if comment else []
         rows = range(region.header_row + 1, region.last_row + 1)
@@ -143,10 +143,7 @@ class RegionEdits(RewriterBase):
         statement = region.body[index]
         decorators: Sequence[cst.CSTNode] = getattr(statement, "decorators", ())
         row = self.source.span(decorators[0] if decorators else statement).start.row
-        above = self.source.span(region.body[index - 1]).end.row
-        while row - 1 > above and self._lines.comment(row - 1):
-            row -= 1
-        return row
+        return self._lines.commented(row, self.source.span(region.body[index - 1]).end.row)
 
     def _line(self, region: _Region, row: int, *, dedent: bool) -> str:
         line = self.source.text[self._lines.start(row) : self._lines.start(row + 1)]

@@ -44,7 +44,7 @@ class StatementEdits(RewriterBase):
         if rows is None or not isinstance(statement := self.statement_of(node), cst.SimpleStatementLine):
             return None
         level = self.source.chunk_of(node).default_indent
-        untouched = self._string_rows(statement)
+        untouched = self.string_rows(statement)
         lines = [f"{self._lines.indentation(rows[0])}{header}:"]
         for row in range(rows[0], rows[1] + 1):
             line = self._lines.line(row)
@@ -156,7 +156,7 @@ class StatementEdits(RewriterBase):
 
     def _reindented(self, statement: Statement, rows: tuple[int, int], indentation: str) -> str:
         old = self._lines.indentation(rows[0])
-        untouched = self._string_rows(statement)
+        untouched = self.string_rows(statement)
         text = []
         for row in range(rows[0], rows[1] + 1):
             line = self._lines.line(row)

@@ -24,7 +24,7 @@ class WrapEdits(RewriterBase):
         first, last = rows[0], rows[-1]
         assert first is not None
         assert last is not None
-        untouched = {row for statement in statements for row in self._string_rows(statement)}
+        untouched = {row for statement in statements for row in self.string_rows(statement)}
         indentation = self._lines.indentation(first[0])
         level = self.source.chunk_of(statements[0]).default_indent
         found: list[Edit] = []

@@ -51,7 +51,7 @@ class NameUses(RewriterBase):
                 elif isinstance(node, cst.Name) and node.value == bound.value and node is not bound:
                     if self._binds(node):
                         return None
-                    if not self._is_member_or_keyword(node):
+                    if not self.is_word(node):
                         found.append(node)
         return found
 
@@ -59,7 +59,7 @@ class NameUses(RewriterBase):
         """Whether a variable is only set, passed as the keyword `name`, and called without positional arguments."""
         for chunk in self.source.chunks:
             for node in walk(chunk.module) if name in chunk.words else ():
-                if not isinstance(node, cst.Name) or node.value != name or self._is_member_or_keyword(node):
+                if not isinstance(node, cst.Name) or node.value != name or self.is_word(node):
                     continue
                 above = self.source.parent(node)
                 keyword = above.keyword if isinstance(above, cst.Arg) else None
@@ -90,7 +90,7 @@ class NameUses(RewriterBase):
         Parameters of the same name, such as `self` or `args`, are assumed to be the same object in both functions.
         """
         for inner in walk(node):
-            if not isinstance(inner, cst.Name) or self._is_member_or_keyword(inner):
+            if not isinstance(inner, cst.Name) or self.is_word(inner):
                 continue
             here, other = self._binder(inner.value, node), self._binder(inner.value, there)
             if here is not other and not (
@@ -127,7 +127,8 @@ class NameUses(RewriterBase):
         function = next(inside, None)
         return [function] if function else [chunk.module for chunk in self.source.chunks if name in chunk.text]
 
-    def _is_member_or_keyword(self, node: cst.Name) -> bool:
+    def is_word(self, node: cst.CSTNode) -> bool:
+        """Whether `node` is the word of an attribute, a keyword or an import, and stands for no variable by itself."""
         above = self.source.parent(node)
         if isinstance(above, cst.ImportAlias):
             return True

@@ -158,6 +158,38 @@ def main(args, net, loader):
     assert converted(old.replace("\n", "\r\n")).text == new.replace("\n", "\r\n")
 
 
+EVALUATION = """
+
+def evaluate(net, loader):
+    with torch.no_grad():
+        for inputs, targets in loader:
+            outputs = net(inputs)
+            print(torch.nn.functional.mse_loss(outputs, targets).item())
+
+
+def start(args, net, loader):
+    main(args, net, loader)
+    evaluate(net, loader)
+"""
+
+
+def test_losses_are_computed_in_regions_wherever_they_stand() -> None:
+    old = LOOP.replace("loss = torch.nn.functional.mse_loss(net(inputs), targets)", "outputs = net(inputs)")
+    old = old.replace("scale_loss(loss,", "scale_loss(torch.nn.functional.mse_loss(outputs, targets),")
+    text = converted(old + EVALUATION).text
+    hoisted = "    loss = torch.nn.functional.mse_loss(outputs, targets)\n        scaler.scale(loss).backward()\n"
+    beside = "    outputs = net(inputs)\n                print(torch.nn.functional.mse_loss(outputs, targets).item())\n"
+    assert f'            with torch.autocast("cuda"):\n            {beside}' in text
+    assert f"        {hoisted}" in text
+
+
+def test_a_model_that_is_handed_to_its_loss_runs_in_a_region() -> None:
+    old = LOOP.replace("def main(args, net, loader)", "def main(args, net, loader, objective)")
+    old = old.replace("torch.nn.functional.mse_loss(net(inputs), targets)", "objective((inputs, targets), net)")
+    new = '        with torch.autocast("cuda"):\n            loss = objective((inputs, targets), net)\n'
+    assert new in converted(old).text
+
+
 def test_what_pytorch_has_besides() -> None:
     old = LOOP.replace("from apex import amp", IMPORTS).replace("torch.optim.SGD(net.parameters(), lr=0.1)", FUSED)
     old = old.replace("import torch\n", "import torch\n\nlayer = FusedLayerNorm(8)\n", 1)

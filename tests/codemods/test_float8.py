@@ -49,6 +49,15 @@ convert_to_float8_training(
 optimizer = """
 
 
+def test_sizes_may_be_defaults_and_classes_be_named_as_types() -> None:
+    typed = SCRIPT.replace(
+        "losses = []", "def count(net: Net) -> int:\n    return len(net.state_dict())\n\n\nlosses = []"
+    )
+    text = typed.replace("def __init__(self, width)", "def __init__(self, width=WIDTH)").replace("Net(WIDTH)", "Net()")
+    assert convert(typed, FLOAT8).done
+    assert convert(text, FLOAT8).done
+
+
 def test_layers_are_converted_before_the_optimizer_gets_them() -> None:
     conversion = convert(SCRIPT, FLOAT8)
     assert conversion.refused == ()

@@ -5,29 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from amplint.codemods import parameters
 from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
-from amplint.codemods.accumulation.handing import handed_on
 from amplint.codemods.accumulation.observed import Observed, observe
 from amplint.codemods.accumulation.parallel import Parallel
 from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
 from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
-from amplint.codemods.accumulation.windows import Names, Window
-from amplint.codemods.amp.flags import Flag
-from amplint.codemods.amp.observed import framework
-from amplint.codemods.amp.options import number_of_batches
-from amplint.codemods.amp.uses import gradient_uses
-from amplint.codemods.bindings import paths
+from amplint.codemods.accumulation.windows import Window
+from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.refusal import Reasons, Refusal
+from amplint.codemods.flags import Flag
+from amplint.codemods.options import number_of_batches
+from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
+from amplint.codemods.training.gradients import gradient_uses
+from amplint.codemods.training.observed import framework
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+
+_COUNTS = ("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
+"""Names for the number of batches."""
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -63,9 +66,8 @@ def _check(script: Script) -> None:
     if foreign is not None:
         raise Refusal(foreign[0], f"{foreign[1]} has a way of its own to accumulate gradients")
     for call in script.calls:
-        func = call.func
-        last = func.attr.value if isinstance(func, cst.Attribute) else ""
-        owner = dotted(func.value) if isinstance(func, cst.Attribute) else None
+        last = called_name(call)
+        owner = dotted(call.func.value) if isinstance(call.func, cst.Attribute) else None
         if last == "manual_backward" or (last == "backward" and owner in ("torch.autograd", "autograd")):
             raise Refusal(call, "only backward() of a tensor can be followed")
 
@@ -77,14 +79,13 @@ class _Conversion:
         self._script = script
         self._observed = observed
         self._uses = gradient_uses(script, observed.calls)
-        self._names = Names(script)
         self._blocks = Blocks(script)
         self._reductions = Reductions(script, observed.calls)
         self._parallel = Parallel(script, observed.calls)
         self._number = count
         self._flag = flag
-        self._count = self._names.new("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
-        self._helper = self._names.new("micro_batches", "batch_windows")
+        self._count = script.free(*_COUNTS) or f"{_COUNTS[0]}_"
+        self._helper = script.free("micro_batches", "batch_windows") or "micro_batches_"
         self._defined: list[cst.CSTNode] = []
         self._handed: set[cst.CSTNode] = set()
         self._edits: list[Edit] = []
@@ -115,13 +116,13 @@ class _Conversion:
     def _window(self, place: Place, *, counted: bool) -> Window:
         """The windows of a loop, which the edits make; those of a function are what it is told."""
         if isinstance(place, cst.FunctionDef):
-            return windows.told(self._names)
+            return windows.told(self._script)
         windows.refuse_epochs(place)
         script, calls, window = self._script, self._observed.calls, None
         if counted and isinstance(place, cst.For):
-            window = windows.counting(script, calls, place, self._names, self._count)
+            window = windows.counting(script, calls, place, self._count)
         if window is None:
-            window = windows.grouping(script, calls, place, self._names, self._count, self._helper)
+            window = windows.grouping(script, calls, place, self._count, self._helper)
             self._helped = True
         self._edits += window.edits
         self._define(place)
@@ -138,14 +139,12 @@ class _Conversion:
         if function in self._handed:
             raise Refusal(function, f"{function.name.value}() calls itself")
         self._handed.add(function)
-        window = windows.told(self._names)
-        edits = handed_on(self._script, self._observed.calls, function, window.parameters)
-        self._edits += edits.edits
-        self._done.append(Remark(self._script.row(function), "hand on the place in the window"))
+        window = windows.told(self._script)
+        calls = self._handed_on(function, window)
         clears: list[cst.CSTNode] = []
-        for call in edits.calls:
+        for call in calls:
             place = self._script.loop_of(call) or self._script.function_of(call)
-            if place is None or any(self._script.inside(place, other) for other in edits.calls if other is not call):
+            if place is None or any(self._script.inside(place, other) for other in calls if other is not call):
                 raise Refusal(call, f"{function.name.value}() is not called once for each batch of a loop")
             if any(has_remainder(one.value) for one in call.args):
                 self._left.append(
@@ -165,6 +164,23 @@ class _Conversion:
                 clears += self._hand_on(around, cleared=cleared or parts.clears_first())
         return clears
 
+    def _handed_on(self, function: cst.FunctionDef, window: Window) -> list[cst.Call]:
+        """The calls of `function`, which pass the place in the window by the names that it has there, too."""
+        name = function.name.value
+        calls = self._observed.calls.callers(function)
+        if not calls:
+            raise Refusal(function, f"{name}() trains on one batch, and the loop over batches is not in sight")
+        if not parameters.takes_more(function):
+            raise Refusal(function, f"{name}() would need to know its place in a window, and cannot be told here")
+        self._edits.append(parameters.appended(self._script, function, *window.parameters))
+        self._done.append(Remark(self._script.row(function), "hand on the place in the window"))
+        for call in calls:
+            given = [(one, one.name) for one in window.parameters]
+            edit = parameters.passed_last(self._script, function, call, *given)
+            why = f"{name}() is called here in a way that leaves no place for more arguments"
+            self._edits.append(required(edit, call, why))
+        return calls
+
     def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:
         """Raises Refusal where what `loop` counts with would no longer count its rounds in `function`."""
         for node, path in work.counters(self._script, function):
@@ -177,7 +193,7 @@ class _Conversion:
             self._blocks.define(windows.helper_code(self._helper))
             self._imports.append("import itertools")
         for node in self._script.nodes:
-            if isinstance(node, cst.Call) and "BatchNorm" in (dotted(node.func) or "").rpartition(".")[2]:
+            if isinstance(node, cst.Call) and "BatchNorm" in called_name(node):
                 self._left.append((node, "the statistics of batch normalization remain those of single batches"))
                 break
         edits = [*self._edits, *self._blocks.edits()]
@@ -256,7 +272,7 @@ class _Conversion:
             )
         held = self._distributed(parts, model[0]) if model is not None else []
         if (held or len(runs) > 1) and " or " in condition:
-            name = self._names.new("last", "is_last", "ends_window")
+            name = self._script.free("last", "is_last", "ends_window") or "last_"
             one = one and len({id(self._script.block_of(run[0])) for run in runs}) == 1
             place = held[0] if held else runs[0][0] if one else parts.place.body.body[0]
             self._blocks.above(place, f"{name} = {condition}")
@@ -264,7 +280,7 @@ class _Conversion:
         if model is not None and held:
             name, kind = model
             if kind is not None:
-                synchronous = self._names.new("synchronous", "is_synchronous")
+                synchronous = self._script.free("synchronous", "is_synchronous") or "synchronous_"
                 self._blocks.above(held[0], f"{synchronous} = {condition} or not isinstance({name}, {kind})")
             else:
                 synchronous = condition
@@ -287,5 +303,5 @@ class _Conversion:
         if common is None:
             raise Refusal(parts.place, "the distributed model has no one place here for its no_sync()")
         block, statements = common
-        places = [index for index, one in enumerate(block) if any(one is statement for statement in statements)]
+        places = [block.index(statement) for statement in statements]
         return [*block[min(places) : max(places) + 1]]

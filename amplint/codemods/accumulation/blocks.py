@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
@@ -43,7 +43,7 @@ class Blocks:
         """Put neighbours into the block that the first line of `code` begins; its other lines come first in there."""
         first, last = self._commented(self._rows(statements[0])[0]), self._rows(statements[-1])[1]
         for statement in statements:
-            self._untouched |= self._script.string_rows(statement)
+            self._untouched |= self._script.rewrite.string_rows(statement)
         self._level = self._script.source.chunk_of(statements[0]).default_indent
         self._headers.append(_Header(first, last, code))
 
@@ -86,8 +86,7 @@ class Blocks:
         return row
 
     def _rows(self, statement: cst.CSTNode) -> tuple[int, int]:
-        if self._script.rewrite.insert_after(statement, "pass") is None:
-            raise Refusal(statement, "the statement shares its line with others")
+        required(self._script.rewrite.insert_after(statement, "pass"), statement)
         decorators = getattr(statement, "decorators", ())
         first = self._script.row(decorators[0] if decorators else statement)
         return first, self._script.source.span(statement).end.row

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import values_of
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -99,27 +98,3 @@ def _guarded(script: Script, call: cst.Call) -> bool:
 
 def _doubts(test: cst.BaseExpression) -> bool:
     return any(isinstance(node, cst.Name) and node.value in ("None", "hasattr", "isinstance") for node in walk(test))
-
-
-def values_of(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> list[cst.BaseExpression | None]:
-    """What `path` is bound to where `node` stands; None for what cannot be told."""
-    function = script.function_of(node)
-    if path.startswith("self."):
-        owner = script.method_owner(function)
-        return [value for one in calls.methods(owner) for value in _bound(script, one, path)]
-    while function is not None:
-        bound = list(_bound(script, function, path))
-        if bound:
-            return bound
-        if script.parameter(function, path) is not None:
-            return list(calls.passed(function, path) or [])
-        function = script.function_of(function)
-    return list(_bound(script, None, path))
-
-
-def _bound(script: Script, function: cst.FunctionDef | None, path: str) -> Iterator[cst.BaseExpression | None]:
-    for binding in script.assignments(function, path):
-        value = binding.value if isinstance(binding, (cst.Assign, cst.AnnAssign)) else None
-        split = isinstance(binding, cst.Assign) and not all(dotted(t.target) == path for t in binding.targets)
-        called = isinstance(value, cst.Call) and (dotted(value.func) or "").endswith("random_split")
-        yield None if split and not called else value

@@ -21,9 +21,7 @@ from amplint.semantics.events import (
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
 from amplint.source import syntax as cst
-from amplint.source.source import Source
 from amplint.source.tree import walk
-from amplint.torchlib.frameworks import TITLES
 
 _CONDITIONS = (cst.If, cst.IfExp, cst.While, cst.Try, cst.Match)
 _KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
@@ -50,7 +48,7 @@ def observe(script: Script) -> Observed:
     """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
     interpretation = Interpretation(script)
     found = Observed(interpretation.calls)
-    interpretation.follow(lambda event: _take_note(found, script.source, event), *_KINDS)
+    interpretation.follow(lambda event: _take_note(found, interpretation, event), *_KINDS)
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
             _add_unreached(found, call, call.func)
@@ -74,7 +72,7 @@ def _lift(script: Script, found: Observed, step: cst.Call) -> None:
         return
     callers = found.calls.callers(function) if _always(script, function, step) else None
     if callers and all(script.function_of(call) in training for call in callers):
-        found.steps[:] = [one for one in found.steps if one is not step]
+        found.steps.remove(step)
         for call in callers:
             _add(found.steps, call)
 
@@ -90,39 +88,29 @@ def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None
     owner = (dotted(func.value) or "").partition(".")
     if owner[0] in ("self", "ctx", "cls") and not owner[2]:
         return
-    if not any(call is one for one in found.backwards):
+    if call not in found.backwards:
         if any(argument.keyword is None for argument in call.args):
             raise Refusal(call, "this backward pass could not be followed")
         if found.backwards:
             found.backwards.append(call)
 
 
-def _take_note(found: Observed, source: Source, event: Event) -> None:
-    own = source.owns(event.node)
-    here = event.node if own else event.entered_from or source.chunks[0].module
+def _take_note(found: Observed, interpretation: Interpretation, event: Event) -> None:
     if isinstance(event, ManagedBackward):
-        manager = TITLES.get(event.manager.kind, "the framework")
-        raise Refusal(here, f"{manager} runs the backward pass; ask it to accumulate gradients")
+        interpretation.refuse_manager(event, "runs the backward pass; ask it to accumulate gradients")
     if isinstance(event, Accumulation):
         found.windows.add(event.loop)
     elif isinstance(event, Backward):
-        if not own:
-            raise Refusal(here, "a loss is differentiated in another file")
-        if not isinstance(event.node, cst.Call):
-            raise Refusal(here, "this backward pass is not a plain call")
-        _add(found.backwards, event.node)
+        _add(found.backwards, interpretation.backward(event))
     elif isinstance(event, (OptimizerStep, ScalerStep)):
-        if not own:
-            raise Refusal(here, "an optimizer steps in another file")
-        if event.closure or (isinstance(event, OptimizerStep) and event.call.args):
-            raise Refusal(here, "the optimizer runs a closure, which makes and uses gradients in one call")
+        interpretation.check_step(event, "makes and uses gradients in one call")
         found.optimizers |= {path for path in [dotted(event.optimizer_node)] if path}
         if isinstance(event.node, cst.Call):
             _add(found.steps, event.node)
-    elif isinstance(event, ScalerUpdate) and own:
+    elif isinstance(event, ScalerUpdate) and interpretation.here(event) is event.node:
         found.updates.append(event.node)
 
 
 def _add(calls: list[cst.Call], call: cst.Call) -> None:
-    if not any(call is one for one in calls):
+    if call not in calls:
         calls.append(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.accumulation.rounds import Place
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, positional
 from amplint.codemods.calls import Calls
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -57,7 +57,7 @@ class Parallel:
         return found
 
     def _handed(self, here: cst.FunctionDef, home: cst.FunctionDef | None, path: str) -> list[str]:
-        every = [param.name.value for param in (*here.params.posonly_params, *here.params.params)]
+        every = [param.name.value for param in positional(here)]
         found = [
             name
             for name in every
@@ -73,13 +73,9 @@ class Parallel:
         for above in self._script.source.ancestors(maker):
             if isinstance(above, cst.FunctionDef):
                 break
-            if isinstance(above, conditional) and not _is_main(above):
+            if isinstance(above, conditional) and not self._script.is_main(above):
                 return False
         return True
-
-
-def _is_main(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.If) and any(isinstance(n, cst.Name) and n.value == "__name__" for n in walk(node.test))
 
 
 def _mentions(place: Place, name: str) -> bool:

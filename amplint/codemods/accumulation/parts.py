@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from amplint.codemods.accumulation import work
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place, counted, has_remainder
-from amplint.codemods.bindings import bound_paths, paths
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -56,7 +56,7 @@ class Parts:
                 self.left.append((save, "what is saved here can lie within a window, whose gradients it does not hold"))
         for step in observed.steps:
             if observed.calls.targets(step) and self._held(step):
-                self.left.append((step, f"{_method(step)}() runs once in a window now, with all it counts"))
+                self.left.append((step, f"{called_name(step)}() runs once in a window now, with all it counts"))
         for scheduler in work.schedulers(script, place, observed):
             if any(script.inside(one, scheduler) for one in (*self.beginning, *self.ending)):
                 self._tell_of(scheduler)
@@ -78,12 +78,9 @@ class Parts:
         return any(self._script.inside(one, clear) for one in self.beginning for clear in self.clears)
 
     def _sort(self, nodes: Sequence[cst.CSTNode]) -> None:
-        clears = {id(node) for node in self.clears}
         for node in (*self.clears, *nodes):
-            statement = self._unit(node)
-            if statement is None:
-                raise Refusal(node, "the statement shares its line with others")
-            follows = any(node is one for one in self._followers)
+            statement = required(self._unit(node), node)
+            follows = node in self._followers
             earlier = [one for one in self.backwards if self._order(one, statement) < 0]
             later = [one for one in self.backwards if self._order(one, statement) > 0]
             if earlier and later:
@@ -94,9 +91,9 @@ class Parts:
                         raise Refusal(node, "gradients are used here at some batches, which need not end a window")
                     continue
                 _add(self.ending, statement)
-            elif id(node) in clears or (follows and _method(node) in ("step", "step_update")):
+            elif node in self.clears or (follows and called_name(node) in ("step", "step_update")):
                 _add(self.beginning, self._alone(node))
-            elif not follows and _method(node) != "get_scale":
+            elif not follows and called_name(node) != "get_scale":
                 raise Refusal(node, "gradients are used before the backward pass that makes them")
 
     def _at_its_own_pace(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
@@ -143,9 +140,7 @@ class Parts:
             if statement is self.place or not self._belongs(statement, node):
                 break
             found = statement
-        if found is None:
-            raise Refusal(node, "the statement shares its line with others")
-        return found
+        return required(found, node)
 
     def _belongs(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether `statement` does nothing but what `node` does, and to clear gradients."""
@@ -248,16 +243,8 @@ class Parts:
             self.left.append((place, "this schedule advances once in a window now; shorten it if it counts batches"))
 
 
-def _method(node: cst.CSTNode) -> str:
-    """The last name of what a call calls; empty for anything else."""
-    func = node.func if isinstance(node, cst.Call) else None
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""
-
-
 def _add(statements: list[cst.CSTNode], statement: cst.CSTNode) -> None:
-    if not any(statement is one for one in statements):
+    if statement not in statements:
         statements.append(statement)
 
 
@@ -267,5 +254,5 @@ def _callers_of(script: Script, uses: Sequence[cst.CSTNode]) -> set[str]:
     return {
         one.name.value
         for one in functions
-        if one is not None and not any(_method(n) in ("backward", "step") for n in walk(one.body))
+        if one is not None and not any(called_name(n) in ("backward", "step") for n in walk(one.body))
     }

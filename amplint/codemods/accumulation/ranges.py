@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.codemods.accumulation.lengths import values_of
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import values_of
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -69,7 +69,7 @@ def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.Function
     while waiting:
         for node in walk(waiting.pop()):
             for target in calls.targets(node) if isinstance(node, cst.Call) else ():
-                if isinstance(target, cst.FunctionDef) and not any(target is one for one in found):
+                if isinstance(target, cst.FunctionDef) and target not in found:
                     found.append(target)
                     waiting.append(target.body)
     return found
@@ -117,13 +117,15 @@ def _is_whole(script: Script, calls: Calls, node: cst.BaseExpression | None, dee
     path = dotted(node) if node is not None else None
     if node is None or path is None or deep == 0:
         return isinstance(node, cst.Integer)
+    function = script.function_of(node)
+    parameter = script.parameter(function, path) if function is not None else None
+    if parameter is not None and _is_declared(parameter[1].annotation):
+        return True
     values = values_of(script, calls, node, path)
     if values:
         return all(_is_whole(script, calls, value, deep - 1) for value in values)
-    function = script.function_of(node)
-    parameter = script.parameter(function, path) if function is not None else None
     if parameter is not None:
-        return _is_declared(parameter[1].annotation) or isinstance(parameter[1].default, cst.Integer)
+        return isinstance(parameter[1].default, cst.Integer)
     return "." in path and _is_option(script, calls, path.rpartition(".")[2])
 
 
@@ -138,5 +140,5 @@ def _is_option(script: Script, calls: Calls, name: str) -> bool:
         flags = [one.value.raw_value for one in call.args if isinstance(one.value, cst.SimpleString)]
         if kind is not None and name in [flag.lstrip("-").replace("-", "_") for flag in flags]:
             return dotted(kind.value) == "int"
-    fields = [node for node in script.of_kind(cst.AnnAssign) if isinstance(node, cst.AnnAssign)]
+    fields = list(script.of_kind(cst.AnnAssign))
     return any(dotted(one.target) == name and _is_declared(one.annotation) for one in fields)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import value_of, values_of
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.methods import SAME_NUMBERS
 
@@ -103,8 +104,8 @@ class Reductions:
     def _returned(self, call: cst.Call) -> list[cst.BaseExpression]:
         """What the functions of this file return that `call` runs."""
         functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
-        nodes = (node for one in functions if one.name.value != "__init__" for node in walk(one.body))
-        return [node.value for node in nodes if isinstance(node, cst.Return) and node.value is not None]
+        returns = (one for function in functions for one in self._script.returns(function))
+        return [one.value for one in returns if one.value is not None]
 
     def _criterion(self, node: cst.BaseExpression | None, deep: int) -> Reduction:
         """How the losses are reduced by the function or module that `node` stands for."""
@@ -132,38 +133,14 @@ class Reductions:
         )
 
     def _values(self, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
-        """What is bound to `path` where `node` stands, or else anywhere outside of functions or as an attribute."""
-        home = function = self._script.function_of(node)
-        while True:
-            bindings = self._bindings(function, path, node if function is home else None)
-            if bindings or function is None:
-                break
-            if self._script.parameter(function, path) is not None:
-                return list(self._calls.passed(function, path) or [])
-            function = self._script.function_of(function)
-        if not bindings and path.startswith("self."):
-            bindings = [binding for one in self._calls.functions for binding in self._bindings(one, path)]
-        return bindings
-
-    def _bindings(
-        self, function: cst.FunctionDef | None, path: str, use: cst.CSTNode | None = None
-    ) -> list[cst.BaseExpression | None]:
-        """What `path` is assigned in `function`, or before `use` since what was assigned there in any case."""
-        found: list[cst.BaseExpression | None] = []
-        bindings = [*self._script.assignments(function, path)]
-        if use is not None:
-            bindings = self._since(bindings, use)
-            bindings += self._added(function, path, bindings, use)
-        for binding in bindings:
-            value = getattr(binding, "value", None)
-            plain = isinstance(binding, cst.Assign) and all(dotted(t.target) == path for t in binding.targets)
-            added = isinstance(binding, cst.AugAssign) and isinstance(
-                binding.operator, (cst.AddAssign, cst.MultiplyAssign)
-            )
-            known = isinstance(value, cst.BaseExpression) and (plain or added or isinstance(binding, cst.AnnAssign))
-            if not (isinstance(value, (cst.Integer, cst.Float)) and known):
-                found.append(value if known else None)
-        return found
+        """What is bound to `path` where `node` stands, apart from the numbers that sums begin with."""
+        function = self._script.function_of(node)
+        own = self._since(self._script.assignments(function, path), node)
+        added = list(self._added(function, path, own, node))
+        found = [*(value_of(binding, path) for binding in own), *added]
+        if not found:
+            found = values_of(self._script, self._calls, node, path)
+        return [value for value in found if not isinstance(value, (cst.Integer, cst.Float))]
 
     def _since(self, bindings: list[cst.CSTNode], use: cst.CSTNode) -> list[cst.CSTNode]:
         """The last of `bindings` that is sure to be run before `use`, and those between."""
@@ -182,18 +159,14 @@ class Reductions:
 
     def _added(
         self, function: cst.FunctionDef | None, path: str, bindings: list[cst.CSTNode], use: cst.CSTNode
-    ) -> list[cst.CSTNode]:
-        """What changes `path` in place between the first of `bindings` and `use`."""
+    ) -> Iterator[cst.BaseExpression | None]:
+        """What is added to `path` in place between the first of `bindings` and `use`; None for other changes."""
         first = min((self._script.row(one) for one in bindings), default=0)
-        return [
-            node
-            for node in self._script.of_kind(cst.AugAssign)
-            if isinstance(node, cst.AugAssign)
-            and dotted(node.target) == path
-            and self._script.function_of(node) is function
-            and first <= self._script.row(node) < self._script.row(use)
-            and not isinstance(node.value, (cst.Integer, cst.Float))
-        ]
+        for node in self._script.of_kind(cst.AugAssign):
+            here = dotted(node.target) == path and self._script.function_of(node) is function
+            if here and first <= self._script.row(node) < self._script.row(use):
+                known = isinstance(node.operator, (cst.AddAssign, cst.MultiplyAssign))
+                yield node.value if known or isinstance(node.value, (cst.Integer, cst.Float)) else None
 
 
 _SAID = {

@@ -37,18 +37,18 @@ def find(script: Script, observed: Observed) -> list[Round]:
         if function in observed.windows:
             continue
         script.statement(call)
-        others = observed.steps if _among(call, observed.backwards) else observed.backwards
+        others = observed.steps if call in observed.backwards else observed.backwards
         near = [one for one in others if script.function_of(one) is function]
         place: cst.CSTNode | None = _shared_loop(script, call, near) or (function if near else None)
         if place is None:
             if not observed.steps:
                 raise Refusal(call, "no step of an optimizer was found that uses these gradients")
-            raise Refusal(call, _why_apart(_among(call, observed.backwards), near=bool(near)))
+            raise Refusal(call, _why_apart(call in observed.backwards, near=bool(near)))
         groups.setdefault(place, []).append(call)
     rounds: list[Round] = []
     for around, calls in groups.items():
-        backwards = [call for call in calls if _among(call, observed.backwards)]
-        steps = [call for call in calls if _among(call, observed.steps)]
+        backwards = [call for call in calls if call in observed.backwards]
+        steps = [call for call in calls if call in observed.steps]
         if not backwards:
             continue
         if not _accumulates(script, observed, around, backwards, steps):
@@ -93,10 +93,6 @@ def _why_apart(backward: bool, near: bool) -> str:
     return f"no {other} is in the same function as this {'backward pass' if backward else 'step'}"
 
 
-def _among(call: cst.CSTNode, calls: Sequence[cst.CSTNode]) -> bool:
-    return any(call is one for one in calls)
-
-
 def _loops(script: Script, node: cst.CSTNode) -> Iterator[cst.For | cst.While]:
     """The loops of the same function around `node`, from the inside out."""
     loop = script.loop_of(node)
@@ -126,7 +122,7 @@ def _accumulates(
     steps: Sequence[cst.Call],
 ) -> bool:
     """Whether `place`, or a loop in it, adds up gradients over several batches already."""
-    if any(one is place for one in observed.windows):
+    if place in observed.windows:
         return True
     for backward in backwards:
         inner = script.loop_of(backward)
@@ -199,7 +195,7 @@ def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: S
                 yield from _split(script, place, its, theirs)
         return
     check_conditions(script, place, block[0])
-    places = [next(index for index, one in enumerate(block) if one is statement) for statement in statements]
+    places = [block.index(statement) for statement in statements]
     first = min(places[len(backwards) :])
     late = next((one for one, index in zip(backwards, places, strict=False) if index >= first), None)
     if late is not None:

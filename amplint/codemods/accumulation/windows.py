@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from amplint.codemods.accumulation.lengths import has_length
 from amplint.codemods.accumulation.ranges import range_of
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
+from amplint.codemods.parameters import New
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
@@ -33,7 +34,7 @@ class Window:
     what holds at its last.
 
     `sets` assigns the length at the first batch, `edits` change the header of the loop, and `parameters` are what a
-    function that runs once for each batch has to be told, each with what it is where there are no windows.
+    function that runs once for each batch has to be told, which without windows is their default.
     """
 
     begins: str
@@ -41,51 +42,46 @@ class Window:
     ends: str
     edits: tuple[Edit, ...]
     sets: tuple[str, ...] = ()
-    parameters: tuple[tuple[str, str], ...] = ()
+    parameters: tuple[New, ...] = ()
 
 
-class Names:
-    """New names that a file does not use yet."""
-
-    def __init__(self, script: Script) -> None:
-        self._taken = set(script.words)
-
-    def new(self, *wanted: str) -> str:
-        """The first of `wanted` that is free."""
-        return next((name for name in wanted if name not in self._taken), f"{wanted[0]}_")
-
-
-def counting(script: Script, calls: Calls, loop: cst.For, names: Names, count: str) -> Window | None:
+def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window | None:
     """The windows of a loop that knows how many rounds it runs; None where that is not certain."""
     header = _Header(script, calls, loop)
     if not header.certain:
         return None
-    index = header.index or names.new("i", "step", "batch_idx", "batch_index")
+    index = header.index or script.free("i", "step", "batch_idx", "batch_index") or "i_"
     stop = header.stop
     begins = f"{index} % {count} == 0" if header.start == 0 else f"({index} - {header.start}) % {count} == 0"
     place = f"({index} + 1)" if header.start == 0 else index
     ends = f"{place} % {count} == 0 or {_last(index, stop)}"
-    length = names.new("window", "window_size", "window_length")
+    length = _length(script)
     sets = f"{length} = min({count}, {stop} - {index})"
     return Window(begins, length, ends, tuple(header.numbered(index)), (sets,))
 
 
-def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, names: Names, count: str, helper: str) -> Window:
+def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str, helper: str) -> Window:
     """The windows of any loop: the helper takes its batches, or the numbers it counts through, in groups."""
-    (place, _), (length, _) = told(names).parameters
+    place, length = (one.name for one in told(script).parameters)
     if isinstance(loop, cst.For):
         edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
     else:
         counter, end = range_of(script, calls, loop)
         header = f"for {place}, {length}, _ in {helper}(range({counter}, {end}), {count})"
         edits = [Edit(Span(script.source.span(loop).start, script.source.span(loop.test).end), header)]
-    return replace(told(names), edits=tuple(edits))
+    return replace(told(script), edits=tuple(edits))
 
 
-def told(names: Names) -> Window:
+def told(script: Script) -> Window:
     """The windows of a function that is told where in a window its batch is."""
-    place, length = names.new("micro", "micro_batch", "place"), names.new("window", "window_size", "window_length")
-    return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=((place, "0"), (length, "1")))
+    place, length = script.free("micro", "micro_batch", "place") or "micro_", _length(script)
+    told = New(place, "int", "0"), New(length, "int", "1")
+    return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=told)
+
+
+def _length(script: Script) -> str:
+    """The name of the variable that holds the length of a window."""
+    return script.free("window", "window_size", "window_length") or "window_"
 
 
 def helper_code(name: str) -> tuple[str, ...]:
@@ -109,7 +105,7 @@ def _around(script: Script, loop: cst.For, before: str, name: str, more: str) ->
     target = before + (
         f"({text})" if isinstance(loop.target, cst.Tuple) and not script.rewrite.parentheses(loop.target) else text
     )
-    source, strings = script.source.span(loop.iter), script.string_rows(loop.iter)
+    source, strings = script.source.span(loop.iter), script.rewrite.string_rows(loop.iter)
     shift = " " * (len(target) - len(text) + len(name) + 1)
     aligned = [
         Edit(Span(Position(row, 1), Position(row, 1)), shift)
@@ -222,7 +218,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
     """What a progress bar goes over."""
     while isinstance(node, cst.Call) and node.args and node.args[0].keyword is None:
-        name = (dotted(node.func) or "").rpartition(".")[2]
+        name = called_name(node)
         if not PROGRESS_BAR.search(name) or name == "trange":
             break
         node = node.args[0].value

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import AVERAGE_CALLED, AVERAGING, COUNTS_STEPS, SAVES_IN_LOOP, SCHEDULER, SCHEDULER_CLASS
@@ -44,7 +44,7 @@ def schedulers(script: Script, place: Place, observed: Observed) -> list[cst.Cal
         if isinstance(node, cst.Call)
         and isinstance(node.func, cst.Attribute)
         and node.func.attr.value in ("step", "step_update")
-        and not any(node is one for one in observed.steps)
+        and node not in observed.steps
         and constructions(script, node.func.value) is not None
     ]
 
@@ -103,7 +103,7 @@ def ending(
     found = [one for one in (*uses, *observed.steps, *observed.updates) if script.inside(place.body, one)]
     for node in _inside(script, place):
         if isinstance(node, cst.Call):
-            last = (dotted(node.func) or "").rpartition(".")[2]
+            last = called_name(node)
             scaler = isinstance(node.func, cst.Attribute) and node.func.attr.value in _SCALER_METHODS
             found += [node] if scaler or last in called else []
     return found

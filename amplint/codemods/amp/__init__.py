@@ -7,18 +7,18 @@ import re
 from amplint.codemods.amp import devices, limits, managed, sharded
 from amplint.codemods.amp.arrays import Arrays
 from amplint.codemods.amp.checkpoints import hand_on_scaler
-from amplint.codemods.amp.flags import Flag
-from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.observed import observe
-from amplint.codemods.amp.options import SWITCH
 from amplint.codemods.amp.protocol import Protocol
-from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.flags import Flag
 from amplint.codemods.logits import to_logits
+from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import observe
+from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
 from amplint.source import syntax as cst

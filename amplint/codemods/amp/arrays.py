@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.amp.observed import Observed
-from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
@@ -114,7 +114,7 @@ class _Function:
             return dotted(node) in self._half
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in _KEEPING:
             return self.is_half(node.func.value)
-        joins = (dotted(node.func) or "").rpartition(".")[2] in _JOINING
+        joins = called_name(node) in _JOINING
         one = node in self._inside and dotted(node.func) in self._models
         return one or (joins and any(paths(argument.value) & self._half for argument in node.args[:1]))
 

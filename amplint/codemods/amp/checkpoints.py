@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.source import syntax as cst
 
 _STATES = ("state_dict", "load_state_dict")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import bound_at, values_of
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.source import syntax as cst
@@ -11,6 +11,7 @@ from amplint.source.tree import walk
 
 _MAKERS = ("device", "current_accelerator")
 _NAMES = ("device", "self.device", "DEVICE")
+_DEEP = 8
 
 
 def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
@@ -23,36 +24,20 @@ def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
     raise Refusal(place, "no torch.device that is known here tells the device; say which with --device")
 
 
-def _is_device(script: Script, calls: Calls, name: str, place: cst.CSTNode) -> bool:
+def _is_device(script: Script, calls: Calls, name: str, place: cst.CSTNode, deep: int = _DEEP) -> bool:
     """Whether `name` is a `torch.device` at `place`: made in the function, the class or the file, or passed as one."""
-    function = script.function_of(place)
-    if name.startswith("self."):
-        owner = script.method_owner(function)
-        bindings = [binding for method in calls.methods(owner) for binding in script.assignments(method, name)]
-        return bool(bindings) and all(_makes_device(script, calls, binding) for binding in bindings)
-    while function is not None:
-        bindings = script.assignments(function, name)
-        if bindings:
-            return all(_makes_device(script, calls, binding) for binding in bindings)
-        found = script.parameter(function, name)
-        if found is not None:
-            annotation = found[1].annotation
-            if annotation is not None and script.text_of(annotation.annotation) == "torch.device":
-                return True
-            passed = calls.passed(function, name) or ()
-            return bool(passed) and all(
-                isinstance(value, cst.Name) and _is_device(script, calls, value.value, value) for value in passed
-            )
-        function = script.function_of(function)
-    bindings = script.assignments(None, name)
-    return bool(bindings) and all(_makes_device(script, calls, binding) for binding in bindings)
+    _, function = bound_at(script, calls, place, name)
+    parameter = script.parameter(function, name) if function is not None else None
+    annotation = parameter[1].annotation if parameter is not None else None
+    if annotation is not None and script.text_of(annotation.annotation) == "torch.device":
+        return True
+    values = values_of(script, calls, place, name)
+    return bool(values) and all(value is not None and _makes_device(script, calls, value, deep) for value in values)
 
 
-def _makes_device(script: Script, calls: Calls, binding: cst.CSTNode) -> bool:
-    value = getattr(binding, "value", None)
+def _makes_device(script: Script, calls: Calls, value: cst.BaseExpression, deep: int) -> bool:
     if isinstance(value, cst.Name):
-        own = isinstance(binding, cst.Assign) and value.value in bound_paths(binding)
-        return not own and _is_device(script, calls, value.value, value)
+        return deep > 0 and _is_device(script, calls, value.value, value, deep - 1)
     return isinstance(value, cst.Call) and any(
         isinstance(node, cst.Name) and node.value in _MAKERS for node in walk(value.func)
     )

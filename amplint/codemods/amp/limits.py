@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp.observed import Observed, framework
 from amplint.codemods.amp.sharded import MODULES
 from amplint.codemods.hazards import is_sparse
 from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed, framework
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk

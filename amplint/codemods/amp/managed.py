@@ -127,20 +127,18 @@ class _Setting:
         """Set the default of the field that `value` reads, where the class of settings is in the file."""
         if not isinstance(value, cst.Attribute):
             return
-        field = next(
-            (one for one in self._script.of_kind(cst.AnnAssign) if self._declares(one, value.attr.value)), None
-        )
-        default = field.value if isinstance(field, cst.AnnAssign) else None
+        fields = (one for one in self._script.of_kind(cst.AnnAssign) if self._declares(one, value.attr.value))
+        field = next(fields, None)
+        default = field.value if field is not None else None
         if default is None:
             text = self._script.text_of(value)
             self.left.append(Remark(row, f"{text} decides on mixed precision here: give it {switch.value}"))
         elif _is_off(self._script, default):
             self._change(self._script.row(default), switch, self._script.rewrite.replace(default, switch.value))
 
-    def _declares(self, node: cst.CSTNode, name: str) -> bool:
+    def _declares(self, node: cst.AnnAssign, name: str) -> bool:
         """Whether `node` declares the field `name` of a class."""
-        inside = isinstance(node, cst.AnnAssign) and self._script.function_of(node) is None
-        return inside and dotted(node.target) == name  # type: ignore[attr-defined]
+        return self._script.function_of(node) is None and dotted(node.target) == name
 
     def _display(self, node: cst.BaseExpression) -> cst.Dict | cst.Call | None:
         """The dictionary that a variable holds, where it is given one once, by a display or `dict()`."""

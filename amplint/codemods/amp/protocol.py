@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.amp.observed import Observed
-from amplint.codemods.amp.regions import Regions
 from amplint.codemods.amp.scalers import Scalers, binds_one_of
 from amplint.codemods.bindings import paths
 from amplint.codemods.conversion import Remark
-from amplint.codemods.refusal import Reasons, Refusal
+from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
+from amplint.codemods.training.regions import Regions
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 
@@ -42,9 +42,8 @@ class Protocol:
         reasons.settle()
 
     def _scale(self, backward: cst.Call) -> None:
-        assert isinstance(backward.func, cst.Attribute)
         hoisted = self._hoists.get(backward)
-        loss = backward.func.value
+        loss = self._observed.losses[backward]
         text = hoisted[0] if hoisted is not None else self._inner_text(loss)
         self._put(
             self._script.rewrite.replace(loss, f"{self._scalers.at(backward)}.scale({text})"),
@@ -94,9 +93,9 @@ class Protocol:
             if common is None:
                 raise Refusal(steps[-1], "the steps of the optimizers are too far apart for one update of the scaler")
             block, statements = common
-            last = max(statements, key=lambda one: next(i for i, other in enumerate(block) if other is one))
+            last = max(statements, key=block.index)
             plain = [self._script.statement_of(unit) for unit in units]
-            if not any(any(one is statement for one in block) for statement in plain) and not _both_ways(statements):
+            if not any(statement in block for statement in plain) and not _both_ways(statements):
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
@@ -155,9 +154,7 @@ class Protocol:
         return behind
 
     def _put(self, edit: Edit | None, node: cst.CSTNode, what: str) -> None:
-        if edit is None:
-            raise Refusal(node, f"there is no place here to {what}")
-        self.edits.append(edit)
+        self.edits.append(required(edit, node, f"there is no place here to {what}"))
         self.done.append(Remark(self._script.row(node), what))
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from amplint.codemods.amp import parameters
-from amplint.codemods.amp.observed import Observed
-from amplint.codemods.bindings import bound_paths, paths
-from amplint.codemods.refusal import Refusal
+from amplint.codemods import parameters
+from amplint.codemods.bindings import bound_paths, paths, positional
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
+_NO_PLACE = "there is no place for the scaler here"
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})
 
 
@@ -32,10 +33,7 @@ class Scalers:
         self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
         self._rows: list[int] = []
-        name = next((name for name in _NAMES if name not in script.words), None)
-        if name is None:
-            raise Refusal(script.top[0], f"the names {', '.join(_NAMES)} are taken")
-        self.name = name
+        self.name = required(script.free(*_NAMES), script.top[0], f"the names {', '.join(_NAMES)} are taken")
 
     @property
     def edits(self) -> list[Edit]:
@@ -149,16 +147,13 @@ class Scalers:
         if function is None:
             raise Refusal(node, "no optimizer in sight uses the gradients of this backward pass")
         callers = self._observed.calls.callers(function)
-        plain = not (function.params.kwonly_params or function.params.star_kwarg)
-        star = isinstance(function.params.star_arg, (cst.Param, cst.ParamStar))
-        every = [*function.params.posonly_params, *function.params.params]
-        if not callers or not plain or star or not every or every[-1].default is not None:
+        every = positional(function)
+        optional = not every or every[-1].default is not None
+        if not callers or optional or not parameters.takes_more(function):
             raise Refusal(node, f"{function.name.value}() would need the scaler, and cannot be given one here")
+        scaler = parameters.New(self.name, self._kind(every[-1]), "None")
         for call in callers:
-            name = self.at(call)
-            positional = all(argument.keyword is None and not argument.star for argument in call.args)
-            text = name if positional else f"{self.name}={name}"
-            self._add(self._script.rewrite.insert_argument(call, len(call.args), text), call)
+            self._add(parameters.passed_last(self._script, function, call, (scaler, self.at(call))), call)
         self._declare(function, every[-1])
         return self.name
 
@@ -174,11 +169,10 @@ class Scalers:
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
-        offset = 0 if self._script.method_owner(function) is None else 1
         default = parameter.default is not None
         self._declare(function, parameter)
         for call in callers:
-            passed = [self._script.rewrite.find_argument(call, p.name.value, i - offset) for i, p in found]
+            passed = [self._observed.calls.argument(call, function, param.name.value) for _, param in found]
             given = [argument for argument in passed if argument is not None]
             if not given and default:
                 continue
@@ -187,7 +181,7 @@ class Scalers:
                 raise Refusal(call, "the optimizer cannot be followed into this call")
             outer = frozenset(path for argument in given for path in paths(argument.value))
             name = self._reach(self._script.function_of(call), outer, call)
-            last = max(position for position, one in enumerate(call.args) if any(one is other for other in given))
+            last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
         return self.name
@@ -196,26 +190,23 @@ class Scalers:
         if function in self._handed:
             return
         self._handed.add(function)
-        annotation = self._annotation(behind)
-        default = "" if behind.default is None else " = None" if annotation else "=None"
-        self._edits.append(parameters.behind(self._script, behind, f"{self.name}{annotation}{default}"))
+        scaler = parameters.New(self.name, self._kind(behind), "None")
+        self._edits.append(parameters.declared_behind(self._script, behind, scaler))
         self._rows.append(self._script.row(function))
 
-    def _annotation(self, behind: cst.Param) -> str:
-        """The annotation of a scaler behind the parameter of its optimizer."""
-        if behind.annotation is None:
-            return ""
-        text = self._script.text_of(behind.annotation.annotation)
+    def _kind(self, behind: cst.Param) -> str:
+        """The type of a scaler behind the parameter of its optimizer."""
+        text = self._script.text_of(behind.annotation.annotation) if behind.annotation is not None else ""
         if text.startswith("Optional["):
-            return ": Optional[torch.amp.GradScaler]"
-        return ": torch.amp.GradScaler | None" if text.endswith("| None") else ": torch.amp.GradScaler"
+            return "Optional[torch.amp.GradScaler]"
+        return "torch.amp.GradScaler | None" if text.endswith("| None") else "torch.amp.GradScaler"
 
     def _make_below(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode], node: cst.CSTNode) -> None:
         here = self._script.function_of(node) is function
         common = self._script.common([*bindings, node]) if here else None
         if common is not None:
             block, statements = common
-            order = [next(i for i, one in enumerate(block) if one is statement) for statement in statements]
+            order = [block.index(statement) for statement in statements]
             before = [one for one, place in zip(bindings, order, strict=False) if place < order[-1]]
             if not before:
                 raise Refusal(node, "the optimizer is made where it is used")
@@ -234,7 +225,7 @@ class Scalers:
             raise Refusal(bindings[0], "the optimizers are made in different places")
         block, statements = common
         made = statements[: len(bindings)]
-        last = max(made, key=lambda one: next(index for index, other in enumerate(block) if other is one))
+        last = max(made, key=block.index)
         if any(isinstance(binding, cst.With) for binding in bindings):
             raise Refusal(bindings[0], "the optimizer is made by a with statement")
         loop = self._loop_of_epochs(function, bindings)
@@ -265,14 +256,10 @@ class Scalers:
         restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))
         rewrite = self._script.rewrite
         edit = rewrite.insert_before(below, code) if restores else rewrite.insert_after(below, code)
-        if edit is None:
-            raise Refusal(below, "there is no place for the scaler here")
-        return edit
+        return required(edit, below, _NO_PLACE)
 
     def _add(self, edit: Edit | None, node: cst.CSTNode) -> None:
-        if edit is None:
-            raise Refusal(node, "there is no place for the scaler here")
-        self._edits.append(edit)
+        self._edits.append(required(edit, node, _NO_PLACE))
         self._rows.append(self._script.row(node))
 
 

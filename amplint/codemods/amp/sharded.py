@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.records import dataclass
@@ -60,9 +60,8 @@ def policies(script: Script, found: Sequence[Use], dtype: str) -> Policies:
         for use in own:
             assert use.call is not None
             edit = script.rewrite.set_argument(use.call, SHARDERS[use.name].policy[0], named[0] if named else value)
-            if edit is None:
-                raise Refusal(use.node, f"** hides what {title} is given, and it needs a policy for {dtype}")
-            edits.append(edit)
+            hidden = f"** hides what {title} is given, and it needs a policy for {dtype}"
+            edits.append(required(edit, use.node, hidden))
             done.append(Remark(script.row(use.node), f"let {title} compute in {dtype} and reduce in float32"))
     scaler = "torch.amp.GradScaler"
     if any(SHARDERS[use.name].clips for use in found):
@@ -80,11 +79,11 @@ def _given(script: Script, use: Use, call: cst.Call) -> bool:
 def _named(script: Script, own: Sequence[Use], value: str) -> tuple[str, Edit] | None:
     """A variable for the policy that several calls of one function share, and the edit that sets it before them."""
     calls = [use.call for use in own if use.call is not None]
-    name = next((one for one in _VARIABLES if one not in script.words), None)
+    name = script.free(*_VARIABLES)
     common = script.common(calls) if len({script.function_of(call) for call in calls}) == 1 else None
     if name is None or common is None:
         return None
     block, statements = common
-    first = next(one for one in block if any(one is other for other in statements))
+    first = min(statements, key=block.index)
     edit = script.rewrite.insert_before(first, f"{name} = {value}")
     return (name, edit) if edit is not None else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
-from amplint.codemods.conditions import conjunction, settled
+from amplint.codemods.bindings import called_name
+from amplint.codemods.conditions import conjunction, decided, settled
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -19,7 +20,6 @@ def unguard(script: Script) -> Script:
     told: dict[str, bool] = {}
     edits = []
     for node in script.of_kind(cst.Try):
-        assert isinstance(node, cst.Try)
         imports = list(_apex_imports(script, node.body))
         names = {name for each in imports for small in each.body for _, name in imported(script, small)}
         if any(name == "apex" or name.startswith((AMP, FP16_UTILS)) for name in names):
@@ -86,11 +86,7 @@ def _only_tells(statement: cst.CSTNode) -> bool:
 
 
 def _says(part: cst.CSTNode) -> bool:
-    if not isinstance(part, cst.Expr) or not isinstance(part.value, cst.Call):
-        return False
-    func = part.value.func
-    name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-    return name in _TELLS
+    return isinstance(part, cst.Expr) and called_name(part.value) in _TELLS
 
 
 def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> Edit:
@@ -103,23 +99,18 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
     for statement in node.body.body:
         if statement not in others:
             rows = script.rows(statement)
-            start = rows[0]
-            while script.lines.comment(start - 1) and statement not in imports:
-                start -= 1
+            start = rows[0] if statement in imports else script.lines.commented(rows[0])
             inner = script.lines.indentation(rows[0])
-            parts.append(script.indented(range(start, rows[1] + 1), outer, inner, script.string_rows(statement)))
+            parts.append(
+                script.indented(range(start, rows[1] + 1), outer, inner, script.rewrite.string_rows(statement))
+            )
     text = "".join(part if part.endswith(("\n", "\r")) else part + script.source.newline for part in parts)
     return Edit(script.whole_rows(first, last), text)
 
 
 def _without(script: Script, told: dict[str, bool]) -> Script:
-    """The script with every condition on the `told` names decided, one at a time: each changes the rows of others."""
-    while True:
-        conditions = (node for node in script.of_kind(cst.If) if isinstance(node, cst.If))
-        edit = next((edit for node in conditions if (edit := _decided(script, node, told))), None)
-        if edit is None:
-            break
-        script = script.apply([edit])
+    """The script with every condition on the `told` names decided."""
+    script = decided(script, lambda script, node: _decided(script, node, told))
     gone = [
         edit
         for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)
@@ -127,7 +118,6 @@ def _without(script: Script, told: dict[str, bool]) -> Script:
     ]
     script = script.apply(gone)
     for node in script.of_kind(cst.Name):
-        assert isinstance(node, cst.Name)
         if told.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
             raise Refusal(
                 script.row(node), f"{node.value} tells whether apex is there; this use of it is not understood"

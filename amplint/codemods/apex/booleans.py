@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from amplint.codemods.scopes import Scope
+from amplint.codemods.bindings import called_name
+from amplint.codemods.calls import Calls
+from amplint.codemods.definitions import bound_at, value_of
 from amplint.codemods.script import Script
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 DEPTH = 3
@@ -17,36 +18,34 @@ _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 
 def as_boolean(script: Script, node: cst.BaseExpression, text: str) -> str:
     """`text`, which spells the condition `node`, inside of `bool()` where it may be another kind of value."""
-    return text if _is_boolean(script, node, script.scope(node), DEPTH) else f"bool({text})"
+    return text if _is_boolean(script, node, DEPTH) else f"bool({text})"
 
 
-def _is_boolean(script: Script, node: cst.BaseExpression, scope: Scope, depth: int) -> bool:
+def _is_boolean(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     if isinstance(node, cst.BooleanOperation):
-        return all(_is_boolean(script, side, scope, depth) for side in (node.left, node.right))
+        return all(_is_boolean(script, side, depth) for side in (node.left, node.right))
     if isinstance(node, cst.UnaryOperation):
         return isinstance(node.operator, cst.Not)
     if isinstance(node, cst.Call):
-        func = node.func
-        name = func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
-        return name in _BOOLEAN
+        return called_name(node) in _BOOLEAN
     if isinstance(node, cst.Name) and node.value in ("True", "False"):
         return True
     if isinstance(node, (cst.Name, cst.Attribute)) and depth:
-        return _holds_boolean(script, node, scope, depth)
+        return _holds_boolean(script, node, depth)
     return isinstance(node, cst.Comparison)
 
 
-def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, scope: Scope, depth: int) -> bool:
+def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, depth: int) -> bool:
     """Whether a variable is a switch of the command line, or only ever gets what is a boolean."""
-    if isinstance(node, cst.Attribute) and _is_switch(script, node.attr.value):
-        return True
-    given = list(_given(script, node, scope))
-    parameter = _parameter(script, node, scope)
-    if parameter is not None and not _is_boolean_parameter(parameter):
-        return False
-    if not given:
-        return parameter is not None
-    return all(_is_boolean(script, value, where, depth - 1) for value, where in given)
+    path = dotted(node)
+    if path is None or (isinstance(node, cst.Attribute) and _is_switch(script, node.attr.value)):
+        return path is not None
+    bindings, function = bound_at(script, Calls(script, {}), node, path)
+    parameter = script.parameter(function, path) if function is not None else None
+    if parameter is not None:
+        return _is_boolean_parameter(parameter[1])
+    values = [value_of(binding, path) for binding in bindings]
+    return bool(values) and all(value is not None and _is_boolean(script, value, depth - 1) for value in values)
 
 
 def _is_switch(script: Script, name: str) -> bool:
@@ -60,26 +59,6 @@ def _is_switch(script: Script, name: str) -> bool:
         if name in names:
             return texts.get("action", "").endswith(_SWITCHES)
     return False
-
-
-def _given(script: Script, node: cst.Name | cst.Attribute, scope: Scope) -> Iterator[tuple[cst.BaseExpression, Scope]]:
-    """What is assigned to a variable of this function, or to an attribute of `self` anywhere in its class."""
-    text = script.text_of(node)
-    for each in script.of_kind(cst.Assign):
-        assert isinstance(each, cst.Assign)
-        where = script.scope(each)
-        near = script.class_of(where) == script.class_of(scope) if text.startswith("self.") else where == scope
-        if near and any(script.text_of(target.target) == text for target in each.targets):
-            yield each.value, where
-
-
-def _parameter(script: Script, node: cst.Name | cst.Attribute, scope: Scope) -> cst.Param | None:
-    function = script.functions.get(scope)
-    if not isinstance(node, cst.Name) or function is None:
-        return None
-    params = function.params
-    every = (*params.posonly_params, *params.params, *params.kwonly_params)
-    return next((param for param in every if param.name.value == node.value), None)
 
 
 def _is_boolean_parameter(param: cst.Param) -> bool:

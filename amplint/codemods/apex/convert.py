@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from amplint.codemods.apex.availability import unguard
@@ -17,8 +18,8 @@ from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
-from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
-from amplint.codemods.script import Script
+from amplint.codemods.rows import changed_edits, row_after, tidied
+from amplint.codemods.script import Passes, Script
 from amplint.edits.checkpoint_files import IMPORTS
 from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
@@ -62,23 +63,18 @@ def _used(script: Script) -> set[str]:
 
 def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
     """The new text, and remarks with rows of the old one."""
-    stages = [original]
-
-    def back(refusal: Refusal) -> Refusal:
-        remark = refusal.remark(stages[-1].source)
-        return Refusal(row_before(original.text, stages[-1].text, remark.row), remark.text)
-
+    passes = Passes(original)
     remarks: list[Remark] = []
 
-    def note(new: list[Remark]) -> None:
-        remarks.extend(replace(r, row=row_before(original.text, stages[-1].text, r.row)) for r in new)
+    def note(new: Iterable[Remark]) -> None:
+        remarks.extend(replace(remark, row=passes.row(remark.row)) for remark in new)
 
-    try:
-        stages.append(unguard(original))
-        begun = first_scale(stages[-1], uses(stages[-1]))
+    with passes.told():
+        passes.script = unguard(original)
+        begun = first_scale(passes.script, uses(passes.script))
         if begun is not None:
-            stages.append(stages[-1].apply([begun[1]]))
-        script = stages[-1]
+            passes.script = passes.script.apply([begun[1]])
+        script = passes.script
         every = uses(script)
         calls = setups(script, every)
         if begun is not None and calls:
@@ -86,7 +82,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         if not calls:
             _without_setup(script)
             return _only_imported(script), remarks
-        note([remark for setup in calls for remark in setup.remarks])
+        note(remark for setup in calls for remark in setup.remarks)
         _alike(script, calls)
         empty = empty_conditions(original)
         reach = Reach(script, calls)
@@ -94,27 +90,25 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         training = on and reach.has_scaler
         protocol = Protocol(script, reach, every, on=training)
         edits = protocol.edits()
-        note(list(protocol.remarks()))
+        note(protocol.remarks())
         if training:
             _served(protocol, calls)
         scaler = reach.scaler if training else ""
         for index, setup in enumerate(calls):
             made = scaler_made(setup, scaler, wish) if training and index == 0 else None
             edits += start_edits(script, setup, made, protocol.made_at)
-        stages.append(script.apply(edits))
-        stages.append(drop_imports(stages[-1].apply(leave_regions(stages[-1]))))
+        passes.script = script.apply(edits)
+        passes.script = drop_imports(passes.script.apply(leave_regions(passes.script)))
         flags = Flags(calls[0].flags, calls[0].switches, calls[0].scope)
-        stages.append(join_pairs(stages[-1], reach, flags, scaler))
-        script, more = replace_others(stages[-1])
+        passes.script = join_pairs(passes.script, reach, flags, scaler)
+        script, more = replace_others(passes.script)
         note(more)
-        stages.append(script)
-        stages.append(drop_empty(drop_imports(stages[-1]), empty))
-        _no_amp_left(stages[-1])
+        passes.script = script
+        passes.script = drop_empty(drop_imports(script), empty)
+        _no_amp_left(passes.script)
         if on:
-            stages.append(enter_autocast(stages[-1], reach, flags, wish, training=training))
-    except Refusal as refusal:
-        raise back(refusal) from None
-    text = stages[-1].text
+            passes.script = enter_autocast(passes.script, reach, flags, wish, training=training)
+    text = passes.script.text
     return add_imports(text, ["import torch", *(IMPORTS if "os.path.exists(" in text else ())]), remarks
 
 

@@ -3,74 +3,91 @@
 from __future__ import annotations
 
 from amplint.codemods.apex.pairs import Flags
-from amplint.codemods.apex.passes import Passes, Stretch
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conversion import Wish
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
-from amplint.findings import Edit
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed, observe
+from amplint.codemods.training.regions import Regions
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:
     """The script with its forward passes under autocast. Raises Refusal where those of a loss are not in sight."""
 
-    def known(scope: Scope) -> bool:
-        return _header(reach, flags, wish, scope, training=False) is not None
+    def header(place: cst.CSTNode, *, training: bool) -> str | None:
+        return _header(reach, flags, wish, script.scope(place), training=training)
 
-    passes = Passes(script, lambda scope, text: reach.means(scope, text, "model"))
-    regions: dict[cst.BaseStatement, Stretch] = {}
-    for backward in passes.backwards if training else ():
-        if not _scaled(script, backward, reach.scaler):
-            continue
-        region = passes.training(backward)
-        if region is None:
-            raise Refusal(script.row(backward), "the forward pass that this loss comes from is not in this file")
-        regions.setdefault(region.first, region)
-    for region in passes.evaluations(known):
-        if not any(_overlap(script, region, other) for other in regions.values()):
-            regions[region.first] = region
-    if not regions:
+    def can_be(place: cst.CSTNode) -> bool:
+        entered = (one for one in script.source.ancestors(place) if isinstance(one, cst.With))
+        inside = any("autocast" in script.text_of(item) for one in entered for item in one.items)
+        return not inside and header(place, training=False) is not None
+
+    def known(place: cst.CSTNode) -> str:
+        found = header(place, training=not any(place in region.statements for region in regions.evaluation))
+        if found is None:
+            raise Refusal(place, "whether mixed precision is on cannot be told here")
+        return found
+
+    observed = observe(script, scales=False)
+    _add_scaled(script, observed, reach.scaler if training else "")
+    _add_handed(script, observed, reach)
+    regions = Regions(script, observed, Flow(script, observed), can_be)
+    regions.shorten()
+    if not regions.rows():
         raise Refusal(1, "no forward pass of a model is in sight")
-    edits: list[Edit] = []
-    ordered = sorted(regions.values(), key=lambda region: script.row(region.first))
-    for region in ordered:
-        header = _header(reach, flags, wish, region.scope, training=region.training)
-        if header is None:
-            raise Refusal(script.row(region.first), "whether mixed precision is on cannot be told here")
-        block = list(script.block_of(region.first))
-        statements = block[block.index(region.first) : block.index(region.last) + 1]
-        wrapped = script.rewrite.wrap_statements(statements, header)
-        if wrapped is None:
-            raise Refusal(region.first, "the statement shares its line with others")
-        edits += wrapped
-    return script.apply(edits)
+    return script.apply([*regions.plain_losses(), *regions.edits(known)])
 
 
-def _scaled(script: Script, backward: cst.Call, scaler: str) -> bool:
-    """Whether a backward pass runs on a scaled loss, perhaps by the name of one."""
-    loss = backward.func.value if isinstance(backward.func, cst.Attribute) else backward
-    if f"{scaler}.scale(" in script.text_of(loss):
-        return True
-    named = f"{script.text_of(loss)} = {scaler}.scale("
-    return any(script.text_of(each).startswith(named) for each in script.rewrite.block_of(backward))
+def _add_scaled(script: Script, observed: Observed, scaler: str) -> None:
+    """Let `observed` know the losses that `scaler` scales, and those alone, and the steps that it takes."""
+    observed.losses.clear()
+    for call in script.calls:
+        name = dotted(call.func)
+        if name in (f"{scaler}.step", f"{scaler}.update", f"{scaler}.unscale_"):
+            observed.steps[call] = call.func
+        elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
+            if call not in observed.backwards:
+                observed.backwards.append(call)
+            loss = _scaled(script, call.func.value, scaler)
+            if loss is not None:
+                observed.losses[call] = loss
 
 
-def _overlap(script: Script, one: Stretch, other: Stretch) -> bool:
-    first, last = script.rows(one.first)[0], script.rows(one.last)[1]
-    start, end = script.rows(other.first)[0], script.rows(other.last)[1]
-    return first <= end and start <= last
+def _add_handed(script: Script, observed: Observed, reach: Reach) -> None:
+    """Let calls that get a model, and whose result is kept, be the forward passes of losses that have no other."""
+    homes = {script.function_of(loss) for loss in observed.losses.values()}
+    homes -= {script.function_of(call) for call in observed.forwards}
+    for call in script.calls:
+        if script.function_of(call) in homes and isinstance(script.source.parent(call), cst.Assign):
+            given = (call.func, *(argument.value for argument in call.args))
+            if any(reach.objects.means(script.scope(call), script.text_of(each), "model") for each in given):
+                observed.forwards.add(call)
+
+
+def _scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> cst.BaseExpression | None:
+    """What `scaler` scales to `loss`, perhaps by the name of the result."""
+    values = [loss]
+    for statement in script.rewrite.block_of(loss):
+        for assign in every(statement, cst.Assign) if isinstance(statement, cst.SimpleStatementLine) else ():
+            if script.text_of(assign.targets[0].target) == script.text_of(loss):
+                values.append(assign.value)
+    calls = (call for value in values for call in every(value, cst.Call))
+    return next((call.args[0].value for call in calls if dotted(call.func) == f"{scaler}.scale"), None)
 
 
 def _header(reach: Reach, flags: Flags, wish: Wish, scope: Scope, *, training: bool) -> str | None:
     """The header of a region in the function `scope`, None where nothing there tells whether it should be on."""
     device = '"cpu", dtype=torch.float16' if wish.device == "cpu" else '"cuda"'
     if not flags.texts:
-        return f"with torch.autocast({device})"
+        return f"torch.autocast({device})"
     same = all(reach.same_flag(text, flags.home, scope) for text in flags.texts)
     scaler = reach.scaler_in(scope) if reach.has_scaler else None
     plain = len(flags.texts) == 1 and flags.switches == flags.texts and "!=" not in flags.texts[0]
     if scaler is not None and not (same and (plain or not training)):
-        return f"with torch.autocast({device}, enabled={scaler}.is_enabled())"
-    return f"with torch.autocast({device}, enabled={' and '.join(flags.switches)})" if same else None
+        return f"torch.autocast({device}, enabled={scaler}.is_enabled())"
+    return f"torch.autocast({device}, enabled={' and '.join(flags.switches)})" if same else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, uses
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
@@ -111,7 +111,6 @@ def drop_imports(script: Script) -> Script:
     known = set(aliases(script))
     edits = []
     for statement in script.of_kind(cst.SimpleStatementLine):
-        assert isinstance(statement, cst.SimpleStatementLine)
         for small in statement.body:
             bound = {} if _is_guarded(script, small) else dict(imported(script, small))
             dead = [name for name in bound if name not in roots]
@@ -150,10 +149,11 @@ def _removed(
     if kept:
         start = f"from {script.text_of(small.module)} import " if _has_module(small) else "import "  # type: ignore[union-attr,arg-type]
         return script.rewrite.replace(small, start + ", ".join(script.text_of(alias).rstrip(", ") for alias in kept))
-    removal = script.rewrite.remove_statement(statement)
-    if removal is None:
-        raise Refusal(script.row(statement), "the import of apex shares its line with others")
-    return removal
+    return required(
+        script.rewrite.remove_statement(statement),
+        script.row(statement),
+        "the import of apex shares its line with others",
+    )
 
 
 def _has_module(small: cst.CSTNode) -> bool:

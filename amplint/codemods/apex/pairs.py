@@ -6,10 +6,11 @@ import ast
 import textwrap
 
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.conditions import conjunction, settled
+from amplint.codemods.conditions import conjunction, decided, settled
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.source import syntax as cst
 
@@ -42,29 +43,23 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
 
     Raises Refusal where the loss is scaled on one side only, and not just where the scaler is on.
     """
-    while True:
-        found = [
-            node for node in script.of_kind(cst.If) if isinstance(node, cst.If) and isinstance(node.orelse, cst.Else)
-        ]
-        edit = None
-        for node in reversed(found):
-            assert isinstance(node.orelse, cst.Else)
-            choice = _choice(script, node, node.orelse)
-            if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice.test):
-                continue
-            if _normal(choice.on, scaler) == _normal(choice.off, scaler):
-                edit = settled(script, node, taken=choice.taken)
-                break
-        if edit is None:
-            break
-        script = script.apply([edit])
+
+    def edit_of(script: Script, node: cst.If) -> Edit | None:
+        if not isinstance(node.orelse, cst.Else):
+            return None
+        choice = _choice(script, node, node.orelse)
+        if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice.test):
+            return None
+        same = _normal(choice.on, scaler) == _normal(choice.off, scaler)
+        return settled(script, node, taken=choice.taken) if same else None
+
+    script = decided(script, edit_of)
     _refuse_halves(script, reach, flags, scaler)
     return script
 
 
 def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> None:
     for node in script.of_kind(cst.If):
-        assert isinstance(node, cst.If)
         if node.orelse is None:
             continue
         choice = _choice(script, node, node.orelse)

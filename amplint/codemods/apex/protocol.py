@@ -8,12 +8,14 @@ from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.start import scaler_place
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
+from amplint.codemods.bindings import positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.parameters import New, appended, passed_last, takes_more
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
-from amplint.findings import Edit, Span
+from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -84,7 +86,7 @@ class Protocol:
             raise Refusal(row, "amp.scale_loss is not used in a with statement")
         if len(region.items) != 1 or item.asname is None or not isinstance(item.asname.name, cst.Name):
             raise Refusal(row, "amp.scale_loss is entered together with something else or without a name")
-        given = _arguments(use.call, _SCALE_LOSS)
+        given = self.script.rewrite.arguments(use.call, _SCALE_LOSS)
         if given is None or "loss" not in given or "optimizers" not in given:
             raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
@@ -99,16 +101,13 @@ class Protocol:
         if len(uses) == 1 and not later:
             yield Edit(self.script.rewrite.span(uses[0]), scaled)
         elif isinstance(body, cst.IndentedBlock):
-            inserted = self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}")
-            if inserted is None:
-                raise Refusal(row, "the statement shares its line with others")
-            yield inserted
+            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}"), row)
 
     def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
         nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
         texts = [self.script.text_of(each) for each in nodes]
         for text in texts:
-            if not self.reach.means(self.script.scope(node), text, "optimizer"):
+            if not self.reach.objects.means(self.script.scope(node), text, "optimizer"):
                 raise Refusal(row, f"where {text} goes through amp.initialize is not in sight")
 
     def _runs_backward(self, name: cst.Name) -> bool:
@@ -117,12 +116,12 @@ class Protocol:
 
     def _mentioned_later(self, region: cst.With, name: str) -> bool:
         function = self.script.functions.get(self.script.scope(region))
-        inside = set(map(id, walk(region)))
+        inside = set(walk(region))
         others = (function.body,) if function is not None else tuple(c.module for c in self.script.source.chunks)
         reads = [n for root in others for n in walk(root) if isinstance(n, cst.Name) and n.value == name]
-        bound = {id(n) for root in others for n in walk(root) if isinstance(n, cst.AsName) for n in [n.name]}
-        named = {id(n) for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
-        return any(id(n) not in inside and id(n) not in bound and id(n) not in named for n in reads)
+        bound = {n.name for root in others for n in walk(root) if isinstance(n, cst.AsName)}
+        named = {n for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
+        return any(n not in inside and n not in bound and n not in named for n in reads)
 
     def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
         """What stands in another `with` that binds the same name."""
@@ -134,7 +133,7 @@ class Protocol:
 
     def _masters(self, use: Use) -> Iterator[Edit]:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
-        given = _arguments(use.call, ("optimizer",)) if use.call is not None else None
+        given = self.script.rewrite.arguments(use.call, ("optimizer",)) if use.call is not None else None
         if use.call is None or given is None or "optimizer" not in given:
             raise Refusal(row, "amp.master_params is handed on instead of being called")
         optimizer = self.script.text_of(given["optimizer"])
@@ -143,9 +142,7 @@ class Protocol:
         if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
             self._ends_window(use.call, optimizer)
             edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
-            if edit is None:
-                raise Refusal(row, "there is no place for unscale_ before this use of the gradients")
-            yield edit
+            yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
         """What `amp.master_params(optimizer)` gives, as the other branch of an `if` spells it if there is one."""
@@ -154,7 +151,7 @@ class Protocol:
                 found = [c for c in walk(above.orelse) if isinstance(c, cst.Call) and _gives_parameters(c)]
                 if len(found) == 1:
                     return self.script.text_of(found[0])
-        models = self.reach.named(scope, "model")
+        models = self.reach.objects.named(scope, "model")
         single = len(self.reach.setups) == 1 and len(self.reach.setups[0].pairs) == 2
         if single and models:
             return f"{models[0]}.parameters()"
@@ -197,7 +194,8 @@ class Protocol:
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "step":
                 text = self.script.text_of(func.value)
-                if self.reach.means(self.script.scope(call), text, "optimizer") and not self._in_vain(call, text):
+                steps = self.reach.objects.means(self.script.scope(call), text, "optimizer")
+                if steps and not self._in_vain(call, text):
                     yield call, text
 
     def _in_vain(self, call: cst.Call, optimizer: str) -> bool:
@@ -220,24 +218,19 @@ class Protocol:
             block = self.script.source.parent(self.script.statement(call))
             last[id(block)] = call
         for call in last.values():
-            edit = self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()")
-            if edit is None:
-                raise Refusal(self.script.row(call), "the statement shares its line with others")
-            yield edit
+            yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
 
     def _handed(self) -> Iterator[Edit]:
         """The new parameter of each function that needs the scaler, and what its calls pass on."""
         for scope in dict.fromkeys(self.reach.handed):
             function = self.script.functions[scope]
-            yield _new_parameter(self.script, function, self.reach.scaler)
+            scaler = New(self.reach.scaler, "torch.amp.GradScaler")
+            if not positional(function) or not takes_more(function):
+                raise Refusal(function, f"{function.name.value} needs the scaler; add a parameter for it by hand")
+            yield appended(self.script, function, scaler)
             for call in self.reach.calls_of(scope):
-                passed = any(argument.keyword is not None for argument in call.args)
-                keyword = passed or _has_optional(function)
-                text = f"{self.reach.scaler}={self.reach.scaler}" if keyword else self.reach.scaler
-                edit = self.script.rewrite.insert_argument(call, len(call.args), text)
-                if edit is None:
-                    raise Refusal(self.script.row(call), "the scaler cannot be passed on here")
-                yield edit
+                edit = passed_last(self.script, function, call, (scaler, scaler.name))
+                yield required(edit, call, "the scaler cannot be passed on here")
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:
@@ -250,35 +243,8 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 yield script.rewrite.replace(region, inside)
                 continue
             edit = script.rewrite.drop_region(region, named=True)
-            if edit is None:
-                raise Refusal(script.row(region), "the with statement cannot be taken apart line by line")
-            yield edit
-
-
-def _arguments(call: cst.Call | None, parameters: tuple[str, ...]) -> dict[str, cst.BaseExpression] | None:
-    found: dict[str, cst.BaseExpression] = {}
-    for index, argument in enumerate(call.args if call is not None else ()):
-        if argument.star or (argument.keyword is None and index >= len(parameters)):
-            return None
-        found[argument.keyword.value if argument.keyword is not None else parameters[index]] = argument.value
-    return found
+            yield required(edit, region, "the with statement cannot be taken apart line by line")
 
 
 def _gives_parameters(call: cst.Call) -> bool:
     return isinstance(call.func, cst.Attribute) and call.func.attr.value == "parameters" and not call.args
-
-
-def _has_optional(function: cst.FunctionDef) -> bool:
-    params = function.params
-    return any(param.default is not None for param in (*params.params, *params.posonly_params))
-
-
-def _new_parameter(script: Script, function: cst.FunctionDef, name: str) -> Edit:
-    params = function.params
-    every = (*params.posonly_params, *params.params)
-    starred = params.star_kwarg is not None or isinstance(params.star_arg, (cst.Param, cst.ParamStar))
-    if not every or starred:
-        raise Refusal(script.row(function), f"{function.name.value} needs the scaler; add a parameter for it by hand")
-    last = every[-1]
-    end = script.rewrite.span(last.default or last.annotation or last.name).end
-    return Edit(Span(end, end), f", *, {name}" if _has_optional(function) else f", {name}")

@@ -9,7 +9,7 @@ from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -126,14 +126,11 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
 
 
 def _arguments(script: Script, call: cst.Call) -> dict[str, cst.BaseExpression]:
-    found: dict[str, cst.BaseExpression] = {}
-    for index, argument in enumerate(call.args):
-        if argument.star:
-            raise Refusal(script.row(call), "what amp.initialize is called with is not written out")
-        name = argument.keyword.value if argument.keyword is not None else _PARAMETERS[index]
-        if name not in _PARAMETERS:
-            raise Refusal(script.row(call), f"amp.initialize has no argument {name}")
-        found[name] = argument.value
+    given = script.rewrite.arguments(call, _PARAMETERS)
+    found = required(given, call, "what amp.initialize is called with is not written out")
+    unknown = next((name for name in found if name not in _PARAMETERS), None)
+    if unknown is not None:
+        raise Refusal(call, f"amp.initialize has no argument {unknown}")
     if "models" not in found:
         raise Refusal(script.row(call), "amp.initialize is called without a model")
     return {name: value for name, value in found.items() if script.text_of(value) != "None"}
@@ -195,22 +192,13 @@ def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]
         ):
             raise Refusal(script.row(call), "amp.initialize is called in a loop, a try block or an else branch")
         if isinstance(above, cst.If):
-            if isinstance(script.source.parent(above), cst.If) and _is_elif(script, above):
+            if script.is_elif(above):
                 raise Refusal(script.row(call), "amp.initialize is one of several choices of an elif chain")
             inside = [c for c in others if script.scope(c) == scope and above in script.source.ancestors(c)]
-            if inside or _is_main(script, above):
+            if inside or script.is_main(above):
                 return
             yield above
         node = above
-
-
-def _is_elif(script: Script, node: cst.If) -> bool:
-    above = script.source.parent(node)
-    return isinstance(above, cst.If) and above.orelse is node
-
-
-def _is_main(script: Script, node: cst.If) -> bool:
-    return "__name__" in script.text_of(node.test)
 
 
 def _operand(script: Script, condition: cst.BaseExpression) -> str:

@@ -11,7 +11,7 @@ from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.conversion import Wish
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
@@ -73,15 +73,9 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
         text = f"{indentation}pass{script.source.newline}" if all(map(_binds_names, others)) else ""
         yield Edit(script.whole_rows(first, last), text)
     else:
-        removal = script.rewrite.remove_statement(statement)
-        if removal is None:
-            raise Refusal(row, "the statement shares its line with others")
-        yield _with_blank(script, statement, removal)
+        yield _with_blank(script, statement, required(script.rewrite.remove_statement(statement), row))
     if made is not None and place is not statement:
-        edit = script.rewrite.insert_before(place, made)
-        if edit is None:
-            raise Refusal(row, "there is no place for the scaler")
-        yield edit
+        yield required(script.rewrite.insert_before(place, made), row, "there is no place for the scaler")
 
 
 def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:

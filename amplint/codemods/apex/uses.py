@@ -35,7 +35,7 @@ def aliases(script: Script) -> dict[str, str]:
         assert isinstance(statement, (cst.Import, cst.ImportFrom))
         parts = () if isinstance(statement.names, cst.ImportStar) else statement.names
         others.update({bound: script.row(statement) for a in parts if (bound := bound_by(a)) not in own})
-    for bound in found.keys() & others.keys():
+    for bound in sorted(found.keys() & others.keys(), key=others.__getitem__):
         raise Refusal(others[bound], f"{bound} also stands for something that is not apex")
     return found
 
@@ -60,12 +60,12 @@ def uses(script: Script) -> list[Use]:
 def names_in(node: cst.CSTNode) -> set[str]:
     """The variables that `node` reads or binds, without attributes and keywords."""
     found = set[str]()
-    skipped = set[int]()
+    skipped = set[cst.CSTNode]()
     for inner in walk(node):
         if isinstance(inner, cst.Attribute):
-            skipped.add(id(inner.attr))
+            skipped.add(inner.attr)
         elif isinstance(inner, cst.Arg) and inner.keyword is not None:
-            skipped.add(id(inner.keyword))
-        elif isinstance(inner, cst.Name) and id(inner) not in skipped:
+            skipped.add(inner.keyword)
+        elif isinstance(inner, cst.Name) and inner not in skipped:
             found.add(inner.value)
     return found

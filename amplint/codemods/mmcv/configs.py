@@ -8,7 +8,7 @@ from dataclasses import replace
 from amplint.codemods.bindings import bound_names
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import BASES, WRAPPER, Inherited, inherited
-from amplint.codemods.mmcv.settings import NAMES, Setting, assignments, items, key, read, top_level
+from amplint.codemods.mmcv.settings import NAMES, Setting, assignments, items, key, read
 from amplint.codemods.mmcv.spelling import spelled
 from amplint.codemods.mmcv.wrapper import Piece, Wrapper
 from amplint.codemods.refusal import Refusal
@@ -30,7 +30,7 @@ def is_config(script: Script) -> bool:
     written = {name: items(found[-1]) for name, found in values.items() if found}
     telling = any(assignments(script, name) for name in _TELLING)
     typed = any(key(item) == "type" for item in written.get("optimizer") or ())
-    telling = telling or (typed and all(isinstance(each, cst.SimpleStatementLine) for each in top_level(script)))
+    telling = telling or (typed and all(isinstance(each, cst.SimpleStatementLine) for each in script.top))
     if written.get("optimizer_config") is not None:
         return True
     if any(key(item) == "loss_scale" for item in written.get("fp16") or ()):
@@ -122,7 +122,7 @@ def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) 
     for setting in settings.values():
         here = script.row(setting.statement)
         names = {node.value for node in walk(setting.value) if isinstance(node, cst.Name)}
-        for statement in top_level(script):
+        for statement in script.top:
             between = min(here, limit) <= script.row(statement) < max(here, limit)
             if between and statement is not place.statement and statement is not setting.statement:
                 for node in walk(statement):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from amplint.codemods.bindings import positional
 from amplint.codemods.names import Use, imported
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -74,10 +75,10 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
     if any(argument.star for argument in call.args) or output not in ("True", "False"):
         raise Refusal(row, f"what {name} is called with is not written out")
     params = function.params
-    plain = [param.name.value for param in (*params.posonly_params, *params.params)][1:]
+    plain = [param.name.value for param in positional(function)][1:]
     target = given.get("apply_to")
     if target is None or script.text_of(target) == "None":
-        flags = {param.name.value for param in (*params.posonly_params, *params.params) if _is_flag(param)}
+        flags = {param.name.value for param in positional(function) if _is_flag(param)}
         return Decorated(
             function, decorator, name, tuple(each for each in plain if each not in flags), output == "True"
         )

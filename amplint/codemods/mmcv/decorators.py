@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, Decorated, decorated, known
 from amplint.codemods.names import uses
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.rows import tidied
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import children, walk
+from amplint.source.tree import walk
 from amplint.torchlib.catalogue import having
 
 _HELPER = '''def {name}(value):
@@ -88,7 +88,7 @@ class _Pass:
             return
         casts = self._casts(one, body)
         if casts:
-            place = Position(self._first_row(body[0]), 1)
+            place = Position(_first_row(self.script, body[0]), 1)
             yield Edit(Span(place, place), casts)
         header = f'torch.autocast("{self._device}", enabled=False)'
         if _calls_itself(self.script, one.function):
@@ -101,14 +101,6 @@ class _Pass:
             self.remarks.append(Remark(row, _OUTPUT))
         if self._calls_modules(one.function) and one.function.name.value.startswith(_FORWARD):
             self.remarks.append(Remark(row, _INSIDE))
-
-    def _first_row(self, statement: cst.BaseStatement) -> int:
-        """The row that a statement begins in, with the comments above it."""
-        decorators = getattr(statement, "decorators", ())
-        row = self.script.row(decorators[0] if decorators else statement)
-        while self.script.lines.comment(row - 1):
-            row -= 1
-        return row
 
     def _calls_modules(self, function: cst.FunctionDef) -> bool:
         """Whether a method calls modules of its object, other than losses. Raises Refusal for an `auto_fp16` method."""
@@ -134,8 +126,8 @@ class _Pass:
         for node, name in _computed(self.script, one):
             self.remarks.append(Remark(self.script.row(node), _NOT_HALF.format(name)))
         yield self._removal(one.decorator)
-        for node in _own(one.function.body) if one.output else ():
-            if isinstance(node, cst.Return) and node.value is not None:
+        for node in self.script.returns(one.function) if one.output else ():
+            if node.value is not None:
                 self.casts = True
                 bare = isinstance(node.value, cst.Tuple) and not self.script.rewrite.parentheses(node.value)
                 text = self.script.text_of(node.value)
@@ -159,9 +151,7 @@ class _Pass:
 
     def _wrapped(self, one: Decorated, body: Sequence[cst.BaseStatement], header: str) -> list[Edit]:
         edits = self.script.rewrite.wrap_statements(body, f"with {header}")
-        if edits is None:
-            raise Refusal(self.script.row(one.function), "the body of the method cannot be indented")
-        return edits
+        return required(edits, self.script.row(one.function), "the body of the method cannot be indented")
 
     def _removal(self, decorator: cst.Decorator) -> Edit:
         first, last = self.script.rows(decorator)
@@ -227,18 +217,10 @@ def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str
             yield node, node.value
 
 
-def _own(body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What is in a function and in none inside of it."""
-    for node in children(body):
-        if not isinstance(node, (cst.FunctionDef, cst.ClassDef, cst.Lambda)):
-            yield node
-            yield from _own(node)
-
-
 def _without_flags(script: Script) -> Iterator[Edit]:
     """The removal of `self.fp16_enabled = False`. Raises Refusal where the flag is used in another way."""
     for node in script.of_kind(cst.Name):
-        if not isinstance(node, cst.Name) or node.value != FLAG:
+        if node.value != FLAG:
             continue
         above = script.source.parent(node)
         target = script.source.parent(above) if isinstance(above, cst.Attribute) else None
@@ -246,15 +228,13 @@ def _without_flags(script: Script) -> Iterator[Edit]:
         off = isinstance(statement, cst.Assign) and script.text_of(statement.value) == "False"
         only = isinstance(statement, cst.Assign) and len(statement.targets) == 1
         edit = script.rewrite.remove_statement(statement) if off and only and statement is not None else None
-        if edit is None:
-            raise Refusal(script.row(node), f"{FLAG} is used here, and nothing sets it any more")
-        yield edit
+        yield required(edit, script.row(node), f"{FLAG} is used here, and nothing sets it any more")
 
 
 def _guarded_imports(script: Script) -> Iterator[Edit]:
     """The removal of each `try` that does nothing but import the decorators from one place or another."""
     for node in script.of_kind(cst.Try):
-        if not isinstance(node, cst.Try) or node.orelse is not None or node.finalbody is not None:
+        if node.orelse is not None or node.finalbody is not None:
             continue
         lines = [line for block in (node.body, *(each.body for each in node.handlers)) for line in block.body]
         smalls = [small for line in lines for small in getattr(line, "body", [line])]
@@ -273,10 +253,7 @@ def _with_helper(script: Script, name: str | None) -> str:
     if name is None:
         return script.text
     first = next(node for node in script.of_kind(cst.ClassDef, cst.FunctionDef) if not script.scope(node))
-    decorators = getattr(first, "decorators", ())
-    row = script.row(decorators[0] if decorators else first)
-    while row > 1 and script.lines.comment(row - 1):
-        row -= 1
+    row = _first_row(script, first)
     newline = script.source.newline
     above = row - 1
     while above > 0 and script.lines.blank(above):
@@ -286,9 +263,14 @@ def _with_helper(script: Script, name: str | None) -> str:
     return script.text[:at] + code + script.text[at:]
 
 
+def _first_row(script: Script, statement: cst.CSTNode) -> int:
+    """The row that a statement begins in, with its decorators and the comments above it."""
+    decorators = getattr(statement, "decorators", ())
+    return script.lines.commented(script.row(decorators[0] if decorators else statement))
+
+
 def _free(script: Script, name: str) -> str:
     """`name`, or one like it that the file does not use."""
-    known = {node.value for node in script.of_kind(cst.Name) if isinstance(node, cst.Name)}
-    while name in known:
+    while name in script.words:
         name = f"_{name}"
     return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -50,16 +50,10 @@ class Setting:
         return self.entries is not None and DELETE in self.entries
 
 
-def top_level(script: Script) -> Iterator[cst.BaseStatement | cst.BaseSmallStatement]:
-    """The statements of a file that are in no other."""
-    for chunk in script.source.chunks:
-        yield from chunk.module.body
-
-
 def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine, cst.Assign]]:
     """The statements at the top level that give a value to just this name."""
     found = []
-    for statement in top_level(script):
+    for statement in script.top:
         if isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
                 if isinstance(small, cst.Assign) and [_name(target) for target in small.targets] == [name]:
@@ -126,14 +120,11 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
 
 def _only_here(script: Script, settings: dict[str, Setting]) -> None:
     """Raises Refusal where the config reads or changes a setting after it is set."""
-    bound = {id(one.targets[0].target) for name in settings for _, one in assignments(script, name)}
+    bound = {one.targets[0].target for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):
-        if not isinstance(node, cst.Name) or node.value not in settings or id(node) in bound:
+        if node.value not in settings or node in bound:
             continue
-        above = script.source.parent(node)
-        keyword = isinstance(above, cst.Arg) and above.keyword is node
-        attribute = isinstance(above, cst.Attribute) and above.attr is node
-        if not (keyword or attribute):
+        if not script.rewrite.is_word(node):
             raise Refusal(script.row(node), f"{node.value} is used again here")
 
 

@@ -58,7 +58,7 @@ def _value(script: Script, piece: Piece) -> str:
     column = start.column - 1
     aligned = min(widths) > column
     shift = len(_LEVEL) + len(piece.name) + 1 - column if aligned else len(_LEVEL) - indentation
-    inside = {row - start.row for row in script.string_rows(piece.value)} if not piece.without else set()
+    inside = {row - start.row for row in script.rewrite.string_rows(piece.value)} if not piece.without else set()
     rows = [row if index in inside else _moved(row, shift) for index, row in enumerate(others, 1)]
     return "".join([first, *rows])
 

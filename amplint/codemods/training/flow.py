@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.amp.observed import Observed, records_nothing
 from amplint.codemods.bindings import bound_paths, changed, paths
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed, records_nothing
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
@@ -23,6 +23,7 @@ class Flow:
         self._script = script
         self._calls = observed.calls
         self._forwards = observed.forwards
+        self._losses = observed.losses
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
         self._training = self._calls.leading_to(self._work)
         self._running = self._calls.leading_to(self._forwards, constructors=False)
@@ -33,11 +34,10 @@ class Flow:
 
         Empty where the statement of the backward pass does it all by itself. Raises Refusal.
         """
-        assert isinstance(backward.func, cst.Attribute)
-        loss = backward.func.value
+        loss = self._losses[backward]
         found: dict[cst.CSTNode, None] = {}
         alone = self.runs_model(loss)
-        for way in self._ways(backward, paths(loss), 0):
+        for way in self._ways(loss, paths(loss), 0):
             tainted: set[str] = set()
             for statement in reversed(way):
                 if self.trains(statement):
@@ -73,8 +73,7 @@ class Flow:
             if not inner:
                 needed = self._through_header(statement, needed)
             inner = False
-            position = next(index for index, one in enumerate(block) if one is statement)
-            for above in reversed(block[:position]):
+            for above in reversed(block[: block.index(statement)]):
                 bound = set(self._binds(above))
                 if isinstance(above, (cst.FunctionDef, cst.ClassDef)) or not bound & needed:
                     continue
@@ -99,12 +98,10 @@ class Flow:
             yield way
             return
         outside = {path for path in needed if path.startswith("self.")}
-        offset = 0 if self._script.method_owner(function) is None else 1
         for call in callers:
             passed = set(outside)
             for name in needed:
-                place = self._script.parameter(function, name)
-                argument = place and self._script.rewrite.find_argument(call, name, place[0] - offset)
+                argument = self._calls.argument(call, function, name)
                 if argument is not None:
                     passed |= paths(argument.value)
                     if self.runs_model(argument.value) and not self._only_looks(argument.value):
@@ -158,7 +155,7 @@ class Flow:
 def _that_keep_losses(script: Script) -> Iterator[str]:
     """What holds a loss once it has been called, as in `model(x); loss = model.loss`."""
     for assignment in script.of_kind(cst.Assign):
-        value = assignment.value if isinstance(assignment, cst.Assign) else None
+        value = assignment.value
         if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):
             yield from paths(value.value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
@@ -51,7 +51,7 @@ def _works_on_gradients(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Call):
         func = node.func
         of_gradient = isinstance(func, cst.Attribute) and _is_gradient(func.value) and func.attr.value not in CLEARING
-        return of_gradient or bool(CLIPS.search((dotted(func) or "").rpartition(".")[2]))
+        return of_gradient or bool(CLIPS.search(called_name(node)))
     if isinstance(node, cst.AugAssign):
         return _is_gradient(node.target)
     if isinstance(node, cst.BinaryOperation):
@@ -69,7 +69,7 @@ def _is_gradient(node: cst.CSTNode) -> bool:
 def _uses(script: Script, own: set[str], *, scaled: bool) -> Iterator[cst.CSTNode]:
     for node in script.nodes:
         if isinstance(node, cst.Call):
-            name = (dotted(node.func) or "").rpartition(".")[2]
+            name = called_name(node)
             if CLIPS.search(name) and name not in own:
                 yield node
         elif isinstance(node, cst.Attribute) and node.attr.value == "grad" and _reads(script.source, node):

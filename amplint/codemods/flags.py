@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp.options import Kind, add_option
-from amplint.codemods.amp.parameters import declared_behind
+from amplint.codemods import parameters
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.options import Kind, add_option
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -60,18 +60,12 @@ class Flag:
 
     def _hand_on(self, function: cst.FunctionDef, place: cst.CSTNode) -> None:
         """Let `function` take the flag as its last parameter."""
-        every = [*function.params.posonly_params, *function.params.params]
-        more = function.params.kwonly_params or function.params.star_kwarg
-        star = isinstance(function.params.star_arg, (cst.Param, cst.ParamStar))
         callers = self._calls.callers(function)
-        if not callers or more or star or not every or any(one.star for call in callers for one in call.args):
+        if not callers or not parameters.takes_more(function) or any(one.star for c in callers for one in c.args):
             raise Refusal(place, f"{function.name.value}() would need the option, and cannot be given it here")
-        kind = self._kind
-        self.edits.append(declared_behind(self._script, every[-1], kind.name, kind.kind, kind.default))
+        self.edits.append(parameters.appended(self._script, function, self._kind.parameter))
         self.done.append(Remark(self._script.row(function), "hand on the option"))
         for call in callers:
-            text = f"{kind.name}={self.at(call)}"
+            text = f"{self._kind.name}={self.at(call)}"
             edit = self._script.rewrite.insert_argument(call, len(call.args), text)
-            if edit is None:
-                raise Refusal(call, "the option cannot be passed to this call")
-            self.edits.append(edit)
+            self.edits.append(required(edit, call, "the option cannot be passed to this call"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.amp.parameters import behind, declared_behind
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.parameters import New, behind, declared_behind
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
@@ -28,6 +28,11 @@ class Kind:
     default: str
     argparse: str
     purpose: str
+
+    @property
+    def parameter(self) -> New:
+        """What functions take it as."""
+        return New(self.name, self.kind, self.default)
 
     @property
     def help(self) -> str:
@@ -103,9 +108,7 @@ def _of_argparse(script: Script, kind: Kind, parses: list[cst.Call], known: dict
             last = following
     spelled = kind.spelled.partition("/")[0]
     code = f'{parser[0]}.add_argument("{spelled}", {kind.argparse}, default={kind.default}, {kind.help})'
-    edit = script.rewrite.insert_after(last, code)
-    if edit is None:
-        raise Refusal(make, "there is no place for a new option here")
+    edit = required(script.rewrite.insert_after(last, code), make, "there is no place for a new option here")
     since = script.row(parse) if script.function_of(parse) is home else 0
     done = Remark(script.row(last), f"add the option {kind.spelled}")
     return Option(home, name, f"{name}.{kind.attribute}", (edit,), done, ("import argparse",), since)
@@ -120,33 +123,24 @@ def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, 
     if isinstance(above, cst.Arg):
         return _handed_to(script, above)
     bound = [path for path in _bound(script, call) if "." not in path]
-    if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(home, bound[0]))):
+    if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(script, home, bound[0]))):
         calls = [one for one in script.calls if dotted(one.func) == home.name.value]
         return _arguments(script, calls[0]) if len(calls) == 1 else None
     return (home, bound[0]) if len(bound) == 1 else None
 
 
-def _returns(function: cst.FunctionDef, name: str) -> bool:
-    return any(
-        isinstance(node, cst.Return) and node.value is not None and dotted(node.value) == name
-        for node in walk(function)
-    )
+def _returns(script: Script, function: cst.FunctionDef, name: str) -> bool:
+    return any(one.value is not None and dotted(one.value) == name for one in script.returns(function))
 
 
 def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:
     """The function whose only call passes `argument`, and its parameter for it."""
     call = script.source.parent(argument)
     scope = script.target(call) if isinstance(call, cst.Call) else None
-    if scope is None or not isinstance(call, cst.Call) or any(one.star for one in call.args):
+    name = script.taken_by(call, argument) if isinstance(call, cst.Call) else None
+    if scope is None or name is None or len(scope) > 1 or sum(script.target(one) == scope for one in script.calls) > 1:
         return None
-    function = script.functions[scope]
-    calls = [one for one in script.calls if script.target(one) == scope]
-    names = [param.name.value for param in (*function.params.posonly_params, *function.params.params)]
-    position = call.args.index(argument)
-    name = argument.keyword.value if argument.keyword is not None else names[position : position + 1]
-    if len(calls) > 1 or not name or len(scope) > 1:
-        return None
-    return function, name if isinstance(name, str) else name[0]
+    return script.functions[scope], name
 
 
 def _bound(script: Script, call: cst.Call) -> list[str]:
@@ -162,7 +156,7 @@ def _commands(script: Script, known: dict[cst.BaseExpression, Use]) -> Iterator[
         above = script.source.parent(use.call) if use.call is not None else None
         if use.name == "typer.Typer" and isinstance(above, cst.Assign):
             groups["typer"] |= bound_paths(above)
-    functions = [node for node in script.of_kind(cst.FunctionDef) if isinstance(node, cst.FunctionDef)]
+    functions = list(script.of_kind(cst.FunctionDef))
     for function in functions:
         for decorator in function.decorators:
             callee = _callee(decorator)
@@ -193,7 +187,7 @@ def _of_click(script: Script, kind: Kind, command: cst.FunctionDef) -> Option:
     below = Position(end + 1, 1)
     named = f'"{kind.spelled}", "{kind.name}"'
     code = f"{start}@click.option({named}, default={kind.default}, {kind.help}){script.source.newline}"
-    parameter = declared_behind(script, _last(command), kind.name, kind.kind, kind.default)
+    parameter = declared_behind(script, _last(command), kind.parameter)
     done = Remark(script.row(last), f"add the option {kind.spelled}")
     return Option(command, kind.name, kind.name, (Edit(Span(below, below), code), parameter), done, ("import click",))
 

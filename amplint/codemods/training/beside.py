@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.observed import Observed
-from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.script import Script
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
@@ -85,7 +85,7 @@ class Beside:
                 continue
             self.strangers += (call for call in every(node, cst.Call) if self._is_strange(call, half))
             if isinstance(node.body[0], cst.Assign):
-                converts = any(_last(call) in _CONVERTING for call in every(node, cst.Call))
+                converts = any(called_name(call) in _CONVERTING for call in every(node, cst.Call))
                 bound = self._flow.binds(node)
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
 
@@ -105,7 +105,7 @@ class Beside:
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` that take what is `half`."""
         for call in every(statement, cst.Call):
-            if dotted(call.func) in self._losses or is_loss(_last(call)) or self._is_module(call):
+            if dotted(call.func) in self._losses or is_loss(called_name(call)) or self._is_module(call):
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
                 if given & half:
                     yield call
@@ -114,14 +114,9 @@ class Beside:
 def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
     """The variables and attributes that hold what `foreign` libraries have made."""
     for node in script.of_kind(cst.Assign):
-        assert isinstance(node, cst.Assign)
         if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
             yield from bound_paths(node)
 
 
 def _is_wide(node: cst.CSTNode) -> bool:
-    return any(_last(call) in _CONVERTING for call in every(node, cst.Call))
-
-
-def _last(call: cst.Call) -> str:
-    return call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or ""
+    return any(called_name(call) in _CONVERTING for call in every(node, cst.Call))

@@ -1,4 +1,4 @@
-"""What a float32 script does, as far as its conversion to mixed precision is concerned."""
+"""What a script that trains does: forward and backward passes, steps, and uses of gradients."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import field
 
-from amplint.codemods.amp.uses import gradient_uses
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
-from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.codemods.training.gradients import gradient_uses
 from amplint.records import dataclass
 from amplint.semantics.events import (
     AutocastCreated,
@@ -33,7 +32,6 @@ from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
-from amplint.torchlib.frameworks import TITLES
 
 _KINDS = (
     AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
@@ -54,13 +52,15 @@ class Observed:
 
     `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
     lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
-    passes. `steps` maps each `optimizer.step()` to the expression of the optimizer, `uses` is where gradients are
-    clipped, measured or changed, `modules` names objects with a forward pass, `mixed` tells that there is mixed
-    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
+    passes. `losses` maps backward passes to what they differentiate, before it is scaled, and `steps` each
+    `optimizer.step()` to the expression of the optimizer; `uses` is where gradients are clipped, measured or changed,
+    `modules` names objects with a forward pass, `mixed` tells that there is mixed precision already, and `foreign` are
+    names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
     backwards: list[cst.Call] = field(default_factory=list)
+    losses: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     uses: list[cst.CSTNode] = field(default_factory=list)
     forwards: set[cst.CSTNode] = field(default_factory=set)
@@ -87,6 +87,9 @@ def observe(script: Script, *, scales: bool) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    watch.found.losses = {
+        call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
+    }
     named = watch.found.forwards - watch.found.shared
     evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
@@ -122,6 +125,7 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 class _Watch:
     def __init__(self, script: Script, interpretation: Interpretation, scales: bool) -> None:
         self._script = script
+        self._interpretation = interpretation
         self.source = source = script.source
         self._program = interpretation.program
         self.scales = scales
@@ -144,34 +148,20 @@ class _Watch:
         if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
             self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
         elif isinstance(event, ManagedBackward):
-            why = (
-                f"{TITLES.get(event.manager.kind, 'the framework')} scales the loss itself; ask it for mixed precision"
-            )
-            raise Refusal(self._here(event), why)
+            self._interpretation.refuse_manager(event, "scales the loss itself; ask it for mixed precision")
         elif isinstance(event, Forward):
             self._forward(event)
-        elif isinstance(event, (Backward, OptimizerStep)):
-            self._protocol(event)
+        elif isinstance(event, Backward):
+            call = self._interpretation.backward(event)
+            self.found.backwards += [call] if call not in self.found.backwards else []
+        elif isinstance(event, OptimizerStep) and (self.scales or self.source.owns(event.node)):
+            self._interpretation.check_step(event, "a gradient scaler cannot step")
+            self.found.steps[event.call] = event.optimizer_node
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, where nothing is recorded for gradients."""
         home = self._program.source_of(node)
         return home is not None and home is not self.source and _only_looks(home, node)
-
-    def _protocol(self, event: Backward | OptimizerStep) -> None:
-        if not self.source.owns(event.node):
-            if isinstance(event, OptimizerStep) and not self.scales:
-                return
-            what = "a loss is differentiated" if isinstance(event, Backward) else "an optimizer steps"
-            raise Refusal(self._here(event), f"{what} in another file")
-        if isinstance(event, OptimizerStep):
-            if event.closure or event.call.args:
-                raise Refusal(event.node, "the optimizer runs a closure, which a gradient scaler cannot step")
-            self.found.steps[event.call] = event.optimizer_node
-        elif not isinstance(event.node, cst.Call):
-            raise Refusal(event.node, "this backward pass is not a plain call")
-        elif event.node not in self.found.backwards:
-            self.found.backwards.append(event.node)
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))
@@ -231,11 +221,6 @@ class _Watch:
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
 
-    def _here(self, event: Event) -> cst.CSTNode:
-        if self.source.owns(event.node):
-            return event.node
-        return event.entered_from or self.source.chunks[0].module
-
 
 def _computes(method: cst.FunctionDef) -> bool:
     """Whether a method of a model runs layers, or operations of PyTorch, and not only changes or counts parameters."""
@@ -253,7 +238,7 @@ def _computes(method: cst.FunctionDef) -> bool:
 def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
     """The variables and attributes that the file gives an object of a class with a forward pass."""
     for assign in script.of_kind(cst.Assign):
-        value = assign.value if isinstance(assign, cst.Assign) else None
+        value = assign.value
         name = dotted(value.func) if isinstance(value, cst.Call) else None
         target = program.resolve(script.source, name) if name is not None else None
         if isinstance(target, Chunk) and target.is_class and "def forward(" in target.text:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
-from amplint.codemods.amp.beside import Beside
-from amplint.codemods.amp.flow import Flow
-from amplint.codemods.amp.observed import Observed
 from amplint.codemods.bindings import paths
 from amplint.codemods.places import Block
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
+from amplint.codemods.training.beside import Beside
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -37,9 +37,16 @@ class Region:
 
 
 class Regions:
-    """Finds the statements to put into regions, and writes these."""
+    """Finds the statements to put into regions, and writes these; for evaluation only where one `can_be`."""
 
-    def __init__(self, script: Script, observed: Observed, flow: Flow) -> None:
+    def __init__(
+        self,
+        script: Script,
+        observed: Observed,
+        flow: Flow,
+        can_be: Callable[[cst.CSTNode], bool] = lambda place: True,
+    ) -> None:
+        self._can_be = can_be
         self._script = script
         self._observed = observed
         self._flow = flow
@@ -59,28 +66,22 @@ class Regions:
         Raises Refusal where a statement shares its line with others.
         """
         for backward, (name, text) in self.hoists.items():
-            statement = self._script.statement_of(backward)
-            assert statement is not None
-            before = self._before(statement)
+            loss = self._observed.losses[backward]
+            before = self._before(self._script.statement_of(loss))
             if any(region.statements[-1] is before for region in self.training):
                 edit = self._script.rewrite.insert_after(before, f"    {name} = {text}") if before else None
             else:
-                edit = self._script.rewrite.insert_before(backward, f"with {header(backward)}:\n    {name} = {text}")
-            if edit is None:
-                raise Refusal(backward, "the loss is computed where no region can be put")
-            yield edit
+                edit = self._script.rewrite.insert_before(loss, f"with {header(loss)}:\n    {name} = {text}")
+            yield required(edit, backward, "the loss is computed where no region can be put")
         for region in (*self.training, *self.evaluation):
-            edits = self._script.rewrite.wrap_statements(region.statements, f"with {header(region.statements[0])}")
-            if edits is None:
-                raise Refusal(region.statements[0], "the statement shares its line with others")
-            yield from edits
+            first = region.statements[0]
+            yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
 
     def plain_losses(self) -> Iterator[Edit]:
         """Let backward run on the variables that take the losses it computed itself."""
         for backward, (name, _) in self.hoists.items():
-            assert isinstance(backward.func, cst.Attribute)
-            yield self._script.rewrite.replace(backward.func.value, name)
+            yield self._script.rewrite.replace(self._observed.losses[backward], name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
@@ -100,28 +101,35 @@ class Regions:
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
         starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
-        alone = [
-            backward for backward in self.hoists if self._before(self._script.statement_of(backward)) not in starts
-        ]
+        hoisted = [self._observed.losses[backward] for backward in self.hoists]
+        alone = [loss for loss in hoisted if self._before(self._script.statement_of(loss)) not in starts]
         return sorted(self._script.row(node) for node in (*starts, *alone))
 
     def _find(self) -> None:
         chosen: dict[cst.CSTNode, None] = {}
-        for backward in self._observed.backwards:
-            assert isinstance(backward.func, cst.Attribute)
+        for backward, loss in self._observed.losses.items():
             for statement in self._flow.computing(backward):
                 chosen[statement] = None
-            if _computes(backward.func.value):
+            if _computes(loss):
                 self.hoists[backward] = self._hoist(backward)
         self._add_followers(chosen)
         self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
         for backward in self.hoists:
             self._reach_out(backward)
 
+    def shorten(self) -> None:
+        """End regions of training with what autocast changes, where that does not leave a loss alone."""
+        for region in self.training if not self.hoists else ():
+            while len(region.statements) > 1 and not self._needs_autocast(region.statements[-1]):
+                region.statements.pop()
+
     def _needs_autocast(self, statement: cst.CSTNode) -> bool:
         """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
-        return self._flow.runs_model(statement) or any(
-            _computes(call) for call in every(statement, cst.Call, cst.BinaryOperation) if isinstance(call, cst.Call)
+        operators = (operation.operator for operation in every(statement, cst.BinaryOperation))
+        return (
+            self._flow.runs_model(statement)
+            or any(map(_computes, every(statement, cst.Call)))
+            or any(isinstance(operator, cst.MatrixMultiply) for operator in operators)
         )
 
     def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
@@ -129,8 +137,7 @@ class Regions:
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         for statement in list(chosen):
             block = self._script.block_of(statement)
-            start = next(index for index, one in enumerate(block) if one is statement)
-            for following in block[start + 1 :]:
+            for following in block[block.index(statement) + 1 :]:
                 plain = isinstance(following, cst.SimpleStatementLine) and not self._parts(following)
                 if plain and self._flow.runs_model(following) and paths(following) & made:
                     chosen[following] = None
@@ -138,20 +145,19 @@ class Regions:
 
     def _reach_out(self, backward: cst.Call) -> None:
         """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
-        statement = self._script.statement_of(backward)
+        statement = self._script.statement_of(self._observed.losses[backward])
         assert statement is not None
         block = self._script.block_of(statement)
-        position = next(index for index, one in enumerate(block) if one is statement)
+        position = block.index(statement)
         for region in self.training:
-            last = next((index for index, one in enumerate(block) if one is region.statements[-1]), position)
+            last = block.index(region.statements[-1]) if region.statements[-1] in block else position
             between = block[last + 1 : position]
             if last < position and len(between) <= _GAP and not any(map(self._parts, between)):
                 region.statements += between
 
     def _hoist(self, backward: cst.Call) -> tuple[str, str]:
-        assert isinstance(backward.func, cst.Attribute)
-        text = self._script.text_of(backward.func.value)
-        statement = self._script.statement_of(backward)
+        loss = self._observed.losses[backward]
+        text, statement = self._script.text_of(loss), self._script.statement_of(loss)
         alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
         if "\n" in text or not alone:
             raise Refusal(backward, "the loss is computed inside the call of backward(); give it a variable first")
@@ -181,7 +187,7 @@ class Regions:
             block = self._script.block_of(statement)
             blocks[id(block) if block is not self._script.top else 0] = block
         for block in blocks.values():
-            indices = [index for index, one in enumerate(block) if any(one is other for other in outermost)]
+            indices = [index for index, one in enumerate(block) if one in outermost]
             run = [indices[0]]
             for index in indices[1:]:
                 between = block[run[-1] + 1 : index]
@@ -200,7 +206,7 @@ class Regions:
         if statement is None:
             return None
         block = self._script.block_of(statement)
-        position = next(index for index, one in enumerate(block) if one is statement)
+        position = block.index(statement)
         return block[position - 1] if position else None
 
     def _losses(self) -> set[str]:
@@ -220,7 +226,8 @@ class Regions:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         for way in self._observed.evaluations:
-            call = next((call for call in reversed(way) if call not in self._observed.shared), None)
+            own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
+            call = next(own, None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue
@@ -233,9 +240,21 @@ class Regions:
             yield Region(run)
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too."""
-        block = self._script.block_of(statement)
-        start = next(index for index, one in enumerate(block) if one is statement)
+        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too.
+
+        Where that follows the condition that it stands in, all of this comes along.
+        """
+        for one, block in self._script.climb(statement):
+            if one is not statement and (not isinstance(one, cst.If) or self._flow.trains(one)):
+                break
+            run = self._up_to_loss(one, block, losses)
+            if len(run) > 1:
+                return run
+        return [statement]
+
+    def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
+        """`statement` and what follows in its block up to the last such loss of what it binds."""
+        start = block.index(statement)
         tainted, end = self._flow.binds(statement), start
         for index in range(start + 1, min(start + 4, len(block))):
             following = block[index]
@@ -244,7 +263,8 @@ class Regions:
             if not paths(following) & tainted:
                 continue
             tainted |= self._flow.binds(following)
-            if any(isinstance(node, cst.Call) and dotted(node.func) in losses for node in walk(following)):
+            calls = every(following, cst.Call)
+            if any(dotted(call.func) in losses or call in self._observed.forwards for call in calls):
                 end = index
         return list(block[start : end + 1])
 

@@ -1,0 +1,77 @@
+"""What gives a variable or an attribute its value, as far as the text of a file shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from amplint.codemods.calls import Calls
+from amplint.codemods.script import Script
+from amplint.records import dataclass
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+
+_ALIKE = "random_split"
+"""All that is unpacked of what this returns is of one kind."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
+
+    value: cst.BaseExpression
+    index: int | None = None
+
+
+def bound_at(
+    script: Script, calls: Calls, node: cst.CSTNode, path: str
+) -> tuple[list[cst.CSTNode], cst.FunctionDef | None]:
+    """What binds `path` where `node` stands: statements of one function, or the function that has it as a parameter.
+
+    Attributes of `self` are bound by the methods of the class, or where there are none by those of any class.
+    """
+    function = script.function_of(node)
+    if path.startswith("self."):
+        own = [
+            one for method in calls.methods(script.method_owner(function)) for one in script.assignments(method, path)
+        ]
+        return own or [one for each in calls.functions for one in script.assignments(each, path)], None
+    while True:
+        found = script.assignments(function, path)
+        if found or function is None:
+            return found, None
+        if script.parameter(function, path) is not None:
+            return [], function
+        function = script.function_of(function)
+
+
+def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
+    """What `assign` gives `path`, by itself or as one of several targets."""
+    for target in (one.target for one in assign.targets):
+        if dotted(target) == path:
+            yield Given(assign.value)
+        elif isinstance(target, (cst.Tuple, cst.List)):
+            for index in (place for place, one in enumerate(target.elements) if dotted(one.value) == path):
+                if isinstance(assign.value, cst.Tuple) and len(assign.value.elements) == len(target.elements):
+                    yield Given(assign.value.elements[index].value)
+                else:
+                    yield Given(assign.value, index)
+
+
+def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
+    """What `binding` gives `path`; None where that is not an expression of its own."""
+    if isinstance(binding, cst.AnnAssign):
+        return binding.value
+    given = list(given_by(binding, path)) if isinstance(binding, cst.Assign) else []
+    if len(given) != 1:
+        return None
+    value = given[0].value
+    alike = isinstance(value, cst.Call) and (dotted(value.func) or "").endswith(_ALIKE)
+    return value if given[0].index is None or alike else None
+
+
+def values_of(script: Script, calls: Calls, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
+    """What `path` is given or passed where `node` stands; None for what cannot be told, nothing for unknown calls."""
+    bindings, function = bound_at(script, calls, node, path)
+    if function is not None:
+        return list(calls.passed(function, path) or [])
+    return [value_of(binding, path) for binding in bindings]

@@ -1,0 +1,77 @@
+"""More parameters of functions, and what their calls pass for them."""
+
+from __future__ import annotations
+
+from amplint.codemods.bindings import positional
+from amplint.codemods.script import Script
+from amplint.findings import Edit, Position, Span
+from amplint.records import dataclass
+from amplint.source import syntax as cst
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """A parameter of the type `kind`, which is `default` where the one before it has a default.
+
+    Without one, it is passed by its name alone there.
+    """
+
+    name: str
+    kind: str
+    default: str | None = None
+
+
+def takes_more(function: cst.FunctionDef) -> bool:
+    """Whether one more parameter can be the last of `function`: it takes no `*args`, and nothing by name alone."""
+    params = function.params
+    starred = isinstance(params.star_arg, (cst.Param, cst.ParamStar))
+    return not (starred or params.kwonly_params or params.star_kwarg)
+
+
+def appended(script: Script, function: cst.FunctionDef, *new: New) -> Edit:
+    """The edit that lets `function`, which takes more, take `new` as its last parameters."""
+    every = positional(function)
+    if every:
+        return declared_behind(script, every[-1], *new)
+    after = script.source.span(function.name).end
+    place = Position(after.row, after.column + 1)
+    return Edit(Span(place, place), ", ".join(one.name for one in new))
+
+
+def declared_behind(script: Script, param: cst.Param, *new: New) -> Edit:
+    """The edit that declares `new` behind `param`, as that is declared."""
+    optional = param.default is not None
+    texts = ["*"] if optional and any(one.default is None for one in new) else []
+    for one in new:
+        annotation = f": {one.kind}" if param.annotation is not None else ""
+        equals = " = " if annotation else "="
+        given = f"{equals}{one.default}" if optional and one.default is not None else ""
+        texts.append(f"{one.name}{annotation}{given}")
+    return behind(script, param, *texts)
+
+
+def behind(script: Script, param: cst.Param, *texts: str) -> Edit:
+    """The edit that puts `texts` behind `param`, each in a row of its own where that has one."""
+    last = param.default or (param.annotation.annotation if param.annotation is not None else param.name)
+    end = script.rewrite.span(last).end
+    before = script.rewrite.row_before(script.rewrite.span(param.name).start)
+    gap = " " if before.strip() else script.source.newline + before
+    return Edit(Span(end, end), "".join(f",{gap}{text}" for text in texts))
+
+
+def passed_last(script: Script, function: cst.FunctionDef, call: cst.Call, *given: tuple[New, str]) -> Edit | None:
+    """The edit that passes values for new parameters, which are to be the last of `function`.
+
+    They go by position where all others do and are there, else by name. None where unpacked arguments could take their
+    places.
+    """
+    every = positional(function)
+    optional = bool(every) and every[-1].default is not None
+    starred = any(argument.star for argument in call.args)
+    if starred and optional:
+        return None
+    before = 0 if script.method_owner(function) is None else 1
+    plain = len(call.args) + before == len(every) and all(argument.keyword is None for argument in call.args)
+    by_name = starred or not plain or (optional and any(one.default is None for one, _ in given))
+    text = ", ".join(f"{one.name}={value}" if by_name else value for one, value in given)
+    return script.rewrite.insert_argument(call, len(call.args), text)

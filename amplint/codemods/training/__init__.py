@@ -1,0 +1,1 @@
+"""Scripts that train: their forward passes, losses and gradients, and the regions these need."""
