@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 
 from amplint.trace.record import Record, ScalerStep
 
@@ -46,15 +46,13 @@ def hopeless(record: Record) -> set[int]:
 def too_high(record: Record) -> set[float]:
     """The scales far above `DEFAULT` that a scaler was given, and that made it skip from its first step on.
 
-    A scaler that has grown to such a scale skips a single step now and then.
+    A scaler that has grown to such a scale skips a single step now and then. Only steps with consecutive numbers are
+    neighbours: in a thinned history, and with `--every`, step 0 alone is evidence.
     """
     scales: set[float] = set()
     for steps in by_scaler(record):
-        if steps[0].step == 0 and steps[0].skipped:
-            scales.add(steps[0].scale)
-        for one, other in pairwise(steps):
-            if one.skipped and other.skipped:
-                scales |= {one.scale, other.scale}
+        skipped = {step.step: step.scale for step in steps if step.skipped}
+        scales |= {scale for step, scale in skipped.items() if step == 0 or {step - 1, step + 1} & skipped.keys()}
     return {scale for scale in scales if scale > _FAR * DEFAULT}
 
 

@@ -220,6 +220,16 @@ def test_skipped_steps_excuse_an_overflow(scales: tuple[float, ...], first: int,
 
 
 @pytest.mark.parametrize(
+    ("numbers", "codes"), [((2000, 2001), ["AMP805"]), ((2000, 2100), []), ((2000, 2000), []), ((0, 100), ["AMP805"])]
+)
+def test_only_steps_that_follow_each_other_are_skipped_in_a_row(numbers: tuple[int, int], codes: list[str]) -> None:
+    place = ("t.py", 9, "scaler 1", "SGD", "READY", 2.0**24)
+    record = Record(every=100, scaler_steps=[ScalerStep(number, *place, skipped=True) for number in numbers])
+    record.nonfinite = [NonFinite(numbers[0], "backward", "mm", "", "t.py", 3, "", "inf", "float16", 2.0**24, True)]
+    assert [finding.code for finding in findings(record)] == codes
+
+
+@pytest.mark.parametrize(
     ("loss", "skipped_at", "found"),
     [
         (HalfLoss("backward", "mm", "t.py", 3, "", "float16", 1000, 500, 0, -30, -5), None, True),
