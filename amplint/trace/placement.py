@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch._C import _functorch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-_SWEEP = 4096
 _FORKED = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
     "method"
@@ -26,7 +26,7 @@ class _Wishes(threading.local):
 
 
 class Placement:
-    """The storages on the GPU. A weak reference prevents the reuse of a storage's address.
+    """The storages on the GPU. A storage is removed when it is destroyed, before its address can be reused.
 
     `gpu` is the device, one of `gpus`: each rank of a machine has one. `process` is the first process that put
     something there.
@@ -38,8 +38,7 @@ class Placement:
         self.gpu, self.gpus = torch.device("cuda", 0), 1
         self._wishes = _Wishes()
         self.process: int | None = None
-        self._storages: dict[int, StorageWeakRef] = {}
-        self._limit = _SWEEP
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def on_gpu(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` is on the GPU; False for one without a storage."""
@@ -63,11 +62,8 @@ class Placement:
         if self.process not in (None, os.getpid()):
             raise RuntimeError(_FORKED)
         self.process = os.getpid()
-        if len(self._storages) >= self._limit:
-            known = self._storages.items()
-            self._storages = {key: held for key, held in known if not held.expired()}  # type: ignore[no-untyped-call]
-            self._limit = max(_SWEEP, 2 * len(self._storages))
-        self._storages[storage._cdata] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        key = storage._cdata
+        self._storages[key] = weakref.ref(storage, functools.partial(self._storages.pop, key))
 
     @property
     def used(self) -> bool:
