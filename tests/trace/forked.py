@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,7 +39,12 @@ def python(folder: Path, environment: Mapping[str, str], *arguments: str) -> sub
         assert server.stdout is not None
         server.stdin.write(f"{json.dumps(request)}\n")
         server.stdin.flush()
-        status = int(server.stdout.readline())
+        try:
+            status = int(server.stdout.readline())
+        except BaseException:  # the test takes too long: the next one must not read its answer
+            os.killpg(server.pid, signal.SIGKILL)
+            end()
+            raise
         out, err = (Path(path).read_text(encoding="utf-8") for path in output)
         return subprocess.CompletedProcess(arguments, status, out, err)
 
@@ -53,6 +59,7 @@ def _server() -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
