@@ -16,7 +16,8 @@ from typing import Any, BinaryIO
 
 import pytest
 import torch
-from torch import nn
+import torch.distributed.nn
+from torch import distributed, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from amplint.trace.dry import dry_run
@@ -114,6 +115,7 @@ def test_workspaces_of_cublas_are_larger_on_hopper(gpu: str, size: int) -> None:
     assert peak(product, gpu)["workspaces"] == size
 
 
+@pytest.mark.skipif(not hasattr(torch.ops.aten, "_fused_rms_norm"), reason="this PyTorch has no kernel for it")
 def test_an_rms_norm_is_one_kernel() -> None:
     def train() -> None:
         model = nn.Sequential(*(nn.RMSNorm(512) for _ in range(4))).cuda()
@@ -477,11 +479,26 @@ def test_parallel_models_have_buckets_for_gradients(options: dict[str, bool], bu
 
 def test_a_group_of_processes_has_one_member_and_no_port() -> None:
     def script() -> None:
-        torch.distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=1, world_size=8)
-        mean = nn.Linear(8, 8).cuda()(torch.ones(1, 8).cuda()).mean()
-        torch.distributed.all_reduce(mean)
-        assert torch.distributed.get_world_size() == 1
-        torch.distributed.destroy_process_group()
+        distributed.init_process_group("nccl", init_method="tcp://127.0.0.1:1", rank=1, world_size=8)
+        made = nn.Linear(8, 8).cuda()(torch.ones(1, 8).cuda())
+        assert distributed.get_world_size() == 1
+        for exchange in (
+            lambda: distributed.all_reduce(made, async_op=True).wait(),
+            lambda: distributed.broadcast(made, 0),
+            lambda: distributed.reduce(made, 0),
+            lambda: distributed.all_gather([torch.empty_like(made)], made),
+            lambda: distributed.all_gather_into_tensor(torch.empty_like(made), made),
+            lambda: distributed.reduce_scatter_tensor(torch.empty_like(made), made),
+            lambda: distributed.all_to_all_single(torch.empty_like(made), made, [1], [1]),
+            lambda: distributed.all_reduce_coalesced([made]),
+            lambda: distributed.nn.functional.all_reduce(made).sum().backward(),
+            distributed.barrier,
+        ):
+            exchange()
+        objects = [None]
+        distributed.all_gather_object(objects, {"epoch": 3})
+        assert objects == [{"epoch": 3}]
+        distributed.destroy_process_group()
 
     peak(script)
 

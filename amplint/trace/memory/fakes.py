@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from amplint.trace.memory.parallel import exchanged
 from amplint.trace.memory.refused import DependsOnValues
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
@@ -60,6 +61,8 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made if _is_large(made, gpu or (placement.around and not operands)) else func(*args, **kwargs)
 
     def _without_numbers(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func.namespace == "c10d":
+            return exchanged(func, args)
         if func is torch.ops.aten._local_scalar_dense.default:
             return self.stand_in(args[0]).item()
         if func is torch.ops.aten._pack_padded_sequence.default and not isinstance(args[1], FakeTensor):

@@ -1,4 +1,4 @@
-"""One process of several: groups that have no other member, DistributedDataParallel as far as it takes memory."""
+"""One process of several: groups with one member, their collectives, and DistributedDataParallel's memory."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def one_process() -> Iterator[None]:
 
             stack.enter_context(replaced(distributed, init_process_group=begun))
         yield
+
+
+def exchanged(func: Any, args: Any) -> Any:
+    """Result of an operator of `torch.ops.c10d` in a group with one member, where no data moves.
+
+    By the operator's schema: None, a completed `Work`, or the first argument (the tensors) and the `Work`.
+    """
+    if not func._schema.returns:
+        return None
+    done: Any = torch.futures.Future()
+    done.set_result(None)
+    groups: Any = torch._C._distributed_c10d
+    work = groups._create_work_from_future(done).boxed()
+    return (args[0], work) if len(func._schema.returns) > 1 else work
 
 
 class OneOfSeveral(nn.Module):
