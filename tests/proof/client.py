@@ -89,6 +89,7 @@ class ProofServer:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._process.terminate()  # processes that were forked meanwhile may hold its standard input open
         self._process.communicate()
 
     def run(self, text: str, filename: str, *, cuda: bool = False, framework: bool = False) -> Outcome:

@@ -79,6 +79,7 @@ def _requested() -> dict[str, Any] | None:
 def end() -> None:
     """End the process that forks, where there is one."""
     if _server.cache_info().currsize:
+        _server().terminate()
         _server().communicate()
         _server.cache_clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -194,6 +195,7 @@ def test_a_worker_that_was_forked_has_no_gpu() -> None:
     torch.ones(1).cuda()
     with pytest.raises(RuntimeError, match="Cannot re-initialize CUDA in forked subprocess"):
         list(DataLoader(Data(), num_workers=1, multiprocessing_context="fork"))
+    gc.collect()  # ends the worker, which the traceback holds
     assert next(iter(DataLoader(Data()))).is_cuda
 
 

@@ -18,6 +18,7 @@ import amplint.trace
 from amplint.reports.trace import summary
 from amplint.trace.findings import findings
 from amplint.trace.record import Record
+from tests.trace.versions import SHARDS_ON_CPUS
 
 
 @pytest.fixture
@@ -79,6 +80,7 @@ def test_distributed_data_parallel(one_rank: None) -> None:
     assert findings(record) == []
 
 
+@pytest.mark.skipif(not SHARDS_ON_CPUS, reason="this PyTorch has no fully_shard on CPUs")
 def test_fully_sharded(one_rank: None) -> None:
     def sharded() -> nn.Module:
         model = layers()

@@ -5,3 +5,5 @@ from __future__ import annotations
 import torch
 
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
+SHARDS_ON_CPUS = hasattr(torch.cpu.Stream, "record_event")
+"""Whether `fully_shard` runs on CPUs, which it does not on 2.6."""
