@@ -38,11 +38,6 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._real = False
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not to be wrapped by what keeps dynamo out: nothing is compiled meanwhile."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run `func`. Raises DependsOnValues."""
         kwargs = kwargs or {}

@@ -115,11 +115,6 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         while self._undo:
             self._undo.pop()()
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Not to be wrapped by what keeps dynamo out: nothing is compiled meanwhile."""
-        return False
-
     @property
     def phase(self) -> str:
         """The phase with the highest peak, the last of them; empty where nothing lay on the GPU."""
