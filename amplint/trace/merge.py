@@ -51,6 +51,7 @@ def merged(records: Sequence[Record]) -> Record:
         cut=any(record.cut for record in ordered),
         numerics=first.numerics,
         gpu=first.gpu,
+        memory=max((record.memory for record in ordered if record.memory is not None), default=None),
         operations=operations,
         seconds=seconds,
         calls=calls,

@@ -13,8 +13,12 @@ from typing import Any, NoReturn
 from amplint.records import dataclass
 from amplint.trace.compared import Comparison
 
-SCHEMA = 1
-"""The version of the format that `Record.to_json` writes; `docs/trace.md` describes it."""
+SCHEMA = 2
+"""The version of the format that `Record.to_json` writes; `docs/trace.md` describes it.
+
+It increases whenever a key is added, removed or changes its meaning: a list that an older record lacks would read as
+"looked for, and nothing found".
+"""
 PHASES = ("forward", "backward", "recomputation", "optimizer")
 SERIES = ("loss", "scale", "skipped", "activation", "gradient", "underflow")
 SERIES_POINTS = 1000
@@ -310,7 +314,8 @@ class Record:
 
     Of all that ran, recorded or not, `taken` counts steps of which the first `skip` were left out, `backwards` calls of
     `backward()`, and `started` processes that the run started, which are not watched.
-    `gpu` names the GPU that a dry run pretended, and is empty for a real run.
+    `gpu` names the GPU that a dry run pretended, and is empty for a real run. `memory` is the peak of
+    bytes allocated on one GPU, including those of the tracer; None if no device reported it.
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
     `divergences` tells what they did differently. `cut` says that the run broke off in the middle of a step.
@@ -349,6 +354,7 @@ class Record:
     began: str = ""
     series: list[Series] = field(default_factory=list)
     float8: list[Float8] = field(default_factory=list)
+    memory: int | None = None
 
     def of_module(self, path: str) -> Iterator[Operation]:
         """The forward operations that ran in the module at `path`, or in one below it."""
@@ -429,6 +435,7 @@ class Record:
             "cut": self.cut,
             "numerics": self.numerics,
             "gpu": self.gpu,
+            "memory": self.memory,
             "operations": [
                 {**asdict(operation), "count": count, "seconds": self.seconds.get(operation)}
                 for operation, count in self.operations.items()
@@ -457,7 +464,10 @@ class Record:
             data = json.loads(text, parse_constant=_refuse)
             version = data["schema"]
             if version != SCHEMA:
-                raise UnreadableRecord(f"a trace of format {version}; this amplint reads format {SCHEMA}")
+                raise UnreadableRecord(
+                    f"a trace of format {json.dumps(version)[:20]}, and this amplint reads format {SCHEMA}: "
+                    "trace the script again, with one amplint"
+                )
             _require_valid(data)
             rows = [(_operation(row), row) for row in data["operations"]]
             return cls(
@@ -476,6 +486,7 @@ class Record:
                 cut=data["cut"],
                 numerics=data["numerics"],
                 gpu=data["gpu"],
+                memory=data["memory"],
                 operations=Counter({operation: row["count"] for operation, row in rows}),
                 seconds={operation: row["seconds"] for operation, row in rows if row["seconds"] is not None},
                 calls=Counter({_call(row): row["count"] for row in data["calls"]}),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from datetime import datetime
 from multiprocessing import process
 from types import TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch.optim import Optimizer
@@ -216,6 +216,15 @@ class Watch:
         self.record.device = max(
             set(devices), key=lambda one: (one not in ("cpu", "meta"), devices.count(one)), default=""
         )
+        self.record.memory = _most_allocated(self.record.device)
+
+
+def _most_allocated(device: str) -> int | None:
+    """Peak of allocated bytes on one GPU since the script last reset the statistics; None if none were allocated."""
+    module: Any = getattr(torch, device, None)
+    if not hasattr(module, "max_memory_allocated"):
+        return None
+    return max(map(module.max_memory_allocated, range(module.device_count())), default=0) or None
 
 
 def _processes() -> int:

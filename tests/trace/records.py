@@ -79,6 +79,7 @@ def record(folder: Path) -> Record:
         device="cpu",
         steps=3,
         numerics="full",
+        memory=5 * 2**30,
         taken=3,
         command=("train.py", "--note", "<b>bold</b>"),
         began="2026-11-25T15:10:29+01:00",

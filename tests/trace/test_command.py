@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amplint.trace.record import Record
+from amplint.trace.record import SCHEMA, Record
 from amplint.trace.run import run as watched
 from amplint.trace.watching import Watch
 from amplint.trace.window import Window
@@ -85,7 +85,7 @@ def test_the_script_can_go_on(tmp_path: Path, script: str) -> None:
     assert (ran.returncode, ran.stdout) == (alone.returncode, alone.stdout)
     record = Record.from_json((tmp_path / "trace.json").read_text(encoding="utf-8"))
     assert record.steps == 3
-    assert json.loads(record.to_json())["schema"] == 1
+    assert json.loads(record.to_json())["schema"] == SCHEMA
 
 
 ENDINGS = [

@@ -58,6 +58,12 @@ def test_a_page_has_a_section_for_all_that_a_run_shows(record: Record) -> None:
     assert len(document.ids) == len(set(document.ids))
 
 
+def test_memory_has_a_tile_where_it_is_known(plain: Record) -> None:
+    assert '<dt>memory</dt><dd class="value">5.00 GiB' in page(plain, []).replace("<wbr>", "")
+    plain.memory = None
+    assert "<dt>memory</dt>" not in page(plain, [])
+
+
 def test_sections_without_data_are_left_out() -> None:
     assert Document(page(Record(torch="2.13.0"), [])).sections == ["findings"]
 

@@ -142,10 +142,11 @@ def test_findings_name_the_ranks_that_have_them() -> None:
 def test_a_merged_record_reads_like_one_of_a_rank() -> None:
     loss = HalfLoss("backward", "add", "t.py", 3, "model", "float16", 10, 1, 0, -27, -3)
     large = Histogram("gradient", "model.weight", "float32", 1.0, {3: 2}, 1, 0)
-    first = of_rank(0, ran("add", 3), losses=[loss], histograms=[large], scaler_steps=steps("ss"))
+    first = of_rank(0, ran("add", 3), losses=[loss], histograms=[large], scaler_steps=steps("ss"), memory=2**20)
     second = of_rank(1, ran("add", 3), ran("add", 3), losses=[loss], histograms=[large], scaler_steps=steps("ss"))
     whole = merged([second, first])
     assert (whole.rank, whole.ranks, whole.steps, whole.operations) == (None, 2, 3, second.operations)
+    assert whole.memory == 2**20
     assert (whole.losses[0].elements, whole.losses[0].smallest) == (20, -27)
     assert (whole.histograms[0].exponents, whole.histograms[0].zeros) == ({3: 4}, 2)
     assert whole.scaler_steps == first.scaler_steps

@@ -14,6 +14,7 @@ from torch.nn.modules import module as hooks
 
 import amplint.trace
 from amplint.trace.record import Divergence, HalfLoss, Histogram, NonFinite, Record, UnreadableRecord, Update
+from amplint.trace.watching import _most_allocated
 from tests.trace import models
 from tests.trace.models import MODELS, train
 
@@ -211,10 +212,26 @@ def test_an_optimizer_that_fails_or_runs_a_closure_does_not_end_the_record() -> 
     assert not torch._C._len_torch_function_stack()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"schema": 99}', '{"schema": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"schema": 2}', "null"])
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(UnreadableRecord):
         Record.from_json(text)
+
+
+@pytest.mark.parametrize("number", [1, 99])
+def test_a_record_of_another_format_says_so(number: int) -> None:
+    with pytest.raises(UnreadableRecord, match=f"^a trace of format {number}, and this amplint reads format 2: trace"):
+        Record.from_json(f'{{"schema": {number}}}')
+
+
+def test_the_memory_of_the_fullest_gpu_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = [2**20, 2**30]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", most.__getitem__)
+    assert _most_allocated("cuda") == 2**30
+    assert _most_allocated("cpu") is None
+    most[:] = 0, 0
+    assert _most_allocated("cuda") is None
 
 
 def test_a_dtype_that_is_not_as_asserted() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.records import dataclass
+from amplint.reports.memory import Unit
 from amplint.reports.ran import PASSES, digits, share
 from amplint.reports.verdict import Place, origin, steps
 from amplint.torchlib.names import HALF_DTYPES
@@ -26,7 +27,14 @@ class Tile:
 
 def tiles(record: Record, found: Sequence[Finding], place: Place) -> list[Tile]:
     """The tiles for which the run has data."""
-    return [*_products(record), *_steps(record), *_nonfinite(record, found, place), *_loss(record), *_findings(found)]
+    return [
+        *_products(record),
+        *_steps(record),
+        *_nonfinite(record, found, place),
+        *_memory(record),
+        *_loss(record),
+        *_findings(found),
+    ]
 
 
 def _products(record: Record) -> Iterator[Tile]:
@@ -61,6 +69,12 @@ def _nonfinite(record: Record, found: Sequence[Finding], place: Place) -> Iterat
         yield Tile("first inf or NaN", place(first.filename, first.row), note, blamed is not None)
     elif record.numerics != "off" and record.operations:
         yield Tile("first inf or NaN", "none", "every result was looked at")
+
+
+def _memory(record: Record) -> Iterator[Tile]:
+    if record.memory:
+        unit = Unit.for_sizes([record.memory])
+        yield Tile("memory", f"{unit.of(record.memory)} {unit.name}", "peak on one GPU, including the tracer's")
 
 
 def _loss(record: Record) -> Iterator[Tile]:
