@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import amplint.trace
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import variants
 from amplint.trace.memory.estimating import estimates
@@ -31,3 +32,11 @@ def test_the_estimate_is_within_a_tenth_of_the_peak(program: str) -> None:
     (estimate,) = estimates(str(path), [], variants(4)[:1], pretended())
     print(program, pretended(), measured, estimate.total, dict(estimate.peak))
     assert estimate.total == pytest.approx(measured, rel=0.1), estimate.refused
+
+
+def test_a_trace_has_the_peak_of_the_allocator() -> None:
+    torch.cuda.reset_peak_memory_stats()
+    with amplint.trace.watch() as record:
+        torch.ones(2**20, device="cuda").mul(2)
+    assert record.memory is not None
+    assert 2 * 4 * 2**20 <= record.memory <= torch.cuda.max_memory_allocated()
