@@ -1,6 +1,6 @@
 """Runs the tests of the tracer on several versions of PyTorch, one after the other.
 
-    python -m benchmarks.versions [--versions "2.6.0 2.9.1 2.13.0 2.14.1"] [--folder FOLDER] [TEST ...]
+    python -m benchmarks.versions [--versions "2.6.0 2.9.1 2.13.0 2.15.0"] [--folder FOLDER] [TEST ...]
 
 Each version is installed by pip into an environment of its own in FOLDER, beside what the running Python has, and
 removed again. Off the index of CPU builds that is a build with CUDA, of several GB; a driver is not needed. TEST are
@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parent.parent
-VERSIONS = "2.6.0 2.9.1 2.13.0 2.14.1"
+VERSIONS = "2.6.0 2.9.1 2.13.0 2.15.0"
 _BUILD = "import torch; print(torch.__version__, torch.backends.cudnn.is_available(), torch.cuda.is_available())"
 
 
