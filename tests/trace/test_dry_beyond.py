@@ -14,6 +14,7 @@ from amplint.trace.dry import CannotFollow, dry_run
 from amplint.trace.gpus import GPUS
 from tests.trace.forked import python
 from tests.trace.test_command import environment, trace
+from tests.trace.versions import FLOAT8_ON_CPUS
 
 
 def test_every_function_of_torch_cuda_works_or_says_why_not(tmp_path: Path) -> None:
@@ -89,6 +90,17 @@ def test_the_line_of_a_library_is_named_beside_the_script_s(tmp_path: Path, monk
     assert told[0] == "train.py:2: a dry run cannot follow operators that only CUDA has: fused.run((0.5, True, 1))"
     assert told[1] == "  in kernels/fused.py:5: return torch._cudnn_init_dropout_state(*x)"
     assert told[-1].endswith("with arguments from the 'CPU' backend.")
+
+
+@pytest.mark.skipif(FLOAT8_ON_CPUS, reason="this PyTorch multiplies float8 on CPUs")
+def test_products_of_float8_need_a_newer_version_or_a_gpu() -> None:
+    one = torch.ones(())
+    operand = torch.ones(16, 16).to(torch.float8_e4m3fn)
+    with pytest.raises(CannotFollow) as stopped, dry_run(GPUS["a100"]):
+        torch._scaled_mm(operand.cuda(), operand.cuda().t(), scale_a=one.cuda(), scale_b=one.cuda())
+    told = str(stopped.value).splitlines()
+    assert "cannot follow products of float8 in this version of PyTorch: torch._scaled_mm(" in told[0]
+    assert told[1] == "Run it with a newer version, or trace it on a GPU."
 
 
 def test_a_dtype_that_cuda_lacks_is_the_script_s_own_failure() -> None:

@@ -15,6 +15,7 @@ _BOILERPLATE = " This could be because"
 _EAGER = "Let the script do without it in this run, or trace it on a GPU."
 _KERNELS = "Let the script take its way in plain PyTorch in this run, or trace it on a GPU."
 _TRITON = f"TRITON_INTERPRET=1 in the environment lets Triton run kernels on the CPU. {_KERNELS}"
+_NEWER = "Run it with a newer version, or trace it on a GPU."
 
 REFUSED = {
     "torch.cuda.CUDAGraph": ("CUDA graphs", _EAGER),
@@ -42,6 +43,7 @@ _SIGNS = (
     (("CUDA_HOME", "nvcc"), "CUDA extensions that are compiled", _KERNELS),
     (("libcud", "libc10_cuda", "libtorch_cuda", "libnvrtc", "libcublas"), "compiled CUDA extensions", _KERNELS),
     (("nccl", "NCCL", "with Gloo", "not support gloo"), "calls that only NCCL has", "Trace it on a GPU."),
+    (("_scaled_mm' with arguments from the 'CPU'",), "products of float8 in this version of PyTorch", _NEWER),
     (("arguments from the 'CPU' backend",), "operators that only CUDA has", _KERNELS),
     (("_cuda", "cuda_array_interface", "ATen_cuda", "NVIDIA driver", "CUDA driver"), "what needs a real GPU", _EAGER),
     (("compiled with CUDA", "compiled without CUDA", "CUDA build"), "what needs a real GPU", _EAGER),
