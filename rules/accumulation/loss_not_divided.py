@@ -95,15 +95,19 @@ class LossNotDivided(Rule):
                 advice="Divide it by their number.",
                 severity=Severity.INFO,
             )
+        loops: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for backward, window in self._windows.items() if not self._multiplied else ():
             if backward not in self._divided:
-                yield self.report(
-                    window,
-                    "the loss is not divided by the number of micro-batches whose gradients add up",
-                    advice=f"Divide it before backward: {_divided(backward, window.every)}.",
-                    at=backward,
-                    notes=[end_of(window)],
-                )
+                loops.setdefault(window.loop, []).append(backward)
+        for backward, *others in loops.values():
+            window = self._windows[backward]
+            yield self.report(
+                window,
+                "the loss is not divided by the number of micro-batches whose gradients add up",
+                advice=f"Divide it before backward: {_divided(backward, window.every)}.",
+                at=backward,
+                notes=[*((other, "nor is it here") for other in others), end_of(window)],
+            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, Accumulation):

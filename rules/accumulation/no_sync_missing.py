@@ -13,6 +13,7 @@ from .edits import synchronised_at_end
 from .places import end_of
 
 if TYPE_CHECKING:
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 
@@ -63,13 +64,19 @@ class NoSyncMissing(Rule):
     fixable = Applicability.UNSAFE
     reason = "Only the gradients of a whole window have to agree between processes."
 
+    def __init__(self) -> None:
+        self._first: dict[cst.CSTNode, cst.CSTNode] = {}
+
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
-        if event.parallel is not None and event.counted and event.backwards:
+        if event.parallel is None or not event.counted or not event.backwards:
+            return
+        backward = event.backwards[0][0]
+        if self._first.setdefault(event.loop, backward) is backward:
             yield self.report(
                 event,
                 "gradients are reduced over all processes on every micro-batch",
                 advice="Run forward and backward of all but the last one in model.no_sync().",
-                at=event.backwards[0][0],
+                at=backward,
                 notes=[(event.parallel, "the distributed model"), end_of(event)],
             )
 

@@ -48,6 +48,8 @@ from amplint.torchlib.catalogue import in_place, spellings
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 _MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
+_OTHER_WRAPPERS = frozenset({"apex.parallel.DistributedDataParallel", "deepspeed.initialize"})
+"""What wraps a model instead where a program can distribute it in several ways, and reduces gradients by itself."""
 _CHANGING = in_place(spellings("div", "mul"))
 CHANGED = "<changed in place>"
 
@@ -163,6 +165,8 @@ def _outer_window(
         return
     if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
         return
+    if _is_behind(loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
+        return
     remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
     if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
@@ -183,6 +187,13 @@ def _outer_window(
         guesses=found.guesses,
         counter=found.counter,
     )
+
+
+def _is_behind(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
+    """Whether a condition is written behind all steps of a loop: what it decides is something else."""
+    order = {id(node): place for place, node in enumerate(walk(loop))}
+    asked = order.get(id(guard))
+    return asked is not None and all(order.get(id(step), asked) < asked for step in steps)
 
 
 def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
@@ -463,13 +474,15 @@ class Windows(Tracker):
 
     def offers(self, name: str) -> bool:
         """Distributed models and data loaders."""
-        return name.startswith("torch.") and name.rpartition(".")[2] in _MAKERS
+        return (name.startswith("torch.") and name.rpartition(".")[2] in _MAKERS) or name in _OTHER_WRAPPERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """Distributed models and data loaders."""
         assert isinstance(call.callee, Ref)
         rhythm, name = self.machine[Rhythm], call.callee.name
-        if name.endswith("DistributedDataParallel") and call.arguments.given:
+        if name in _OTHER_WRAPPERS:
+            rhythm.bypassed = True
+        elif name.endswith("DistributedDataParallel") and call.arguments.given:
             rhythm.parallel.append(call.node)
         if name.startswith("torch.utils.data."):
             loader = same_again(self.machine, state, name, call.arguments)
