@@ -8,6 +8,7 @@ code out of sight counts as saved and restored there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.semantics.events import CheckpointLacksScaler, Place
@@ -188,11 +189,12 @@ def conclude(machine: Machine) -> None:
                 first.node,
                 scaler=scaler,
                 step=step,
-                saves=tuple(place for _, place in saves),
-                restores=() if ledger.scaler_restored else tuple(place for _, place in restores),
+                saves=tuple(_spelled(machine, place) for _, place in saves),
+                restores=() if ledger.scaler_restored else tuple(_spelled(machine, place) for _, place in restores),
                 saved=ledger.scaler_saved,
                 resumes=ledger.scaler_restored or bool(restores),
-                perhaps_none=scaler.symbol in ledger.perhaps_none,
+                perhaps_none=scaler.symbol in ledger.perhaps_none
+                or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
                 guesses=(*machine.guessed(first.node), *wrapped),
             )
             return
@@ -241,20 +243,34 @@ def _place(machine: Machine, state: State, node: cst.Call) -> Place:
     """Where state goes by, in the linted file: the call that leads to `node` where that stands in another one."""
     if machine.entered_from is not None:
         return Place(machine.entered_from, machine.entered_from)
-    seen: dict[str, int] = {}
+    seen: dict[str, Value] = {}
     frame = state.frame
     while True:
         for name, value in state.frames.get(frame, {}).items():
-            if isinstance(value, Scaler):
-                seen[name] = value.symbol
+            if isinstance(value, Scaler) or value == NONE:
+                seen[name] = value
             elif name == "self" and isinstance(value, Instance):
                 members = state.heap.get(value.symbol, {}).items()
-                seen |= {f"self.{name}": member.symbol for name, member in members if isinstance(member, Scaler)}
+                seen |= {f"self.{name}": held for name, held in members if isinstance(held, Scaler) or held == NONE}
         if machine.parents[frame] == frame:
             break
         frame = machine.parents[frame]
-    scaler = next(iter(seen)) if len(set(seen.values())) == 1 else None
+    machine[Ledger].spelled.setdefault(node, []).append(seen)
+    scalers = {name: value.symbol for name, value in seen.items() if isinstance(value, Scaler)}
+    scaler = next(iter(scalers)) if len(set(scalers.values())) == 1 else None
     return Place(node, machine.statement or node, scaler)
+
+
+def _spelled(machine: Machine, place: Place) -> Place:
+    """`place`, without how code there spells the scaler where some path has nothing of that name."""
+    paths = machine[Ledger].spelled.get(place.node, [])
+    bound = place.scaler is not None and all(place.scaler in seen for seen in paths)
+    return place if bound else replace(place, scaler=None)
+
+
+def _is_none_at(machine: Machine, place: Place) -> bool:
+    """Whether what spells the scaler at `place` is None on some path."""
+    return any(seen.get(place.scaler or "") == NONE for seen in machine[Ledger].spelled.get(place.node, []))
 
 
 def _enter(

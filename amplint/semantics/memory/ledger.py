@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.semantics.events import Place
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
-from amplint.semantics.values.values import Scaler
+from amplint.semantics.values.values import Scaler, Value
 from amplint.source import syntax as cst
 
 
@@ -16,7 +16,8 @@ class Ledger(Tracker):
     `state_dict()` where it was made, and `made_from` which of these went into another; `saved` and `restored` whose
     state goes into a checkpoint and comes back, and where. `scaler_saved` and `scaler_restored` tell that some scaler's
     state certainly or possibly does. `perhaps_none` are scalers that some path goes without, and `fleeting` what makes
-    those that are gone before anything could save them.
+    those that are gone before anything could save them. `spelled` holds, for each path to a place where state goes by,
+    the names there whose value is a scaler or None.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -31,6 +32,7 @@ class Ledger(Tracker):
         self.scaler_restored = False
         self.perhaps_none: set[int] = set()
         self.fleeting: set[cst.CSTNode] = set()
+        self.spelled: dict[cst.CSTNode, list[dict[str, Value]]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:
         """`scaler` steps an optimizer at `node`."""
