@@ -87,7 +87,10 @@ class UpdatePerOptimizer(Rule):
         early = event.gradients.outdated
         if early is None or _follows(early, event.node, rewrite) or not rewrite.shares_block(early, event.node):
             return None
-        if any(_follows(update, event.node, rewrite) for update in event.index.updates.get(event.scaler.symbol, [])):
+        later = [one for one in event.index.updates.get(event.scaler.symbol, []) if _follows(one, event.node, rewrite)]
+        if not all(rewrite.shares_block(node, early) for node in (event.node, *later)):
+            return None  # what stands in a branch does not run whenever this update() does
+        if later:
             edit = rewrite.remove_statement(early)
             return Fix("Keep only the last update()", (edit,)) if edit else None
         edits = rewrite.move_statement(early, after=event.node)
