@@ -74,6 +74,7 @@ class BackwardWithoutScale(Rule):
             yield self.report(
                 event,
                 f"{call} unscales gradients whose loss was scaled by another scaler",
+                reason="The scales of two scalers go apart, and inf and NaN are noted in the one that does not step.",
                 advice="Use the scaler whose scale() made these gradients for unscale_(), step() and update() too.",
                 notes=event.steps_from(event.foreign.backward),
             )

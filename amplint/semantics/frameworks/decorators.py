@@ -10,6 +10,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Ref
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 from amplint.torchlib.legacy import CAST_DECORATORS, PLAIN_BASES, SWITCH, is_mmcv
 
 _SET_FROM_OUTSIDE = regex(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^)]*{SWITCH}")
@@ -25,7 +26,7 @@ def inspect(machine: Machine, state: State, cls: Class) -> None:
     found = [
         (decorator, method, name)
         for decorator, method in decorated
-        if (name := _name(machine, state, decorator.decorator)) is not None
+        if (name := _name(machine, state, decorator.decorator)) is not None and _applies(decorator.decorator, method)
     ]
     if found and not _may_have_switch(machine, state, cls):
         for decorator, method, name in found:
@@ -39,6 +40,17 @@ def _name(machine: Machine, state: State, node: cst.BaseExpression) -> str | Non
         return None
     name = value.name.rpartition(".")[2]
     return name if name in CAST_DECORATORS else None
+
+
+def _applies(decorator: cst.BaseExpression, method: cst.FunctionDef) -> bool:
+    """Whether a decorator converts an argument of `method`: `apply_to` can name none, and then no switch helps."""
+    given = decorator.args if isinstance(decorator, cst.Call) else []
+    named = next((one.value for one in given if one.keyword is None or one.keyword.value == "apply_to"), None)
+    texts = (
+        [inner.raw_value for inner in walk(named) if isinstance(inner, cst.SimpleString)] if named is not None else []
+    )
+    params = {param.name.value for param in (*method.params.params, *method.params.kwonly_params)}
+    return not texts or not params.isdisjoint(texts)
 
 
 def _may_have_switch(machine: Machine, state: State, cls: Class) -> bool:

@@ -52,6 +52,8 @@ _WHOLE = BOOLEAN | INTEGER | words("long int bool byte round")
 """Methods whose results are whole numbers, or truth values."""
 _OF_SOUNDS = words("stft")
 """What is computed of sounds, which are float32 unless something tells otherwise."""
+_WINDOWED = words("stft")
+"""What multiplies its input with a window, by whose dtype the product widens."""
 _REFUSED = NEVER | LIFTED | FFT | COMPLEX | SINGULAR_VALUES.keys()
 
 
@@ -142,6 +144,8 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     op = name.rpartition(".")[2]
     refused = HALF_DTYPES if _is_of_singular_values(node, name) else lacks(name)
     region, _ = innermost(machine, state)
+    if op in _WINDOWED and not _is_half_window(machine, state, node):
+        return
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
         return
     if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
@@ -165,6 +169,15 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
     machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed, guesses=guesses)
+
+
+def _is_half_window(machine: Machine, state: State, node: cst.Call) -> bool:
+    """Whether a window is not given, or half: a float32 one makes the product that is transformed float32."""
+    given = next((one.value for one in node.args if one.keyword is not None and one.keyword.value == "window"), None)
+    if given is None:
+        return True
+    window = machine.evaluate(state, given)
+    return isinstance(window, Tensor) and window.dtype in HALF_DTYPES
 
 
 def _is_of_singular_values(node: cst.Call, name: str) -> bool:
