@@ -20,6 +20,7 @@ from amplint.claims import Claim as Claim
 from amplint.claims import Sign as Sign
 from amplint.findings import Applicability, Fix, Severity
 from amplint.installed import entry_points
+from amplint.premises import Premise
 from amplint.records import dataclass
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Report:
 
     `at` is the node to mark if it is not the event's own; `notes` are (node, message) pairs in execution order;
     `severity` defaults to the rule's own. `claims` are what a run shows at the event. `besides` are further events that
-    the report depends on.
+    the report depends on, `premises` what it takes for granted without evidence.
     """
 
     rule: Rule
@@ -54,6 +55,7 @@ class Report:
     severity: Severity
     claims: tuple[Claim, ...]
     besides: tuple[Event, ...]
+    premises: tuple[Premise, ...]
 
 
 class Rule:
@@ -67,6 +69,11 @@ class Rule:
 
     `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
     half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.
+
+    A rule that holds `anywhere` keeps its severity in tests and in scripts that only measure, where others lose theirs.
+
+    A report is dropped if a rule whose code is in `yields_to` reports the same event or the same node, unless this rule
+    was selected explicitly: the two describe one mistake.
 
     `goes_by` names the fields of events that the rule depends on among those that a guess alone can decide
     (`Guessed.about`). `claims` are the observations of a run, any of which confirms a finding (`check --trace`); they
@@ -85,6 +92,8 @@ class Rule:
     only_fixable: ClassVar[bool] = False
     once: ClassVar[bool] = False
     configs: ClassVar[bool] = False
+    anywhere: ClassVar[bool] = False
+    yields_to: ClassVar[tuple[str, ...]] = ()
     goes_by: ClassVar[tuple[str, ...]] = ()
     claims: ClassVar[tuple[Claim, ...]] = ()
 
@@ -100,15 +109,19 @@ class Rule:
         severity: Severity | None = None,
         claims: tuple[Claim, ...] | None = None,
         besides: Iterable[Event] = (),
+        premises: Iterable[Premise] = (),
     ) -> Report:
         """Report `event` as a problem, together with the events `besides` that it depends on.
 
         `severity` overrides the rule's severity, `claims` the rule's claims.
+        `premises` are assumptions without evidence, in addition to those of the events; `premises.left_of` derives the
+        severity of the finding from them.
         """
         where, weight = at or event.node, severity or self.severity
         op = getattr(event, "op", "")
         shown = [replace(one, ops=one.ops or (op,) * bool(op)) for one in (self.claims if claims is None else claims)]
-        why, evidence = reason or self.reason, (tuple(notes), weight, tuple(shown), tuple(besides))
+        unseen = dict.fromkeys((*premises, *(one for other in (event, *besides) for one in other.premises)))
+        why, evidence = reason or self.reason, (tuple(notes), weight, tuple(shown), tuple(besides), tuple(unseen))
         return Report(self, event, message, why, advice, where, *evidence)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

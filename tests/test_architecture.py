@@ -14,7 +14,7 @@ ENGINE = sorted((ROOT / "amplint").rglob("*.py"))
 SEMANTICS = ROOT / "amplint" / "semantics"
 RULES = sorted((ROOT / "rules").rglob("*.py"))
 
-BOTTOM = {"findings", "claims", "records", "regex"}
+BOTTOM = {"findings", "claims", "premises", "records", "regex"}
 MIDDLE = {"rule", "semantics", "fixes", "torchlib", "source", *BOTTOM}
 ALLOWED = {
     "records": set[str](),
@@ -22,6 +22,7 @@ ALLOWED = {
     "installed": {"records"},
     "claims": {"records"},
     "findings": {"claims", "records", "regex"},
+    "premises": {"findings"},
     "torchlib": BOTTOM,
     "source": BOTTOM,
     "semantics": {"source", "torchlib", *BOTTOM},
@@ -63,6 +64,7 @@ ALLOWED_FOR_TYPING = {**ALLOWED, "rule": {"semantics", "source", *BOTTOM}}
 ALLOWED_IN_RULES = {
     "codemods",
     "edits",
+    "premises",
     "records",
     "regex",
     "rule",

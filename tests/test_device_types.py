@@ -63,7 +63,8 @@ INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 
 def lint(program: str, version: str | None = None) -> list[Finding]:
-    return analyse(Job("program.py", "", program.encode(), RULES, torch=version), Modules()).findings
+    asked = frozenset(rule.code for rule in RULES)
+    return analyse(Job("program.py", "", program.encode(), RULES, torch=version, asked=asked), Modules()).findings
 
 
 def told(program: str) -> list[tuple[str, Severity]]:

@@ -29,21 +29,21 @@ def each(chosen: list[Program]) -> pytest.MarkDecorator:
 
 
 @functools.cache
-def linter(code: str, unsafe_fixes: bool) -> tuple[Linter, Settings]:
-    """A linter with the default rules, and with the rule `code` where that is not one of them."""
-    settings = Settings(extend_select=() if RULES[code].default else (code,), unsafe_fixes=unsafe_fixes)
+def linter(code: str, asked: bool, unsafe_fixes: bool) -> tuple[Linter, Settings]:
+    """A linter with the default rules, and with the rule `code` where that is `asked` for or not one of them."""
+    settings = Settings(extend_select=(code,) if asked or not RULES[code].default else (), unsafe_fixes=unsafe_fixes)
     return Linter(Projects(RULES, fixed=settings), Cache(None)), settings
 
 
 def lint(program: Program) -> list[Finding]:
     """What the linter finds in the program."""
-    checker, settings = linter(program.code, False)
+    checker, settings = linter(program.code, program.asked, False)
     return checker.check(Target(program.name, str(program.path), settings), program.text.encode())
 
 
 def fix(program: Program, raw: bytes, *, unsafe: bool) -> Repaired:
     """What `--fix`, with `--unsafe-fixes` where `unsafe`, makes of `raw`."""
-    checker, settings = linter(program.code, unsafe)
+    checker, settings = linter(program.code, program.asked, unsafe)
     return repair(raw, Target(program.name, str(program.path), settings), checker)
 
 

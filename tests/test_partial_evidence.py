@@ -495,6 +495,76 @@ def step(model, batch, optimizer, scaler):
     scaler.step(optimizer)
     scaler.update()
 """,
+    "AMP304 a condition behind every step": """
+def fit(cfg, net, data):
+    opt = torch.optim.AdamW(net.parameters())
+    it = iter(data.train_loader())
+    running = 0.0
+    for step in range(cfg.total):
+        acc = 0.0
+        opt.zero_grad()
+        for micro in range(cfg.accumulate):
+            loss = net(**next(it)).loss
+            loss = loss / cfg.accumulate
+            acc += loss.detach()
+            loss.backward()
+        if acc:
+            running += acc.item()
+            opt.step()
+        if cfg.every and step % cfg.every == 0:
+            data.validate(net)
+""",
+    "AMP306 a model that apex may have wrapped": """
+import apex
+
+def fit(net, loader, opt, every, apart):
+    if apart:
+        net = apex.parallel.DistributedDataParallel(net)
+    else:
+        net = nn.parallel.DistributedDataParallel(net)
+    for i, x in enumerate(loader):
+        loss = net(x).mean() / every
+        loss.backward()
+        if (i + 1) % every == 0:
+            opt.step()
+            opt.zero_grad()
+""",
+    "AMP406 positions in the dtype of whole numbers": """
+def angles(position_ids, frequencies, n):
+    t = torch.arange(n, dtype=position_ids.dtype)
+    return torch.outer(t, frequencies).cos().half()
+""",
+    "AMP406 slopes of heads": """
+def slopes(num_heads, x):
+    powers = torch.arange(1, 1 + num_heads, dtype=x.dtype)
+    return torch.outer(powers, x[0]).half()
+""",
+    "AMP503 a spectrum by a window in float32": """
+def spectrum(x):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        y = x.bfloat16() * 2
+        torch.stft(y, 256, return_complex=True)  # expect: AMP503
+        return torch.stft(y, 256, window=torch.hann_window(256, device="cuda"), return_complex=True)
+""",
+    "AMP506 a conversion to its own dtype": """
+def move(n):
+    x = torch.randn(n)
+    x.to(x.dtype)
+    x.half()  # expect: AMP506
+    return x
+""",
+    "AMP704 a decorator for no argument": """
+from mmcv.runner import auto_fp16
+
+class Head(nn.Module):
+    @auto_fp16(apply_to=("imgs",))
+    def forward(self, points):
+        return points
+
+    @auto_fp16(apply_to=("points",))  # expect: AMP704
+    def encode(self, points):
+        return points
+""",
 }
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
+from amplint.engine.purposes import purposes
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
+from amplint.premises import Premise, left_of, named, weight
 from amplint.rule import Handler, Report, Rule
 from amplint.source.configs.names import is_config
 from amplint.source.rewrite import Rewriter
@@ -29,18 +31,19 @@ _FAILURES = (Exception, SystemExit, GeneratorExit)
 class Dispatcher:
     """Dispatches the events of one file to the rules that handle them, and collects their reports.
 
-    Rules with a code in `assuming` also get events that only hold under an assumption about dtypes.
+    Rules with a code in `asked` were selected explicitly: they also get events that only hold under an assumption about
+    dtypes, and their findings may rest on more than one unseen premise.
     Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
     that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
     program counts: then they are reported here, except for assumed ones outside of regions.
     """
 
     def __init__(
-        self, program: Program, rules: Iterable[type[Rule]], assuming: Set[str] = frozenset(), *, whole: bool = False
+        self, program: Program, rules: Iterable[type[Rule]], asked: Set[str] = frozenset(), *, whole: bool = False
     ) -> None:
         self._program = program
         self._whole = whole
-        self._assuming = assuming
+        self._asked = asked
         self._source = program.main
         self._rewriter = Rewriter(program.main)
         self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
@@ -48,6 +51,7 @@ class Dispatcher:
         self._reported: Counter[_Place] = Counter()
         self._seen: Counter[_Place] = Counter()
         self._guesses: dict[tuple[str, cst.CSTNode], tuple[Guessed, ...]] = {}
+        self._purposes = purposes(program.main)
         self._crashes: dict[str, Finding] = {}
         for kind in rules:
             try:
@@ -67,7 +71,7 @@ class Dispatcher:
         """Pass `event` to every rule that handles its kind."""
         for rule, handler in self._handlers.get(event.kind, ()):
             place = (rule.code, event.kind, event.node)
-            if rule.code in self._crashes or (event.assumed and (event.option or rule.code not in self._assuming)):
+            if rule.code in self._crashes or (event.assumed and (event.option or not self._assumes(rule))):
                 continue
             if self._whole and event.assumed and event.entered_from is not None and event.region is None:
                 continue
@@ -80,8 +84,12 @@ class Dispatcher:
             self._reported[place] += bool(reports)
             for key, (_, report) in reports.items():
                 self._rests(key, report)
-                if key not in self._reports or (self._reports[key][1].event.assumed and not event.assumed):
+                if key not in self._reports or _rank(report) < _rank(self._reports[key][1]):
                     self._reports[key] = place, report
+
+    def _assumes(self, rule: Rule) -> bool:
+        """Whether a rule is told what only an assumption about dtypes lets happen."""
+        return bool(rule.assumed) and rule.code in self._asked
 
     def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
         """Record the guesses that every report of a rule at a node depends on."""
@@ -95,7 +103,7 @@ class Dispatcher:
         kept: dict[Any, Finding] = {}
         for key, (place, report) in self._reports.items():
             rule = report.rule
-            if rule.code in self._crashes or (rule.every_path and self._reported[place] < self._seen[place]):
+            if rule.code in self._crashes or not self._counts(place, report):
                 continue
             try:
                 finding = self._finding(report, self._guesses[key])
@@ -107,6 +115,16 @@ class Dispatcher:
         found = sorted([*kept.values(), *self._crashes.values()], key=lambda finding: (finding.span, finding.code))
         once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
         return list(_gathered(found, once)) if once else found
+
+    def _counts(self, place: _Place, report: Report) -> bool:
+        """Whether a rule said so on every path that it asks for, and no other tells of the same mistake."""
+        rule = report.rule
+        if rule.every_path and self._reported[place] < self._seen[place]:
+            return False
+        if not rule.yields_to or rule.code in self._asked:
+            return True
+        others = (other for _, other in self._reports.values() if other.rule.code in rule.yields_to)
+        return not any(other.event.node is report.event.node or other.at is report.at for other in others)
 
     def _finding(self, report: Report, guesses: tuple[Guessed, ...]) -> Finding | None:
         """The finding for a report; None if it lies entirely in another file, unless the whole program counts.
@@ -126,18 +144,24 @@ class Dispatcher:
             caller = next((note for note in map(self._caller, reversed(report.event.sites)) if note is not None), None)
             elsewhere = replace(caller, message=report.message) if caller is not None and caller.filename else None
         fix = self._fix(report) if here else None
-        if at is None or (fix is None and rule.only_fixable) or is_expected_to_raise(self._source, at):
+        severity, unseen = self._weighed(report)
+        if (
+            severity is None
+            or at is None
+            or (fix is None and rule.only_fixable)
+            or is_expected_to_raise(self._source, at)
+        ):
             return None
         return Finding(
             code=rule.code,
             name=rule.name,
-            severity=Severity.INFO if report.event.assumed else report.severity,
+            severity=severity,
             message=f"{report.message} (where {option} is chosen)"
             if (option := report.event.option)
             else report.message,
             filename=self._source.filename,
             span=self._source.span(at),
-            reason=report.reason,
+            reason=" ".join(filter(None, (report.reason, named(unseen)))),
             advice=report.advice,
             notes=notes,
             fix=fix,
@@ -146,6 +170,13 @@ class Dispatcher:
             shown=self._note(report.event.node, "") if report.claims and report.event.node is not at else None,
             guesses=tuple(dict.fromkeys(replace(guessed, about="") for guessed in guesses)),
         )
+
+    def _weighed(self, report: Report) -> tuple[Severity | None, tuple[Premise, ...]]:
+        """What is left of a report's severity, None where nobody wants to hear of it, and what it takes for granted."""
+        severity = Severity.INFO if report.event.assumed else report.severity
+        certain = report.rule.anywhere or severity is Severity.ERROR
+        unseen = report.premises if certain else (*report.premises, *self._purposes)
+        return left_of(severity, unseen, asked=report.rule.code in self._asked), unseen
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""
@@ -190,6 +221,11 @@ class Dispatcher:
         message = f"{what} {rule.code} ({rule.name}) failed: {describe(failure)}"
         reason = "This is a defect in the rule; please report it to its authors. Everything else was checked."
         return diagnostic(RuleCrashed, self._source.filename, message, span=span, reason=reason)
+
+
+def _rank(report: Report) -> tuple[bool, int]:
+    """Of two reports at one place the lower one is told: nothing about it is assumed, and less is unseen."""
+    return report.event.assumed, weight(report.premises)
 
 
 def _gathered(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:

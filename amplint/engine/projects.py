@@ -60,10 +60,9 @@ class Projects:
         return self._active[settings, applying]
 
     def asked(self, settings: Settings) -> frozenset[str]:
-        """The explicitly selected codes of rules that report more if selected explicitly."""
+        """The codes that are selected explicitly, rather than on by default."""
         selectors = [*(settings.select or ()), *settings.extend_select]
-        selected = (code for selector in selectors for code in matches(selector, self.rules))
-        return frozenset(code for code in selected if self.rules[code].assumed)
+        return frozenset(code for selector in selectors for code in matches(selector, self.rules))
 
     def _codes(self, settings: Settings, applying: tuple[bool, ...]) -> frozenset[str]:
         codes = resolve(self.rules, settings.select, settings.extend_select, settings.ignore)

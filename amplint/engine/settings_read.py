@@ -72,7 +72,7 @@ def with_settings(
 def _read(program: Program, rules: Sequence[type[Rule]], job: Job, *, configs: bool) -> list[Finding]:
     """The findings in `program`, including those in other files that it enters."""
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
-    dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
+    dispatcher = Dispatcher(program, rules, job.asked, whole=True)
     words = words_of(assuming) if assuming else None
     interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds, configs=configs)
     return dispatcher.findings()

@@ -242,11 +242,11 @@ TORCH_MODULES = _one_of(
     known=("torch", "torch.nn.functional"),
 )
 CHANNELS = Guess(
-    name="a number of channels",
+    name="a number of channels or heads",
     of="a bound of `arange` and `linspace`",
-    pattern=r"dim$|channel|(?:embed\w*|hidden)_size$",
-    because="There are few channels, so that half holds their numbers exactly.",
-    examples=("embed_dim", "channels", "hidden_size", "frequency_embedding_size"),
+    pattern=r"dim$|channel|(?:embed\w*|hidden)_size$|heads$",
+    because="There are few channels and heads, so that half holds their numbers exactly.",
+    examples=("embed_dim", "channels", "hidden_size", "frequency_embedding_size", "num_heads"),
     counterexamples=("seq_len", "dimension", "max_positions"),
 )
 IMAGE_SIDE = Guess(

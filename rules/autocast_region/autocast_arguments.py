@@ -66,6 +66,7 @@ class AutocastArguments(Rule):
     code = "AMP107"
     name = "autocast-arguments"
     severity = Severity.ERROR
+    anywhere = True
     goes_by = ("arguments",)
     claims = (Claim(Sign.RAISES),)
     screen = ((b"autocast", b"GradScaler"),)

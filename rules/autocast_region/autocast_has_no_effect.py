@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     AutocastCreated,
@@ -37,14 +38,15 @@ class AutocastHasNoEffect(Rule):
     nothing on another. And except on CUDA, PyTorch switches regions for other dtypes than float16 and bfloat16 off.
 
     So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
-    works on some machines only, and so does a scaler. This is told as an info, where neither a condition nor `enabled`
-    asks for the device and nothing in the file needs CUDA; so is float32 for any device but CUDA.
+    works on some machines only, and so does a scaler. This is told as an info, where the file chooses between
+    devices or has an option for one, neither a condition nor `enabled` asks for the device, and nothing in the file
+    needs CUDA; so is float32 for any device but CUDA.
 
-    A region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
-    info where the file only has such regions, and neither trains nor needs CUDA.
-
-    Selected by its code, the rule also tells of such regions in layers, which get no device but work on that of their
-    input. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
+    Selected by its code, the rule also tells where nothing shows that the device can be another one, and of such
+    regions in layers, which get no device but work on that of their input. And a region that switches autocast off
+    for `"cuda"` protects nothing under a caller's region for another device: an info where the file only has such
+    regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's
+    regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
@@ -84,6 +86,7 @@ class AutocastHasNoEffect(Rule):
     def __init__(self) -> None:
         self._regions = False
         self._scalers: list[DeviceFixed] = []
+        self._devices: list[Set[str] | None] = []
         self._disabled: list[DisabledForOneDevice] = []
 
     def on_device_fixed(self, event: DeviceFixed) -> Iterator[Report]:
@@ -115,9 +118,10 @@ class AutocastHasNoEffect(Rule):
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         yield from self._protected()
         for scaler in () if self._regions else self._scalers[:1]:
+            elsewhere = any(devices is None or devices - {scaler.device} for devices in self._devices)
             message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
-            yield self._fixed(scaler, message, reason)
+            yield self._fixed(scaler, message, reason, () if elsewhere else (Premise.REGION_THERE,))
 
     def _protected(self) -> Iterator[Report]:
         for event in self._disabled[:1]:
@@ -128,7 +132,6 @@ class AutocastHasNoEffect(Rule):
                 reason="Under a caller's region for another device, such as the CPU's, its work is still cast to half.",
                 advice="Pass the type of the device of what it works on, such as `x.device.type`.",
                 notes=[(other, "so does this one") for other in others],
-                severity=Severity.INFO,
                 claims=(),
             )
 
@@ -141,16 +144,15 @@ class AutocastHasNoEffect(Rule):
             advice=f"Ask for that device: `torch.get_autocast_dtype(torch.device({event.name}).type)`, and "
             "`torch.is_autocast_enabled(...)` in the same way.",
             notes=[(event.chosen, "the device is given here")],
-            severity=Severity.INFO,
             claims=(),
         )
 
-    def _fixed(self, event: DeviceFixed, message: str, reason: str) -> Report:
+    def _fixed(self, event: DeviceFixed, message: str, reason: str, unseen: tuple[Premise, ...] = ()) -> Report:
         assert event.chosen is not None
         notes = [(event.chosen, "the device is given here")]
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
-        return self.report(event, message, reason=reason, advice=advice, notes=notes, severity=Severity.INFO, claims=())
+        return self.report(event, message, reason=reason, advice=advice, notes=notes, claims=(), premises=unseen)
 
     def on_autocast_unused(self, event: AutocastUnused) -> Iterator[Report]:
         if event.called:
@@ -185,6 +187,7 @@ class AutocastHasNoEffect(Rule):
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         devices = event.context.devices
+        self._devices.append(devices)
         argument, value = event.arguments.get("dtype", (None, None))
         dtype = DTYPES.get(value.name) if isinstance(value, Ref) else None
         spelled_out = argument is not None and isinstance(argument.value, cst.Attribute)

@@ -68,6 +68,7 @@ class BackwardInAutocast(Rule):
                 "backward() runs while autocast is on",
                 advice="End the autocast region once the loss is computed.",
                 notes=[(event.region_with, "autocast is on from here")],
+                premises=event.unseen_of_region,
             )
 
     def on_handed_backward(self, event: HandedBackward) -> Iterator[Report]:

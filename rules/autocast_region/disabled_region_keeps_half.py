@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import CastBack, Event, ScriptEnd, StaysHalf
@@ -85,7 +86,7 @@ class DisabledRegionKeepsHalf(Rule):
             advice="Convert the tensor with .float() first.",
             at=event.first,
             notes=[*notes, (event.node, "the operation runs here")],
-            severity=Severity.INFO if assumed else None,
+            premises=[Premise.REGION_OF_CALLER] if assumed else (),
         )
 
     def on_cast_back(self, event: CastBack) -> Iterator[Report]:

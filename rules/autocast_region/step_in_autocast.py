@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.casting import is_last, may_be_cast
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, OptimizerStep, ScalerStep, ScriptEnd
+from amplint.semantics.events import AutocastEntered, Event, Forward, OptimizerStep, ScalerStep, ScriptEnd
 from amplint.semantics.values.values import Optimizer
 from amplint.source import syntax as cst
 from amplint.torchlib.optimizers import ELEMENTWISE
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 _STALE = (
     "The region goes on with the half copies it has made of the weights: a forward pass in it still runs on old ones."
 )
-_LAST = "Nothing runs on the old half copies of the weights behind it; a forward pass that is added there would."
+_LAST = "Nothing runs on the old half copies of the weights behind it."
 _PRODUCTS = "Matrix products of an optimizer, as in Muon, Shampoo or Adafactor, are cast to half there."
 
 
 class StepInAutocast(Rule):
     """An optimizer or scaler step runs while autocast is on.
 
-    ## Why is this bad?
-    A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass after the
-    step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in Adafactor,
-    Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. A step behind which
-    nothing is computed in the region is told as an info.
+    ## Why is this bad? A region keeps the half copies it has made of the weights until its outermost `with` ends: a
+    forward pass after the step, in the same region, still runs on the old weights. And matrix products of the
+    optimizer, as in Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and
+    AdamW have none. An info where no forward pass is seen behind the step. Of a step behind which nothing is
+    computed in the region, by an optimizer without products, the rule tells where it is selected by its code.
 
     ## Example
     ```python
@@ -74,6 +75,17 @@ class StepInAutocast(Rule):
 
     def __init__(self) -> None:
         self._steps: dict[tuple[cst.CSTNode, cst.CSTNode], ScalerStep | OptimizerStep] = {}
+        self._waiting: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self._outdated: set[cst.CSTNode] = set()
+
+    def on_autocast_entered(self, event: AutocastEntered) -> Iterator[Report]:
+        self._waiting.pop(event.context.node, None)
+        yield from ()
+
+    def on_forward(self, event: Forward) -> Iterator[Report]:
+        if event.region is not None:
+            self._outdated |= self._waiting.pop(event.region.node, set())
+        yield from ()
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         yield from self._keep(event)
@@ -83,7 +95,9 @@ class StepInAutocast(Rule):
 
     def _keep(self, event: ScalerStep | OptimizerStep) -> Iterator[Report]:
         if event.region_with is not None:
+            assert event.region is not None
             self._steps.setdefault((event.node, event.region_with), event)
+            self._waiting.setdefault(event.region.node, set()).add(event.node)
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -92,13 +106,20 @@ class StepInAutocast(Rule):
 
     def _step(self, event: ScalerStep | OptimizerStep, region: cst.CSTNode) -> Report:
         elementwise, ends = _is_elementwise(event.optimizer), is_last(event, region)
+        unseen = list(event.unseen_of_region)
+        if ends and elementwise:
+            unseen.append(Premise.FORWARD_ADDED)
+        elif ends and not event.optimizer.cls:
+            unseen.append(Premise.PRODUCTS)
+        elif not ends and event.node not in self._outdated and (elementwise or not event.optimizer.cls):
+            unseen.append(Premise.FORWARD_FOLLOWS)
         return self.report(
             event,
             "the optimizer steps while autocast is on",
             reason=(_LAST if ends else _STALE) if elementwise else _PRODUCTS if ends else "",
             advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
             notes=[(region, "autocast is on from here")],
-            severity=Severity.INFO if ends and (elementwise or not event.optimizer.cls) else None,
+            premises=unseen,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -58,6 +58,7 @@ class ApexAmp(Rule):
     code = "AMP702"
     name = "apex-amp"
     severity = Severity.INFO
+    anywhere = True
     once = True
     screen = (b"apex", (b"amp", b"fp16_utils"))
     reason = "PyTorch's own autocast and GradScaler took its place; it is no longer maintained."

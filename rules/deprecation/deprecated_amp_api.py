@@ -51,6 +51,7 @@ class DeprecatedAmpApi(Rule):
     code = "AMP701"
     name = "deprecated-amp-api"
     severity = Severity.INFO
+    anywhere = True
     screen = ((b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd"), (b"amp", b"autocast_"))
     fixable = Applicability.SAFE
     reason = "PyTorch warns about it since 2.4; the successor serves every device type, with another argument order."

@@ -42,6 +42,7 @@ class MmcvFp16(Rule):
     code = "AMP703"
     name = "mmcv-fp16"
     severity = Severity.INFO
+    anywhere = True
     once = True
     screen = ((b"auto_fp16", b"force_fp32", b"wrap_fp16_model", b"Fp16OptimizerHook", b"loss_scale"), (b"mm", b"fp16"))
     reason = "mmcv 2.0 removed it; mmengine and PyTorch bring their own mixed precision."

@@ -48,6 +48,7 @@ class DoubleUnscale(Rule):
     code = "AMP201"
     name = "double-unscale"
     severity = Severity.ERROR
+    yields_to = ("AMP203", "AMP301")
     claims = (Claim(Sign.CAN_RAISE, texts=("already been called",)),)
     screen = (b"unscale_",)
     fixable = Applicability.SAFE

@@ -53,6 +53,7 @@ class MissingUpdate(Rule):
     code = "AMP203"
     name = "missing-update"
     severity = Severity.ERROR
+    yields_to = ("AMP301",)
     claims = (Claim(Sign.CAN_RAISE, texts=("already been called", "called after step()")),)
     screen = ((b"unscale_", b".step("), SCALER_SIGNS)
     fixable = Applicability.SAFE

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 from amplint.edits.checkpoints import add_scaler
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import WIDE, AutocastCreated, CheckpointLacksScaler, Event
 from amplint.semantics.values.values import FALSE
@@ -15,10 +16,7 @@ from amplint.torchlib.names import SCALER_SIGNS
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_UNUSED = (
-    "Nothing in sight restores the optimizer's state yet. A run that does will begin again at the initial scale and"
-    " skip steps until that has come down."
-)
+_FLOAT16 = frozenset({"float16"})
 
 
 class ScalerNotCheckpointed(Rule):
@@ -46,7 +44,8 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
-    An info where nothing in sight restores the optimizer's state. Silent where all regions run in bfloat16.
+    An info where nothing in sight restores the optimizer's state, or where a setting chooses the dtype of all
+    regions. Silent where these run in bfloat16.
 
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.
@@ -64,16 +63,20 @@ class ScalerNotCheckpointed(Rule):
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
     def __init__(self) -> None:
-        self._wide: list[bool] = []
+        self._dtypes: list[Set[str] | None] = []
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         if event.context.enabled != FALSE:
-            self._wide.append(event.context.dtypes is not None and event.context.dtypes <= WIDE)
+            by_device = event.context.defaulted and event.context.devices is None
+            self._dtypes.append(_FLOAT16 if by_device else event.context.dtypes)
         yield from ()
 
     def on_checkpoint_lacks_scaler(self, event: CheckpointLacksScaler) -> Iterator[Report]:
-        if self._wide and all(self._wide) and not event.index.halves:
+        if self._dtypes and all(one is not None and one <= WIDE for one in self._dtypes) and not event.index.halves:
             return
+        unseen = [] if event.resumes else [Premise.RESUMED]
+        if self._dtypes and not any(one == _FLOAT16 for one in self._dtypes):
+            unseen.append(Premise.FLOAT16_CHOSEN)
         made = event.scaler.created
         notes = [(event.step, "the scaler that steps here")] if made is None else [(made, "the scaler, made here")]
         others = [(place.node, "the optimizer's state is saved here too") for place in event.saves[1:]]
@@ -90,9 +93,8 @@ class ScalerNotCheckpointed(Rule):
         else:
             message = "the checkpoint holds the optimizer's state but not the scaler's"
             advice = "Save scaler.state_dict() beside the optimizer's state, and load it when training resumes."
-        reason, severity = ("", None) if event.resumes else (_UNUSED, Severity.INFO)
         notes += [*others, *restores]
-        yield self.report(event, message, advice=advice, reason=reason, notes=notes, severity=severity)
+        yield self.report(event, message, advice=advice, notes=notes, premises=unseen)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, CheckpointLacksScaler)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     ANGLES,
@@ -32,14 +33,15 @@ LIMITS = {"float16": 2048, "bfloat16": 256}
 class IntegersInHalf(Rule):
     """Positions, indices or angles are computed in half.
 
-    ## Why is this bad?
-    float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours fall together: in
-    bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions converted
-    to the dtype of the activations, and rotary angles that a matrix product under autocast computes in half
-    (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps of a
-    diffusion model. The rows and columns of an image are few enough for float16. Selected by its code, the rule also
-    tells of whole numbers made in the dtype of another tensor, and of products of positions and frequencies in
-    functions that do not switch autocast off, which a region around their caller computes in half. Both are infos.
+    ## Why is this bad? float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours
+    fall together: in bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`,
+    positions converted to the dtype of the activations, and rotary angles that a matrix product under autocast
+    computes in half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do
+    the timesteps of a diffusion model. The rows and columns of an image are few enough for float16. Positions in
+    the dtype of another tensor are an info, and of a grid, told where the rule is selected by its code. Selected by
+    its code, the rule also tells of whole numbers made in the dtype of another tensor, and of products of positions
+    and frequencies in functions that do not switch autocast off, which a region around their caller computes in
+    half. Both are infos.
 
     ## Example
     ```python
@@ -73,6 +75,7 @@ class IntegersInHalf(Rule):
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
+            unseen = [Premise.HALF_ALIKE, *([Premise.MANY] if SIDES in event.result.traits else [])]
             yield self.report(
                 event,
                 "whole numbers are rounded to half"
@@ -80,7 +83,7 @@ class IntegersInHalf(Rule):
                 else f"positions {'can be' if announced else 'are'} computed in half",
                 reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
                 advice="Compute positions and angles in float32, and convert sines and cosines.",
-                severity=Severity.INFO if announced else None,
+                premises=unseen if announced else (),
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
 

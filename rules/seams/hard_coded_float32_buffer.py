@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, Narrowed, Operation, ScriptEnd
 from amplint.source import syntax as cst
@@ -85,6 +86,7 @@ class HardCodedFloat32Buffer(Rule):
                 f"this {half.dtype} tensor becomes float32 by {join.op}: the tensor made without a dtype is float32",
                 advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
                 notes=[*told, (call, "the float32 tensor is made here")],
+                premises=[Premise.NOT_REPLACED] if _is_empty(call) else (),
             )
 
         for clash in (one for node, one in self._widened.items() if node not in self._narrowed):
@@ -127,3 +129,11 @@ class HardCodedFloat32Buffer(Rule):
             return None
         edit = rewrite.set_argument(call, "dtype", f"{rewrite.text(half.node)}.dtype")
         return Fix("Use the dtype of the other tensor", (edit,), Applicability.UNSAFE) if edit else None
+
+
+def _is_empty(call: cst.Call) -> bool:
+    """Whether what is made has no elements: it is often replaced by the first tensor that is to be joined with it."""
+    given = [argument.value for argument in call.args if argument.keyword is None]
+    listed = given[0].elements if given and isinstance(given[0], (cst.List, cst.Tuple)) else None
+    sizes = [element.value for element in listed] if listed is not None else given
+    return not sizes or any(isinstance(size, cst.Integer) and size.evaluated_value == 0 for size in sizes)

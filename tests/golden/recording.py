@@ -82,12 +82,13 @@ def findings(program: Program, rules: Sequence[type[Rule]], *, assuming: bool) -
     """The findings of `rules`, with notes and repairs; `assuming` is as if each of them were selected by name."""
     asked = {rule.code for rule in rules} if assuming else frozenset[str]()
     chosen = tuple(screen(rules, program.main.text.encode(), asked))
-    return _findings(program, chosen, tuple(rule for rule in chosen if rule.assumed and rule.code in asked))
+    return _findings(program, chosen, assuming=assuming)
 
 
 @functools.lru_cache(maxsize=1)
-def _findings(program: Program, rules: tuple[type[Rule], ...], assumed: tuple[type[Rule], ...]) -> list[str]:
-    dispatcher = Dispatcher(program, rules, {rule.code for rule in assumed})
+def _findings(program: Program, rules: tuple[type[Rule], ...], *, assuming: bool) -> list[str]:
+    assumed = tuple(rule for rule in rules if rule.assumed) if assuming else ()
+    dispatcher = Dispatcher(program, rules, {rule.code for rule in rules} if assuming else frozenset())
     call_deep(interpret, program, dispatcher.emit, dispatcher.kinds, words_of(assumed) if assumed else None)
     return [line for finding in dispatcher.findings() for line in _finding(finding)]
 

@@ -13,7 +13,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 FIXES = frozenset({"safe", "unsafe", "none"})
 
 FRAMEWORKS = Path(__file__).parent / "frameworks"
-_HEADER = re.compile(r"# (proof|device|fix|framework): (.*)")
+_HEADER = re.compile(r"# (proof|device|fix|framework|asked): (.*)")
 _EXPECT = re.compile(r"# expect: (AMP\d{3}(?: AMP\d{3})*)$")
 _MESSAGE = re.compile(r'(raises|warns) (\w+) "(.+)"')
 
@@ -55,7 +55,9 @@ class Program:
             if header is None:
                 raise ValueError(f"{self.name}: not a header: {line}")
             found[header[1]] = header[2]
-        if found.keys() != ({"proof", "fix"} if self.is_bad else set()) | (found.keys() & {"device", "framework"}):
+        if found.keys() != ({"proof", "fix"} if self.is_bad else set()) | (
+            found.keys() & {"device", "framework", "asked"}
+        ):
             raise ValueError(f"{self.name}: headers {sorted(found)}")
         if found.get("device", "cuda") != "cuda" or (self.is_bad and found["fix"] not in FIXES):
             raise ValueError(f"{self.name}: {found}")
@@ -72,6 +74,11 @@ class Program:
     def framework(self) -> bool:
         """Whether the program imports a framework that has a stand-in."""
         return "framework" in self.headers
+
+    @property
+    def asked(self) -> bool:
+        """Whether the rule is selected by its code, for what it tells of more than one unseen premise."""
+        return "asked" in self.headers
 
     @property
     def fix(self) -> str:

@@ -8,10 +8,12 @@ from dataclasses import field
 from typing import ClassVar
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.semantics.values.state import Step
 from amplint.semantics.values.values import Autocast
 from amplint.source import syntax as cst
+from amplint.torchlib.names import HALF_DTYPES
 
 STEPS_TOLD = 8
 
@@ -52,6 +54,7 @@ class Event:
     outermost first, and `sites` what called each of them, None where nothing did. `assumed` tells that nothing says
     that a dtype is half, without which this is no event. `option` is the class of the module that is called, where that
     can be another one, too. Without the names in `guesses` it would be none either, or one of its fields another.
+    `premises` are what it takes for granted unseen.
     """
 
     kind: ClassVar[str]
@@ -69,6 +72,7 @@ class Event:
     assumed: bool = False
     option: str = ""
     guesses: tuple[Guessed, ...] = ()
+    premises: tuple[Premise, ...] = ()
 
     def __init_subclass__(cls) -> None:
         cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
@@ -76,6 +80,12 @@ class Event:
     def steps_from(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
         """The steps worth telling, beginning with the last one at `node`, all of them where it is not among them."""
         return tuple(step for step in self._since(node) if step[1])[-STEPS_TOLD:]
+
+    @property
+    def unseen_of_region(self) -> tuple[Premise, ...]:
+        """What is taken for granted where the region around is said to cast: that it does, of its dtypes."""
+        dtypes = self.region.dtypes if self.region is not None else None
+        return (Premise.HALF_CHOSEN,) if dtypes is not None and not dtypes <= HALF_DTYPES else ()
 
     def _since(self, node: cst.CSTNode | None) -> tuple[Step, ...]:
         for position in range(len(self.steps) - 1, -1, -1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
@@ -44,6 +45,13 @@ _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cu
 _GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
 """A statement or an argument on a line of its own: what is given a value, and that."""
 _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
+_OTHERS = r"[\"'](?:cpu|mps|xpu|npu|hpu)\b"
+_CATERS_FOR_OTHERS = regex(
+    rf"(?m)^[^\n#]*(?:\belse\b|\bor\b|is_available)[^\n]*{_OTHERS}|^[^\n#]*{_OTHERS}[^\n]*\belse\b"
+    rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n[ \t]*(?=[a-z]+ *=))*{_OTHERS}|device(?:\.type|_type) *(?:[!=]=|in\b)"
+    r"|\bmps\.is_available|\bxpu\.is_available"
+)
+"""A choice between devices, or an option for one, that names another type than CUDA, or a question for the type."""
 _FLAG_STEPS = 3
 
 
@@ -64,6 +72,18 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
+
+
+def unseen_of_devices(source: Source) -> tuple[Premise, ...]:
+    """What is taken for granted of a device that the code of a file is given, where it is said not to be CUDA's.
+
+    Where no choice of devices is in sight, or a file works with what only CUDA has, it may never be another.
+    """
+    text = source.text
+    on_cuda = has_kernels(source) or "is_bf16_supported" in text or ("nccl" in text and "gloo" not in text)
+    if on_cuda or not _CATERS_FOR_OTHERS.search(text):
+        return (Premise.ANOTHER_DEVICE, Premise.RUNS_ELSEWHERE)
+    return (Premise.ANOTHER_DEVICE,)
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.premises import Premise
 from amplint.semantics.events import DeviceFixed, DisabledForOneDevice
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -10,6 +11,7 @@ from amplint.semantics.reading.chosen_devices import (
     has_kernels,
     is_about_devices,
     runs_where_called,
+    unseen_of_devices,
     works_where_called,
 )
 from amplint.semantics.reading.scopes import last_name
@@ -49,6 +51,9 @@ class FixedDevices(Tracker):
         source = self.machine.program.source_of(call.node) if device not in (None, "cpu") else None
         if device is None or source is None or _may_be_off(self.machine, call.arguments):
             return
+        above = source.parent(call.node)
+        if isinstance(above, cst.BooleanOperation) and above.left is call.node:
+            return  # nothing enters what stands in front of `and`
         chosen = chosen_device(source, call.node)
         if chosen is not None:
             name = source.code(chosen)
@@ -56,7 +61,7 @@ class FixedDevices(Tracker):
             guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
             self.machine.emit(
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
-                scaler=isinstance(result, Scaler),
+                scaler=isinstance(result, Scaler), premises=unseen_of_devices(source),
             )  # fmt: skip
         elif self.machine.assumes and isinstance(result, Autocast) and works_where_called(source, call.node):
             layer = _layer_around(source, call.node)
@@ -73,7 +78,7 @@ class FixedDevices(Tracker):
             guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
             self.machine.emit(
                 state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=source.code(chosen), asks=True,
-                guesses=guesses,
+                guesses=guesses, premises=unseen_of_devices(source),
             )  # fmt: skip
 
     def _disabled(self, state: State, call: Call) -> None:
@@ -83,7 +88,8 @@ class FixedDevices(Tracker):
             return
         device = _device(call)
         if device not in (None, "cpu") and runs_where_called(source, call.node):
-            self.machine.emit(state, DisabledForOneDevice, call.node, device=device)
+            unseen = (Premise.ANOTHER_DEVICE, Premise.REGION_OF_CALLER)
+            self.machine.emit(state, DisabledForOneDevice, call.node, device=device, premises=unseen)
 
 
 def _layer_around(source: Source, node: cst.CSTNode) -> str | None:

@@ -80,6 +80,7 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
         defaulted = dtypes == usual
     context = Autocast(devices, dtypes, enabled, node, defaulted)
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
+    machine[Regions].made.add(node)
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
         certain=whole, guesses=taken.guesses if taken is not None else (), by_use=taken is not None and taken.by_use,
@@ -220,6 +221,7 @@ class Regions(Tracker):
     """Follows autocast regions, gradient modes and what hides them.
 
     `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
+    `made` are the calls that have built autocast contexts.
     """
 
     triggers = frozenset({"autocast", "no_grad", "inference_mode", "nullcontext", "enter_context", "contextmanager"})
@@ -229,6 +231,7 @@ class Regions(Tracker):
         super().__init__(machine)
         self.carried: list[cst.CSTNode] = []
         self.entered_at: dict[cst.CSTNode, int] = {}
+        self.made: set[cst.CSTNode] = set()
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Settings, where one is entered as if it were a context."""
@@ -303,6 +306,9 @@ class Regions(Tracker):
             kind, *names = self.machine.symbols.key(value.symbol)
             if kind == "call" and names[0] in NO_CONTEXTS:
                 self.machine.emit(state, NoContext, item, api=names[0], called=False)
+        for lost in _left_of_and(item):
+            if lost in self.made:
+                self.machine.emit(state, AutocastUnused, lost, called=True)
         unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
         enter(self.machine, state, value, item if unused and item is not None else by)
         if (
@@ -321,6 +327,13 @@ class Regions(Tracker):
         carry(self.machine, state, value, node)
         if isinstance(value, Autocast) and value.node is node:
             self.machine.emit(state, AutocastUnused, node, called=True)
+
+
+def _left_of_and(item: cst.BaseExpression | None) -> Iterator[cst.BaseExpression]:
+    """What `with a and b` builds and does not enter: a context is true, so that only the last one is."""
+    while isinstance(item, cst.BooleanOperation) and isinstance(item.operator, cst.And):
+        yield item.left
+        item = item.left
 
 
 def _symbols(machine: Machine, state: State) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.events import ConversionDiscarded
 from amplint.semantics.python.tracker import Tracker, Words
@@ -40,12 +41,22 @@ class Discards(Tracker):
         owner = self.machine.evaluate(state, node.func.value) if dotted(node.func.value) is not None else None
         if not isinstance(owner, Tensor) or (owner.dtype is not None and owner.dtype == value.dtype):
             return
+        if any(_is_of(argument.value, node.func.value) for argument in node.args):
+            return
         if _names_dtype(node, value) and not any(_probes(above) for above in self._around(node)):
-            self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype)
+            unseen = (Premise.OTHER_DTYPE,) if owner.dtype is None else ()
+            unseen += (Premise.OTHER_WANTED,) if value.dtype is None else ()
+            self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
 
     def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         source = self.machine.program.source_of(node)
         return iter(source.ancestors(node) if source is not None else ())
+
+
+def _is_of(dtype: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
+    """Whether an argument is the dtype that a tensor has already, `x.dtype`, or the tensor itself."""
+    named = dtype.value if isinstance(dtype, cst.Attribute) and dtype.attr.value == "dtype" else dtype
+    return dotted(named) is not None and dotted(named) == dotted(tensor)
 
 
 def _names_dtype(node: cst.Call, value: Tensor) -> bool:

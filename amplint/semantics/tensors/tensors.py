@@ -231,14 +231,16 @@ def _known_dtype(value: Value) -> str | None:
 
 
 def follows(machine: Machine, dtype: Argument | None) -> bool:
-    """Whether an argument is the dtype of another tensor."""
+    """Whether an argument is the dtype of another tensor, which does not hold whole numbers by its name."""
     if dtype is None:
+        return False
+    node = dtype.node.value
+    owner = node.value if isinstance(node, cst.Attribute) and node.attr.value == "dtype" else None
+    if owner is not None and WHOLE_NUMBERS.search(last_name(owner) or ""):
         return False
     if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
         return True
-    node = dtype.node.value
-    written = isinstance(node, cst.Attribute) and node.attr.value == "dtype"
-    return written or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")
+    return owner is not None or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")
 
 
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:

@@ -45,7 +45,8 @@ _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
 _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
-_PLACING = words("meshgrid outer einsum cos sin")
+_TURNING = words("outer einsum cos sin")
+_PLACING = _TURNING | {"meshgrid"}
 _SHAPES = words("unsqueeze view reshape")
 """What gives one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
@@ -86,9 +87,10 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     if short or fractions or around or channels:
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
+    grid = placed and not any(isinstance(node, cst.Name) and node.value in _TURNING for node in running(machine))
     can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
     return frozenset(
-        {INTEGERS, *([COORDINATES] if can_be_half else ()), *([SIDES] if any(map(_is_side, named)) else ())}
+        {INTEGERS, *([COORDINATES] if can_be_half else ()), *([SIDES] if grid or any(map(_is_side, named)) else ())}
     )
 
 

@@ -1,0 +1,31 @@
+"""What a file is for, where little comes of what a finding says: tests, and scripts that measure time or memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amplint.engine.screen import is_test
+from amplint.premises import Premise
+from amplint.regex import regex
+
+if TYPE_CHECKING:
+    from amplint.source.source import Source
+
+_MEASURES = regex(
+    r"enable_timing|perf_counter|\btime\.time\(|\btimeit\b|benchmark\.Timer|do_bench|memory_allocated|memory_reserved"
+)
+_MAKES_UP = regex(r"\b(?:randn|rand|randint|randn_like|rand_like)\(")
+_LEARNS_OR_KEEPS = regex(
+    r"(?i)data_?loader|\bloader\b|data_?sets?\b|\bsave|check_?point(?!_sequential|ing)|\bckpt|state_dict|validat|wandb"
+    r"|SummaryWriter"
+)
+"""Data that something is learned of, and what keeps or judges the outcome."""
+
+
+def purposes(source: Source) -> tuple[Premise, ...]:
+    """What a finding in `source` takes for granted of the whole file."""
+    if is_test(source.filename):
+        return (Premise.TESTED,)
+    text = source.text
+    measures = _MEASURES.search(text) and _MAKES_UP.search(text) and not _LEARNS_OR_KEEPS.search(text)
+    return (Premise.MEASURED,) if measures else ()
