@@ -1,8 +1,8 @@
-"""What a finding takes for granted and nothing in sight shows, and what that leaves of its severity.
+"""Assumptions that a finding rests on without evidence, and the severity that they leave it.
 
-An error or a warning stands on what was seen, on every path that counts. Where one premise is unseen, the finding is an
-info that names it. Where two are, or where nothing comes of it in the code at hand, it is left out unless its rule was
-selected by its code, a prefix or ALL.
+Errors and warnings require evidence for every premise. A finding with one premise without evidence is an info that
+names it. With two of them, or if the finding has no practical consequence in the code at hand, it is dropped unless its
+rule was selected explicitly, by its code, a prefix or ALL.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Iterable
 from amplint.findings import Severity
 
 MOST = 1
-"""How many unseen premises a finding may rest on that is shown where nobody has asked for its rule."""
+"""Unseen premises that a finding may rest on if its rule was not selected explicitly."""
 
 
 class Premise(enum.Enum):
-    """Something that was not seen, as the end of a sentence that begins with "where".
+    """An assumption without evidence, worded as the end of a sentence that begins with "where".
 
-    A premise that stands for two counts as two. One that makes a finding slight, as nothing comes of what it says, does
-    so, too.
+    Those in `_SLIGHT` describe what has to hold for the finding to have a practical consequence.
     """
 
     ANOTHER_DEVICE = "the device is of another type"
@@ -48,7 +47,7 @@ class Premise(enum.Enum):
 
     @property
     def weight(self) -> int:
-        """How many premises this one counts for."""
+        """The number of premises that this one counts as."""
         return 2 if self in _SLIGHT else 1
 
 
@@ -56,14 +55,14 @@ _SLIGHT = frozenset({Premise.MEASURED, Premise.FORWARD_ADDED})
 
 
 def weight(premises: Iterable[Premise]) -> int:
-    """How many unseen premises these come to."""
+    """The number of premises that these count as together."""
     return sum(premise.weight for premise in set(premises))
 
 
 def left_of(severity: Severity, premises: Iterable[Premise], *, asked: bool) -> Severity | None:
-    """The severity of a finding that would have `severity` if all these premises were seen; None where it is left out.
+    """The severity of a finding with these premises, None if it is dropped.
 
-    `asked` tells that its rule was selected, and not just left on.
+    `severity` applies with evidence for all of them. `asked` tells whether the rule was selected explicitly.
     """
     count = weight(premises)
     if count > MOST and not asked:
@@ -72,6 +71,6 @@ def left_of(severity: Severity, premises: Iterable[Premise], *, asked: bool) -> 
 
 
 def named(premises: Iterable[Premise]) -> str:
-    """The premises as a sentence, "" where there are none."""
+    """The premises as a sentence, "" for none."""
     texts = [premise.value for premise in dict.fromkeys(premises)]
     return f"It holds where {' and '.join(texts)}, which is not seen." if texts else ""

@@ -88,7 +88,7 @@ class Dispatcher:
                     self._reports[key] = place, report
 
     def _assumes(self, rule: Rule) -> bool:
-        """Whether a rule is told what only an assumption about dtypes lets happen."""
+        """Whether a rule gets events that only hold under an assumption about dtypes."""
         return bool(rule.assumed) and rule.code in self._asked
 
     def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
@@ -117,7 +117,7 @@ class Dispatcher:
         return list(_gathered(found, once)) if once else found
 
     def _counts(self, place: _Place, report: Report) -> bool:
-        """Whether a rule said so on every path that it asks for, and no other tells of the same mistake."""
+        """Whether a report is kept: on every path that the rule requires, and by no other rule for the same mistake."""
         rule = report.rule
         if rule.every_path and self._reported[place] < self._seen[place]:
             return False
@@ -172,7 +172,7 @@ class Dispatcher:
         )
 
     def _weighed(self, report: Report) -> tuple[Severity | None, tuple[Premise, ...]]:
-        """What is left of a report's severity, None where nobody wants to hear of it, and what it takes for granted."""
+        """The severity of a finding, None if it is dropped, and the premises that it rests on."""
         severity = Severity.INFO if report.event.assumed else report.severity
         certain = report.rule.anywhere or severity is Severity.ERROR
         unseen = report.premises if certain else (*report.premises, *self._purposes)
@@ -224,7 +224,7 @@ class Dispatcher:
 
 
 def _rank(report: Report) -> tuple[bool, int]:
-    """Of two reports at one place the lower one is told: nothing about it is assumed, and less is unseen."""
+    """The order of reports at one place, of which the lowest is kept: without assumptions, with the fewest premises."""
     return report.event.assumed, weight(report.premises)
 
 

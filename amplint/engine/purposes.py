@@ -1,4 +1,4 @@
-"""What a file is for, where little comes of what a finding says: tests, and scripts that measure time or memory."""
+"""Recognises files in which findings have few consequences: tests, and scripts that only measure time or memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _LEARNS_OR_KEEPS = regex(
     r"(?i)data_?loader|\bloader\b|data_?sets?\b|\bsave|check_?point(?!_sequential|ing)|\bckpt|state_dict|validat|wandb"
     r"|SummaryWriter"
 )
-"""Data that something is learned of, and what keeps or judges the outcome."""
+"""Data sets, and code that saves or evaluates the result of a training run."""
 
 
 def purposes(source: Source) -> tuple[Premise, ...]:
-    """What a finding in `source` takes for granted of the whole file."""
+    """The premises of every finding in `source` that concern the whole file."""
     if is_test(source.filename):
         return (Premise.TESTED,)
     text = source.text
