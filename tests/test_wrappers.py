@@ -139,7 +139,7 @@ SAVING = """
     [
         ("", "", []),
         (', "scaler": loss_scaler.state_dict()', "", ["AMP211:14"]),
-        ("            loss_scaler(loss", "                loss_scaler(loss", ["AMP101:13", "AMP102:13"]),
+        ("            loss_scaler(loss", "                loss_scaler(loss", ["AMP101:13"]),
     ],
 )
 def test_a_wrapper_of_an_installed_library(tmp_path: Path, right: str, wrong: str, expected: list[str]) -> None:

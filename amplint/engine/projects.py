@@ -60,9 +60,10 @@ class Projects:
         return self._active[settings, applying]
 
     def asked(self, settings: Settings) -> frozenset[str]:
-        """The codes that are selected explicitly, rather than on by default."""
+        """The codes of rules about programs that are selected explicitly, rather than on by default."""
         selectors = [*(settings.select or ()), *settings.extend_select]
-        return frozenset(code for selector in selectors for code in matches(selector, self.rules))
+        selected = (code for selector in selectors for code in matches(selector, self.rules))
+        return frozenset(code for code in selected if self.rules[code].handlers())
 
     def _codes(self, settings: Settings, applying: tuple[bool, ...]) -> frozenset[str]:
         codes = resolve(self.rules, settings.select, settings.extend_select, settings.ignore)

@@ -35,6 +35,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_device_of_the_caller.py": [None],  # one run sees one device
     "AMP106-autocast-has-no-effect/bad_dtype_asked_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_float32_elsewhere.py": [None],
+    "AMP106-autocast-has-no-effect/bad_joined_by_and.py": [None],
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
     "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
@@ -59,22 +60,24 @@ OTHERS: dict[str, list[Verdict | None]] = {
 
 
 @functools.cache
-def linter(select: tuple[str, ...] | None) -> tuple[Linter, Settings]:
-    """A linter with the default rules, or with those of `select`."""
-    settings = Settings(select=select)
+def linter(select: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[Linter, Settings]:
+    """A linter with the default rules, or with those of `select`, and with those that are `asked` for."""
+    settings = Settings(select=select, extend_select=asked)
     return Linter(Projects(load_registry().rules, fixed=settings), Cache(None)), settings
 
 
-def found(path: Path, select: tuple[str, ...] | None = None) -> list[Finding]:
+def found(path: Path, select: tuple[str, ...] | None = None, asked: tuple[str, ...] = ()) -> list[Finding]:
     """What is found in a file."""
-    checker, settings = linter(select)
+    checker, settings = linter(select, asked)
     return checker.check(Target(str(path), str(path), settings), path.read_bytes())
 
 
-def marked(path: Path, record: Record, select: tuple[str, ...] | None = None) -> list[Finding]:
+def marked(
+    path: Path, record: Record, select: tuple[str, ...] | None = None, asked: tuple[str, ...] = ()
+) -> list[Finding]:
     """The findings of the families in a file, with their marks."""
     marks = Marks(record, lambda name: Path(name).read_bytes())
-    return [marks.marked(finding) for finding in found(path, select) if finding.code.startswith(FAMILIES)]
+    return [marks.marked(finding) for finding in found(path, select, asked) if finding.code.startswith(FAMILIES)]
 
 
 def verdict(finding: Finding) -> Verdict | None:
@@ -88,7 +91,7 @@ def traced(
     """The marked findings of a fixture that ran, with `float32` with all its regions and scalers off."""
     where = {"cuda": program.cuda, "framework": program.framework}
     record = Record.from_json(server.trace(program.text, str(program.path), float32=float32, **where))
-    return marked(program.path, record, select)
+    return marked(program.path, record, select, (program.code,) if program.asked else ())
 
 
 @pytest.mark.parametrize("program", BAD, ids=lambda program: program.name)
@@ -236,7 +239,7 @@ def test_what_happens_in_another_file_is_marked_there(tmp_path: Path, monkeypatc
     with amplint.trace.watch() as record:
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), {"__name__": "__main__"})
     marks = {finding.code: finding.mark for finding in marked(path, record) if finding.elsewhere is not None}
-    assert marks == dict.fromkeys(("AMP101", "AMP102"), Mark(Verdict.CONFIRMED, "autocast was on (float16)"))
+    assert marks == dict.fromkeys(("AMP101",), Mark(Verdict.CONFIRMED, "autocast was on (float16)"))
     (tmp_path / "lib.py").write_text(f"# new\n{LIBRARY}", encoding="utf-8")
     assert {finding.mark for finding in marked(path, record) if finding.elsewhere is not None} == {None}
 
