@@ -44,8 +44,8 @@ class Discards(Tracker):
         if any(_is_of(argument.value, node.func.value) for argument in node.args):
             return
         if _names_dtype(node, value) and not any(_probes(above) for above in self._around(node)):
-            unseen = (Premise.OTHER_DTYPE,) if owner.dtype is None else ()
-            unseen += (Premise.OTHER_WANTED,) if value.dtype is None else ()
+            known = {Premise.OTHER_DTYPE: owner.dtype, Premise.OTHER_WANTED: value.dtype}
+            unseen = tuple(premise for premise, dtype in known.items() if dtype is None)
             self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
 
     def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
