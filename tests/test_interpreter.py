@@ -20,10 +20,10 @@ clip = torch.nn.utils.clip_grad_norm_
 
 
 def lint(body: str) -> list[str]:
-    """The codes found in `body`, each with the text of its line up to the first parenthesis."""
+    """The codes found in `body` by selected rules, each with the text of its line up to the first parenthesis."""
     source = Source("script.py", HEADER + textwrap.dedent(body))
     program = Program(source)
-    dispatcher = Dispatcher(program, RULES)
+    dispatcher = Dispatcher(program, RULES, {rule.code for rule in RULES})
     interpret(program, dispatcher.emit, dispatcher.kinds)
     found = dispatcher.findings()
     return [f"{f.code} {source.lines[f.span.start.row - 1].strip().partition('(')[0]}" for f in found]

@@ -18,7 +18,7 @@ RULES = [rule for rule in Registry().load().rules.values() if rule.code in CODES
 def found(source: str) -> set[Verdict]:
     """The linter's findings, each with its line."""
     program = Program(Source("program.py", source))
-    dispatcher = Dispatcher(program, RULES)
+    dispatcher = Dispatcher(program, RULES, CODES)
     interpret(program, dispatcher.emit, dispatcher.kinds)
     return {(finding.code, finding.span.start.row) for finding in dispatcher.findings()}
 
