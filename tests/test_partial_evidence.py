@@ -495,6 +495,13 @@ def step(model, batch, optimizer, scaler):
     scaler.step(optimizer)
     scaler.update()
 """,
+    "AMP104 entries of a batch": """
+class Depth(nn.Module):
+    def forward(self, current, source):
+        pose, points = current["pose"], source["points"]
+        with torch.autocast("cuda", enabled=False):
+            return pose @ points.unsqueeze(1)
+""",
     "AMP304 a condition behind every step": """
 def fit(cfg, net, data):
     opt = torch.optim.AdamW(net.parameters())

@@ -18,7 +18,7 @@ from amplint.semantics.tensors.masks import asks_for_half_after, minds_dtypes_be
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
-from amplint.semantics.values.values import FALSE, Autocast, Class, Tensor, Unknown, Value
+from amplint.semantics.values.values import FALSE, Autocast, Class, Const, Tensor, Unknown, Value
 from amplint.semantics.words import FREQUENCY, POSITION
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -80,7 +80,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         certain = operand.dtype in HALF_DTYPES
         given = shown or (
             _is_parameter(machine, operand.symbol)
-            and not any(_is_coordinate(place) for place, _ in tensors)
+            and not any(_is_coordinate(place) or _is_entry(machine, value.symbol) for place, value in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
         machine.emit(
@@ -96,6 +96,16 @@ def _is_unconverted(machine: Machine, op: str) -> bool:
         return False
     called = re.compile(rf"\b{function.name.value}\([^\n]*(?:float|dtype|\.to\()")
     return not any(called.search(chunk.text) for chunk in machine.program.chunks)
+
+
+def _is_entry(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor comes from an entry of a dictionary, such as a batch, which no region computes."""
+    while parts := machine.symbols.parts(symbol):
+        held = machine.symbols.key(parts[-1])[-1] if machine.symbols.key(symbol)[0] == "index" else None
+        if isinstance(held, Const) and isinstance(held.value, str):
+            return True
+        symbol = parts[0]
+    return False
 
 
 def _is_coordinate(place: cst.BaseExpression) -> bool:
