@@ -28,11 +28,12 @@ _PRODUCTS = "Matrix products of an optimizer, as in Muon, Shampoo or Adafactor, 
 class StepInAutocast(Rule):
     """An optimizer or scaler step runs while autocast is on.
 
-    ## Why is this bad? A region keeps the half copies it has made of the weights until its outermost `with` ends: a
-    forward pass after the step, in the same region, still runs on the old weights. And matrix products of the
-    optimizer, as in Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and
-    AdamW have none. An info where no forward pass is seen behind the step. Of a step behind which nothing is
-    computed in the region, by an optimizer without products, the rule tells where it is selected by its code.
+    ## Why is this bad?
+    A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass after
+    the step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in
+    Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. An
+    info where no forward pass is seen behind the step. Of a step behind which nothing is computed in the region, by
+    an optimizer without products, the rule tells where it is selected by its code.
 
     ## Example
     ```python

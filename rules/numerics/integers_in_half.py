@@ -33,15 +33,16 @@ LIMITS = {"float16": 2048, "bfloat16": 256}
 class IntegersInHalf(Rule):
     """Positions, indices or angles are computed in half.
 
-    ## Why is this bad? float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours
-    fall together: in bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`,
-    positions converted to the dtype of the activations, and rotary angles that a matrix product under autocast
-    computes in half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do
-    the timesteps of a diffusion model. The rows and columns of an image are few enough for float16. Positions in
-    the dtype of another tensor are an info, and of a grid, told where the rule is selected by its code. Selected by
-    its code, the rule also tells of whole numbers made in the dtype of another tensor, and of products of positions
-    and frequencies in functions that do not switch autocast off, which a region around their caller computes in
-    half. Both are infos.
+    ## Why is this bad?
+    float16 holds whole numbers exactly up to 2048, bfloat16 up to 256. Behind that neighbours fall together: in
+    bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions
+    converted to the dtype of the activations, and rotary angles that a matrix product under autocast computes in
+    half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
+    of a diffusion model. The rows and columns of an image are few enough for float16. Positions in the dtype of
+    another tensor are an info, and of a grid, told where the rule is selected by its code. Selected by its code,
+    the rule also tells of whole numbers made in the dtype of another tensor, and of products of positions and
+    frequencies in functions that do not switch autocast off, which a region around their caller computes in half.
+    Both are infos.
 
     ## Example
     ```python
