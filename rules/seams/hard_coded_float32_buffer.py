@@ -16,6 +16,10 @@ from .float32 import MAKING, buffer_of
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_OF_CONTENT = ("tensor", "as_tensor", "Tensor", "FloatTensor")
+_SIZED = ("zeros", "ones", "empty", "rand", "randn")
+"""What makes a tensor of the elements, or of the sizes, that it is given."""
+
 
 class HardCodedFloat32Buffer(Rule):
     """A tensor made without a dtype is joined with half tensors.
@@ -133,7 +137,11 @@ class HardCodedFloat32Buffer(Rule):
 
 def _is_empty(call: cst.Call) -> bool:
     """Whether what is made has no elements: it is often replaced by the first tensor that is to be joined with it."""
+    node = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    name = node.value if isinstance(node, cst.Name) else ""
     given = [argument.value for argument in call.args if argument.keyword is None]
     listed = given[0].elements if given and isinstance(given[0], (cst.List, cst.Tuple)) else None
+    if name in _OF_CONTENT or not given:
+        return not given or (listed is not None and not listed)
     sizes = [element.value for element in listed] if listed is not None else given
-    return not sizes or any(isinstance(size, cst.Integer) and size.evaluated_value == 0 for size in sizes)
+    return name in _SIZED and any(isinstance(size, cst.Integer) and size.evaluated_value == 0 for size in sizes)
