@@ -52,7 +52,8 @@ class Plan:
 
     Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
     none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    `repairs` name the rules whose repairs complete the changes. A result that lints with errors or warnings that the
+    `repairs` name the rules whose repairs complete the changes, and where models give `half` from here on, what goes
+    wrong with that is computed in float32. A result that lints with errors or warnings that the
     text did not have is refused; infos are left to a person, opportunities apart.
     """
 
@@ -60,6 +61,7 @@ class Plan:
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
     repairs: tuple[str, ...] = ()
+    half: str = ""
 
 
 @dataclass(frozen=True, slots=True)

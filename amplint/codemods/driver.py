@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amplint.codemods import reach
+from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
-from amplint.codemods.rows import changed_edits, row_after
+from amplint.codemods.rows import changed_edits, row_after, row_before
 from amplint.codemods.surroundings import SECONDS, OutOfTime, among, look_at_the_clock
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
@@ -71,7 +71,9 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
-        text, more = completion.repaired(new, plan.repairs)
+        wide, lifts = outputs.in_float32(new, path, plan.half) if plan.half else (new, [])
+        done += [Remark(row_before(original, new, remark.row), remark.text) for remark in lifts]
+        text, more = completion.repaired(wide, plan.repairs)
         left = [Remark(row_after(new, text, remark.row), remark.text) for remark in left]
         done += more
     return _refusal(original, 1, "the conversion comes to no end")

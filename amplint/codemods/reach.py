@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from amplint.codemods import hazards
+from amplint.codemods import hazards, outputs
 from amplint.codemods.completion import all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.repairs import all_rules, findings_of
@@ -20,7 +20,6 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 
-_DTYPES = re.compile(r"\b(?:bfloat16|float16)\b")
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
@@ -48,7 +47,9 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     if any(_relative(other, source) for other in program.sources):
         asked = frozenset(rule.code for rule in rules if rule.assumed)
         found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
-    found = [one for one in found if _can_happen(one, dtype)]
+    run = outputs.found(after, path)
+    found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
+    found = [one for one in found if outputs.can_happen(one, dtype)]
     known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
     brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
@@ -56,8 +57,10 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     for chunk in _made_of(program, _modules(program)):
         for one in _findings_in(chunk, header):
-            if _can_happen(one, dtype):
+            if outputs.can_happen(one, dtype):
                 name, there = _relative(chunk.source, source), one.span.start.row
+                if (chunk.source.path, there) in run.wide:
+                    continue
                 place = (one.code, name, there if name else one.message)
                 remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
                 if name or (there not in rows and place not in known):
@@ -67,6 +70,8 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         name = _relative(chunk.source, source)
         for node, why in hazards.of(chunk, dtype, sparse=bool(name)):
             there = chunk.span(node).start.row
+            if (chunk.source.path, there) in run.wide:
+                continue
             yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
 
 
@@ -164,12 +169,6 @@ def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.Func
             if function is not None:
                 waiting.append(function.body)
                 yield function
-
-
-def _can_happen(finding: Finding, dtype: str) -> bool:
-    """Whether a finding is about `dtype`, as far as it names one."""
-    named = set(_DTYPES.findall(finding.message))
-    return not named or dtype in named
 
 
 def _remark(finding: Finding) -> Remark:

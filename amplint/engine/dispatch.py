@@ -111,7 +111,7 @@ class Dispatcher:
                 self._crashes[rule.code] = self._crash(rule, failure, report.event.node)
                 continue
             if finding is not None:
-                kept.setdefault((finding.code, finding.span), finding)
+                kept.setdefault((finding.code, finding.span, finding.elsewhere if self._whole else None), finding)
         found = sorted([*kept.values(), *self._crashes.values()], key=lambda finding: (finding.span, finding.code))
         once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
         return list(_gathered(found, once)) if once else found

@@ -23,13 +23,15 @@ def interpret(
     seconds: float = SECONDS,
     *,
     configs: bool = False,
+    halves: bool = False,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
     Beyond a budget of statements or CPU `seconds` the rest is skipped, and the result says where that began.
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
-    With `configs`, the content of configuration files is used. Raises SourceError for a part that cannot be parsed.
+    With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
+    to be half unless their dtype is known. Raises SourceError for a part that cannot be parsed.
     """
     from amplint.source.configs.file import ConfigFile
 
@@ -41,7 +43,7 @@ def interpret(
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs)
+    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves)
 
 
 STEPS_TO_CONFIGS = 1_000

@@ -132,4 +132,4 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
         row = row_edited(script.text, new, fix.edits, regions.rows()[0])
         left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
-    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS)
+    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)

@@ -48,6 +48,7 @@ from amplint.semantics.events.models import (
     Recipe,
     RegionMissed,
     ScaledWithoutRegion,
+    OutputInHalf,
     StaleForward,
 )
 from amplint.semantics.events.numbers import (
@@ -253,6 +254,7 @@ __all__ = [
     "ShardsClipped",
     "SizeRefused",
     "Stage",
+    "OutputInHalf",
     "StaleForward",
     "StaysHalf",
     "SteppedAnother",

@@ -29,6 +29,17 @@ class Purpose(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OutputInHalf(Event):
+    """A model gives `output` in a region, of unknown dtype, and an analysis takes that for half, which it has to ask for.
+
+    Of several that the call at the event's node is unpacked to, this is the one at `target`, else None.
+    """
+
+    output: int
+    target: cst.BaseExpression | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Forward(Event):
     """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amplint.regex import regex
-from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand
+from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, taken_for_model
 from amplint.semantics.models.parameters import root
@@ -15,11 +15,13 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD
+from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
@@ -187,6 +189,52 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     return of_output(machine, state, value.symbol, _HANDED)
 
 
+def _halved(machine: Machine, state: State, value: Value, node: cst.Call, dtype: str) -> Value | None:
+    """`value`, which a model gives at `node`, in `dtype` where it can be a tensor in that; each member of several."""
+    source = machine.program.source_of(node)
+    above = source.parent(node) if source is not None else None
+    targets = above.targets if isinstance(above, cst.Assign) else ()
+    target = targets[0].target if len(targets) == 1 else None
+    if not isinstance(target, (cst.Tuple, cst.List)):
+        return None if _is_of_loss(target) else _in(machine, state, value, node, dtype)
+    names = [element.value for element in target.elements]
+    if isinstance(value, Items) and len(value.values) == len(names):
+        parts = list(value.values)
+    elif isinstance(value, Unknown):
+        parts = [machine.unknown("part", place, parts=(value.symbol,)) for place in range(len(names))]
+    else:
+        return None
+    given = [
+        None if _is_of_loss(name) else _in(machine, state, part, node, dtype, name)
+        for part, name in zip(parts, names, strict=True)
+    ]
+    return Items(tuple(half or part for half, part in zip(given, parts, strict=True)))
+
+
+def _in(
+    machine: Machine,
+    state: State,
+    value: Value,
+    node: cst.Call,
+    dtype: str,
+    target: cst.BaseExpression | None = None,
+) -> Value | None:
+    """`value` in `dtype`, None where it has another one, or is no tensor."""
+    if not isinstance(value, (Tensor, Unknown)) or getattr(value, "dtypes", None) is not None:
+        return None
+    machine[Tensors].half_because[node] = Because.REGION
+    if isinstance(value, Tensor):
+        half: Tensor | Unknown = replace(value, dtype=dtype, why_half=node)
+    else:
+        half = machine.unknown("converted", dtype, node, parts=(value.symbol,))
+    machine.emit(state, OutputInHalf, node, output=half.symbol, target=target)
+    return half
+
+
+def _is_of_loss(target: cst.CSTNode | None) -> bool:
+    return target is not None and SPEAKS_OF_LOSS.search(dotted(target) or "") is not None
+
+
 class HalfOutputs(Tracker):
     """What models returned in half, by symbol, with the evidence."""
 
@@ -213,3 +261,12 @@ class HalfOutputs(Tracker):
         model = call.notes.get(Models)
         if model is not None and call.entered in (None, "object"):
             ran(self.machine, state, model[0], model[1], result)
+
+    def comes_to(self, state: State, call: Call, result: Value) -> Value | None:
+        """What a model gives in a region counts as half, where that is asked for and nothing else is known."""
+        model = call.notes.get(Models) if self.machine.halves else None
+        if model is None or call.entered not in (None, "object"):
+            return None
+        region, _ = innermost(self.machine, state)
+        dtypes = (region.dtypes or frozenset()) & HALF_DTYPES if region is not None else frozenset()
+        return _halved(self.machine, state, result, call.node, *dtypes) if len(dtypes) == 1 else None

@@ -44,6 +44,7 @@ def interpret(
     seconds: float = math.inf,
     *,
     configs: bool = False,
+    halves: bool = False,
     steps: int | None = None,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly; `trackers` call `tell` for every event of one of these `kinds`.
@@ -51,7 +52,8 @@ def interpret(
     Beyond `steps` statements or `seconds` of CPU time the rest is skipped, and the result says where that began.
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
-    With `configs`, the content of configuration files is used. Raises SourceError for a part that cannot be parsed.
+    With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
+    to be half unless their dtype is known. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,
@@ -63,6 +65,7 @@ def interpret(
         assumes=assuming is not None,
         seconds=seconds,
         configs=configs,
+        halves=halves,
         steps=steps,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers

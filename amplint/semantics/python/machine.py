@@ -185,10 +185,12 @@ class Machine:
         assumes: bool = False,
         seconds: float = math.inf,
         configs: bool = False,
+        halves: bool = False,
         steps: int | None = None,
     ) -> None:
         self.program = program
         self.configs = configs
+        self.halves = halves
         self._run_body = run_body
         self.symbols = Symbols()
         self.muted = False

@@ -162,6 +162,9 @@ class Tracker:
     def entered_returns(self, state: State, call: Call, result: Value) -> None:
         """A call of a function, method or class of the tree returned."""
 
+    def comes_to(self, state: State, call: Call, result: Value) -> Value | None:
+        """What takes the place of the `result` of a call, None to leave it."""
+
     # Functions and classes of the tree
 
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:

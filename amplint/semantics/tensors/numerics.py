@@ -385,8 +385,9 @@ def _operation(
     for computation in machine.hooks.computation:
         computation(state, node, op, beside, operand)
     others = [(argument.node.value, argument.value) for argument in besides(op, arguments, shift)]
-    operands = list(joined) or [(beside, operand), *others]
-    values = [used_as_tensor(machine, value) for _, value in operands]
+    given = list(joined) or [(beside, operand), *others]
+    operands = [(place, used_as_tensor(machine, value)) for place, value in given]
+    values = [value for _, value in operands]
     plain = runs(op, arguments)
     found = flow.comes_to(machine, state, plain, values, arguments, in_place=in_place)
     told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
