@@ -73,7 +73,8 @@ class Calls:
     def argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.Arg | None:
         """What `call`, one of `function`, passes for a parameter."""
         place = self._script.parameter(function, name)
-        offset = 0 if self._script.method_owner(function) is None else 1
+        static = any(dotted(one.decorator) == "staticmethod" for one in function.decorators)
+        offset = 0 if static or self._script.method_owner(function) is None else 1
         return self._script.rewrite.find_argument(call, name, place[0] - offset) if place is not None else None
 
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import having
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
@@ -16,8 +17,22 @@ _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdi
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
+_Body = cst.FunctionDef | cst.Module
+_FOURIER = having("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
-_WORDS = {"sparse", *_SOLVERS, *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES}
+_WORDS = {
+    "sparse",
+    "binary_cross_entropy",
+    "sqrt",
+    "rsqrt",
+    *_SOLVERS,
+    *_SPARSE,
+    *_SPARSE_PRODUCTS,
+    *_BOUNDS,
+    *_CHOICES,
+    *_PRODUCTS,
+    *_FOURIER,
+}
 """One of these is in all such code."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """Numbers that are nearer to 1 than this become 1."""
@@ -32,33 +47,83 @@ def is_sparse(node: cst.CSTNode) -> bool:
     return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
 
 
-def of(chunk: Chunk, dtype: str, *, sparse: bool) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for."""
+def of(
+    chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool] = lambda node: False
+) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for.
+
+    `is_wide` knows what runs in float32 all the same.
+    """
     if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
+        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_handed_on(chunk, node):
+            yield node, "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
+        elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
+            yield node, "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
             yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
-        elif isinstance(node, cst.FunctionDef):
+        elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
+            assert isinstance(node, (cst.FunctionDef, cst.Module))
             yield from _nearest(node)
-            yield from _bounds(node, chunk, dtype)
+            yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
+            yield from _sines(node)
+            if dtype == "float16":
+                yield from _quotients(node)
 
 
-def _nearest(function: cst.FunctionDef) -> Iterator[tuple[cst.CSTNode, str]]:
+def _is_handed_on(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
+    """Whether `node` is the function that autocast refuses, as a value."""
+    if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
+        return False
+    above = chunk.source.parent(node)
+    called = isinstance(above, cst.Call) and above.func is node
+    return not called and not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
+
+
+def _transforms(call: cst.Call) -> bool:
+    """Whether `call` is a Fourier transform of something that is not converted to float32 for it."""
+    return (
+        _last(call) in _FOURIER and (dotted(call.func) or "").startswith(("torch.fft", "fft.")) and not _is_wide(call)
+    )
+
+
+def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where `function` chooses the nearest of many vectors, by distances that a product of matrices gives."""
     distances, products, squares = set[str](), set[str](), set[str]()
-    for assignment in every(function.body, cst.Assign):
+    for assignment in every(function, cst.Assign):
         value, bound = assignment.value, bound_paths(assignment)
         mentioned = paths(value)
         if _is_distance(value) or (_subtracts(value) and mentioned & products and mentioned & squares):
             distances |= bound
         products |= bound if _multiplies(value) else set()
         squares |= bound if _squares(value) else set()
-    for call in every(function.body, cst.Call):
+    for call in every(function, cst.Call):
         if _last(call) in _CHOICES and _operand(call) & distances and _picks(call):
             yield call, "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+
+
+def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where `function` takes the root of what a square leaves of 1, as the sine of a cosine."""
+    for call in every(function, cst.Call):
+        if _last(call) not in ("sqrt", "rsqrt") or _is_wide(call):
+            continue
+        if any(_last(one) in _BOUNDS for one in every(call, cst.Call)):
+            continue
+        for difference in every(call, cst.BinaryOperation):
+            if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
+                yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
+
+
+def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Where `function` divides by a product of matrices."""
+    products = {path for one in every(function, cst.Assign) if _multiplies(one.value) for path in bound_paths(one)}
+    for quotient in every(function, cst.BinaryOperation):
+        divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
+        if divides and (_multiplies(quotient.right) or dotted(quotient.right) in products):
+            yield quotient, "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
 
 
 def _picks(call: cst.Call) -> bool:
@@ -87,10 +152,10 @@ def _squares(value: cst.CSTNode) -> bool:
     return cst.Power in operators or any(_last(call) in ("pow", "square", "norm") for call in every(value, cst.Call))
 
 
-def _bounds(function: cst.FunctionDef, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
+def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
     """Where `function` keeps probabilities from 1 by a bound that is 1 in `dtype`."""
-    wide = {path for one in every(function.body, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
-    for call in every(function.body, cst.Call):
+    wide = {path for one in every(function, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
+    for call in every(function, cst.Call):
         place = _BOUNDS.get(_last(call))
         if place is None or _operand(call) & wide or _is_wide(call):
             continue

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules
 from amplint.codemods.surroundings import look_at_the_clock, modules
+from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
 from amplint.engine.screen import words_of
@@ -18,6 +19,9 @@ from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
 from amplint.semantics.events import Event, Operation, OutputInHalf
 from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.values import Unknown, number
+from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
@@ -36,50 +40,114 @@ _RULES = (
     "dtype-mismatch-after-autocast",
     "unsupported-half-op",
     "inplace-or-out-under-autocast",
+    "custom-function-without-custom-fwd",
 )
 """The rules about what goes wrong in half."""
+_WORDS = frozenset({"histc", "igamma", "igammac", "isclose", "long", "int"})
+"""Calls that matter besides those that matter to these rules."""
+_SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
+_UNIT = 8
+"""From which number on what is added leaves less of the digits of half than a model gives."""
 _LARGEST = 6
-"""How many outputs are tried one by one."""
+"""How many calls of models are tried one by one."""
+
+
+class Loss(NamedTuple):
+    """What loses by half in a row of the file at `path`, in `dtypes`; `why` is empty where it only may, in training."""
+
+    path: str
+    row: int
+    why: str
+    dtypes: frozenset[str]
 
 
 class Found(NamedTuple):
-    """The findings where outputs are half, and the places of those outputs that certainly are tensors.
+    """The findings where outputs are half, what else loses by that, the outputs, and which certainly are tensors.
 
     `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths.
     """
 
     findings: tuple[Finding, ...]
+    losses: tuple[Loss, ...]
+    outputs: frozenset[Span]
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
 
 
 class Lift(NamedTuple):
-    """The edit that converts an output to float32, and its row."""
+    """The edit that converts an output to float32, and the row of the call that gives it."""
 
     row: int
     edit: Edit
 
 
+class Half(NamedTuple):
+    """Why an operation loses by being half, in which dtypes, and where its operands became half."""
+
+    why: str
+    dtypes: frozenset[str]
+    origins: set[cst.CSTNode | None]
+
+
 class _Watch:
-    """Which outputs are worked on as tensors are, and which operations run on float32, by their nodes."""
+    """Which outputs are worked on as tensors are, which operations run on float32, and what loses by half."""
 
     def __init__(self) -> None:
         self._given: dict[int, OutputInHalf] = {}
+        self.outputs: set[cst.CSTNode] = set()
         self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
+        self.losses: dict[cst.CSTNode, Half] = {}
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
         if isinstance(event, OutputInHalf):
             self._given[event.output] = event
+            self.outputs.add(event.target or event.node)
         elif isinstance(event, Operation):
             for operand in event.operands:
                 output = self._given.get(getattr(operand.value, "symbol", -1))
-                if output is not None and event.op not in ("index", "part"):
+                if output is not None:
                     self.tensors.add(output.target or output.node)
+                elif operand.half is not None and operand.half.node is not None and _has_dimensions(operand.node):
+                    self.tensors.add(operand.half.node)
             dtypes = {operand.dtype for operand in event.operands}
-            wide = event.raises is None and "float32" in dtypes and dtypes.isdisjoint(HALF_DTYPES)
-            self.wide[event.node] = wide and self.wide.get(event.node, True)
+            fails = event.raises is not None or not dtypes.isdisjoint(HALF_DTYPES)
+            if fails or "float32" in {*dtypes, event.result.dtype}:
+                self.wide[event.node] = not fails and self.wide.get(event.node, True)
+            lost, halves = _lost(event), frozenset(one for one in dtypes if one in HALF_DTYPES)
+            if lost is not None:
+                self.losses.setdefault(
+                    event.node, Half(lost, halves, {one.half.node for one in event.operands if one.half})
+                )
+
+
+def _lost(event: Operation) -> str | None:
+    """Why what `event` computes loses by being half; empty where it only may."""
+    first, second = (*event.operands, None, None)[:2]
+    if first is None or first.dtype not in HALF_DTYPES:
+        return None
+    beside = second.dtype if second is not None else None
+    if event.op == "to" and (event.result.dtype or "").startswith("int"):
+        return "whole numbers come of half, which tells them apart up to 256 in bfloat16 and 2048 in float16"
+    if event.op == "isclose" or (event.op == "index_put" and beside == "float32"):
+        return ""
+    if event.op == "mul" and beside == "float16" == first.dtype:
+        return ""
+    if event.op in ("add", "sub") and second is not None and beside is None and _is_product(first.node):
+        constant = number(second.value)
+        if isinstance(second.value, Unknown) or (constant is not None and abs(constant) >= _UNIT):
+            return _SCALED
+    return None
+
+
+def _has_dimensions(node: cst.CSTNode) -> bool:
+    """Whether `node` is indexed along several dimensions, as only a tensor can be."""
+    return isinstance(node, cst.Subscript) and len(node.slice) > 1
+
+
+def _is_product(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)
 
 
 @functools.lru_cache(maxsize=8)
@@ -99,13 +167,22 @@ def found(text: str, path: str) -> Found:
         dispatcher.emit(event)
 
     kinds = dispatcher.kinds | {Operation.kind, OutputInHalf.kind}
-    interpret(program, tell, kinds, words_of(assuming), halves=True)
+    interpret(program, tell, kinds, words_of(assuming) | _WORDS, halves=True)
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
     homes = ((node, program.source_of(node)) for node, wide in watch.wide.items() if wide)
     wide = frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
     narrow = ((node, program.source_of(node)) for node, wide in watch.wide.items() if not wide)
     wide -= {(home.path, home.span(node).start.row) for node, home in narrow if home is not None}
-    return Found(tuple(dispatcher.findings()), tensors, wide)
+    losses = []
+    own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
+    own |= {above for node in own if (above := _call_of(source, node)) is not None}
+    for node, half in watch.losses.items():
+        home = program.source_of(node)
+        if home is not None and not own.isdisjoint(half.origins):
+            losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
+    losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
+    given = frozenset(source.span(node) for node in own)
+    return Found(tuple(dispatcher.findings()), tuple(losses), given, tensors, wide)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
@@ -115,16 +192,38 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
     if fewest >= before:
         return text, []
-    for lift in lifts if 1 < len(lifts) <= _LARGEST else ():
-        fewer = [one for one in chosen if one is not lift]
+    calls = {lift.row for lift in lifts}
+    for row in sorted(calls) if 1 < len(calls) <= _LARGEST else ():
+        fewer = [one for one in chosen if one.row != row]
         if _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer
-    done = [Remark(lift.row, "convert what the model gives to float32") for lift in chosen]
+    done = [Remark(row, "convert what the model gives to float32") for row in sorted({lift.row for lift in chosen})]
     return _lifted(text, chosen), done
 
 
 def _number(text: str, path: str, dtype: str) -> int:
-    return len([one for one in found(text, path).findings if can_happen(one, dtype)])
+    run = found(text, path)
+    return sum(can_happen(one, dtype) for one in run.findings) + sum(dtype in one.dtypes for one in run.losses)
+
+
+def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
+    """The calls, of what an analysis may not see, that scale one of `outputs` to the unit of the data."""
+    names: dict[cst.CSTNode | None, set[str]] = {}
+    for node in outputs:
+        above = source.parent(node)
+        path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
+        if path is not None:
+            names.setdefault(_function_of(source, node), set()).add(path)
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if names else ():
+            name = (dotted(call.func) or "").rpartition(".")[2]
+            given = {dotted(argument.value) for argument in call.args}
+            if UNSCALES.search(name) and given & names.get(_function_of(source, call), set()):
+                yield call
+
+
+def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
+    return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
 
 
 def can_happen(finding: Finding, dtype: str) -> bool:
@@ -135,12 +234,15 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that training and evaluation are given, and the edits that make each float32."""
-    tensors, source = found(text, path).tensors, Source(path or "<text>", text, path)
+    run, source = found(text, path), Source(path or "<text>", text, path)
     rewrite = Rewriter(source)
     for chunk in source.chunks:
         for node in every(chunk.module, cst.Call, cst.Name, cst.Attribute):
             span, above = source.span(node), source.parent(node)
-            if span not in tensors or _is_within_a_model(source, node):
+            if span not in run.outputs:
+                continue
+            named = above.targets[0].target if isinstance(above, cst.Assign) else node
+            if span not in run.tensors and not used_as_tensor(named, rewrite):
                 continue
             if isinstance(node, cst.Call):
                 if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
@@ -149,7 +251,15 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
                 name = source.code(node)
                 edit = rewrite.insert_after(node, f"{name} = {name}.float()")
                 if edit is not None:
-                    yield Lift(span.start.row, edit)
+                    yield Lift(source.span(_call_of(source, node) or node).start.row, edit)
+
+
+def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:
+    """The call whose result is unpacked to `target`, which is none itself."""
+    if isinstance(target, cst.Call):
+        return None
+    above = next((one for one in source.ancestors(target) if isinstance(one, cst.Assign)), None)
+    return above.value if above is not None else None
 
 
 def _is_within_a_model(source: Source, node: cst.CSTNode) -> bool:

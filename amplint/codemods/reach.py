@@ -65,14 +65,22 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
                 remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
                 if name or (there not in rows and place not in known):
                     brought.setdefault(place, remark)
+    for loss in run.losses:
+        if loss.why and dtype in loss.dtypes:
+            name = os.path.relpath(loss.path, os.path.dirname(path)) if loss.path != source.path else ""
+            text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
+            brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
     yield from brought.values()
     for chunk in _made_of(program, (*_modules(program), *_functions(program))):
         name = _relative(chunk.source, source)
-        for node, why in hazards.of(chunk, dtype, sparse=bool(name)):
+        is_wide = functools.partial(_is_wide, run, chunk)
+        for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
             there = chunk.span(node).start.row
-            if (chunk.source.path, there) in run.wide:
-                continue
             yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
+
+
+def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
+    return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
 def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
@@ -132,7 +140,8 @@ def _functions(program: Program) -> Iterator[Chunk]:
     """The code of the file that has regions, and the functions that it names."""
     for chunk in program.main.chunks:
         if "autocast" in chunk.words:
-            yield from (one for one in (chunk, *program.mentions[chunk]) if not one.is_class)
+            yield chunk
+            yield from (one for one in program.mentions[chunk] if not one.is_class)
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

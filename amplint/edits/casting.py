@@ -102,7 +102,8 @@ def _speaks_for_tensor(source: Source, name: cst.Name) -> bool | None:
     if isinstance(above, cst.Attribute) and above.value is name:
         return above.attr.value in TENSOR_METHODS
     if isinstance(above, cst.Subscript) and above.value is name:
-        return False if any(isinstance(inner, cst.SimpleString) for inner in walk(above)) else None
+        named = any(isinstance(inner, cst.SimpleString) for inner in walk(above))
+        return False if named else True if len(above.slice) > 1 else None
     if isinstance(above, (cst.BinaryOperation, cst.UnaryOperation)):
         return True
     if isinstance(above, cst.Assign):

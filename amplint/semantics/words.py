@@ -391,6 +391,14 @@ OUTPUT_FIELD = _one_of(
     counterexamples=("loss", "shape", "config"),
     decides=True,
 )
+UNSCALES = Guess(
+    name="what scales predictions back to the unit of the data",
+    of="a function that gets what a model returned",
+    pattern=r"(?i)inverse_?(?:transform|scale|normali[sz]e)|de_?normali[sz]e|un_?(?:normali[sz]e|scale|standardi[sz]e)",
+    because="A conversion that takes too much for such a function only computes more in float32.",
+    examples=("inverse_transform", "denormalize", "unnormalize", "unscale_predictions"),
+    counterexamples=("normalize", "transform", "scale"),
+)
 TRAINING_STEP = Guess(
     name="a step that trains",
     of="a function around a forward pass",

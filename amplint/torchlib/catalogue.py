@@ -222,6 +222,7 @@ log1p              fmis cast same-rank
 log2               fmi  cast same-rank
 log_softmax        fmns needs-floating out-alike cast same-rank module=LogSoftmax
 logaddexp          fm   promotes-to-floating beside=other:0
+atanh              fmi  follows same-rank
 logit              fmis follows same-rank
 logsigmoid         n    follows needs-floating out-alike same-rank module=LogSigmoid
 maximum            fm   keeps promotes bounded beside=other:0
@@ -371,6 +372,7 @@ index_add       fmi alike same-rank writes tensor-source beside=source:2,tensor:
 index_copy      fmi alike cast same-rank replaces writes tensor-source beside=source:2,tensor:2
 index_fill      fmi keeps same-rank replaces number=value:2
 index_put       fmi alike cast replaces writes beside=values:1
+put             fmi alike replaces writes beside=source:1
 masked_fill     fmi keeps replaces number=value:1
 masked_scatter  fmi alike replaces writes tensor-source beside=source:1
 scatter         fmi keeps alike same-rank replaces writes beside=src:2 number=value:2
@@ -616,8 +618,8 @@ shifted_chebyshev_polynomial_u s   no-half-on-cuda
 shifted_chebyshev_polynomial_v s   no-half-on-cuda
 shifted_chebyshev_polynomial_w s   no-half-on-cuda
 slogdet                   fml no-half returns=2/2
-solve                     fml no-half returns=1/1
-solve_triangular          l   no-half returns=1/1
+solve                     fml no-half returns=1/1 alike beside=B:0
+solve_triangular          l   no-half returns=1/1 alike beside=B:0
 spherical_bessel_j0       s   no-half-on-cuda
 stft                      fm  no-bfloat16
 svd                       fml no-half returns=3/3

@@ -35,9 +35,14 @@ SINGULAR_VALUES = {"norm": frozenset({"nuc"}), "matrix_norm": frozenset({"nuc", 
 """Operation -> orders of a norm that are computed from singular values, which refuse both on every device."""
 
 
-def lacks(name: str) -> frozenset[str]:
-    """The half dtypes that the function with this qualified name, or the tensor method with this name, rejects."""
+def lacks(name: str, *, on_cuda: bool = False) -> frozenset[str]:
+    """The half dtypes that the function with this qualified name, or the tensor method with this name, rejects.
+
+    With `on_cuda`, also those that it rejects on CUDA alone.
+    """
     module, _, last = name.rpartition(".")
+    if on_cuda and module in ("", "torch", "torch.special") and last in CUDA_LACKS.difference(CUDA_GAINED):
+        return frozenset({"float16", "bfloat16"})
     if (module == "torch.fft" and last in FFT) or (module == "torch" and last in COMPLEX):
         return frozenset({"bfloat16"})
     if module in ("", "torch", "torch.linalg") and last in NEVER:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Because, Event, HalfRefused
+from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_OF_TWO = frozenset({"cholesky_solve", "lstsq", "solve", "solve_triangular", "triangular_solve"})
+"""What takes two tensors of one dtype."""
 
 
 class UnsupportedHalfOp(Rule):
@@ -95,4 +99,9 @@ class UnsupportedHalfOp(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfRefused)
-        return Fix("Convert the operand to float32", (rewrite.add_float(event.operand.node),))
+        edits = [rewrite.add_float(event.operand.node)]
+        if event.op in _OF_TWO and isinstance(event.node, cst.Call):
+            plain = [argument.value for argument in event.node.args if argument.keyword is None and not argument.star]
+            others = [node for node in plain[-1:] if node is not event.operand.node]
+            edits += map(rewrite.add_float, others)
+        return Fix("Convert the operand to float32", tuple(edits))

@@ -122,6 +122,7 @@ class Loss(nn.Module):
 """
 SPARSE = "a sparse tensor; not every product of these has a kernel for half"
 BOUND = "so nothing keeps this tensor from 1; bound it in float32"
+COMPLEMENT = "1 - p runs in half where its input is, and what is close to 1 becomes 1 (AMP408)"
 NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
 
 
@@ -137,8 +138,8 @@ NEAREST = "the nearest is chosen by distances in half, which are too coarse; com
         (
             "return helper(x)",
             "return torch.log(1 - torch.clamp(x, 1e-4, 1.0 - 1e-4))",
-            [f"losses.py:6: 0.9999 is 1 in float16, {BOUND}"],
-            [f"losses.py:6: 0.9999 is 1 in bfloat16, {BOUND}"],
+            [f"losses.py:6: {COMPLEMENT}", f"losses.py:6: 0.9999 is 1 in float16, {BOUND}"],
+            [f"losses.py:6: {COMPLEMENT}", f"losses.py:6: 0.9999 is 1 in bfloat16, {BOUND}"],
         ),
         ("return x.clamp(max=0.999)", "pass", [], [f"losses.py:11: 0.999 is 1 in bfloat16, {BOUND}"]),
         ("return x.float().clamp(max=0.9999)", "pass", [], []),

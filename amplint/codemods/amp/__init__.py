@@ -45,6 +45,10 @@ _MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)
 _MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE)
 
 
+_ALIAS = re.compile(r"^import[ \t]+torch[ \t]+as[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:[ \t]*[,.#]|[ \t]*$)", re.MULTILINE)
+
+
 def plan(text: str, wish: Wish, path: str) -> Plan:
     """Regions round forward passes and losses, and for float16 a scaler; nothing where either is there already."""
     trains = ".backward(" in text or "optimizer_step" in text
@@ -61,7 +65,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
     scales = wish.dtype == "float16"
     observed = observe(script, scales=scales)
     if observed.mixed:
-        return Plan()
+        own = "autocast" in script.text or "GradScaler" in script.text
+        elsewhere = "autocast stands in another file that this one leads to; see whether it covers this backward pass"
+        return Plan(left=() if own else tuple(Remark(script.row(one), elsewhere) for one in observed.backwards[:1]))
     shards = sharded.sharded(script)
     if sharded.is_decided(script, shards):
         return Plan()
@@ -77,9 +83,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if shards and flag is not None:
         raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
     policies = sharded.policies(script, shards, wish.dtype)
+    torch = _name_of_torch(script.text)
     edits = [*policies.edits]
     done = [*policies.done]
-    doubts: list[cst.Call] = []
 
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
@@ -87,7 +93,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if scales:
 
         def construction(below: cst.CSTNode) -> str:
-            return f"{policies.scaler}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
+            made = policies.scaler.replace("torch.", f"{torch}.", 1)
+            return f"{made}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers, regions)
@@ -96,24 +103,28 @@ def _planned(script: Script, wish: Wish) -> Plan:
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
-        training, evaluation = (
-            [statement for region in some for statement in region.statements]
-            for some in (regions.training, regions.evaluation)
-        )
-        arrays = Arrays(script, observed, training, (*training, *evaluation))
-        edits += arrays.edits
-        doubts += arrays.doubts
+    training, evaluation = (
+        [statement for region in some for statement in region.statements]
+        for some in (regions.training, regions.evaluation)
+    )
+    arrays = Arrays(script, observed, training, (*training, *evaluation))
+    edits += arrays.edits
+    doubts = [] if scales else arrays.doubts
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)
-        return f"torch.autocast(device_type={device}, dtype=torch.{wish.dtype}{switch(place)})"
+        return f"{torch}.autocast(device_type={device}, dtype={torch}.{wish.dtype}{switch(place)})"
 
     wrapped = list(regions.edits(header))
     edits += [*(flag.edits if flag is not None else ()), *wrapped]
     done += flag.done if flag is not None else []
     done += [Remark(row, "run the forward pass in an autocast region") for row in regions.rows()]
     done.sort(key=lambda remark: remark.row)
-    imports = ("import torch", *(flag.imports if flag is not None else ()), *policies.imports)
+    imports = (
+        *(["import torch"] if torch == "torch" else []),
+        *(flag.imports if flag is not None else ()),
+        *policies.imports,
+    )
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])
     left = [
@@ -133,3 +144,9 @@ def _planned(script: Script, wish: Wish) -> Plan:
         row = row_edited(script.text, new, fix.edits, regions.rows()[0])
         left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)
+
+
+def _name_of_torch(text: str) -> str:
+    """What the file calls PyTorch: its own name for it, where it has but one."""
+    aliases = set(_ALIAS.findall(text))
+    return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"

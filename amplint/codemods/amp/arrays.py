@@ -1,4 +1,7 @@
-"""What models give to NumPy, which has no bfloat16: by `numpy()` in the file, or in a function of another one."""
+"""What models give to NumPy: by `numpy()` in the file, or in a function of another one.
+
+NumPy has no bfloat16, and in float16 it adds up in that dtype, and its linear algebra refuses it.
+"""
 
 from __future__ import annotations
 

@@ -117,6 +117,11 @@ def _only_looks(source: Source, node: cst.CSTNode) -> bool:
     return False
 
 
+def looks_only(statement: cst.CSTNode) -> bool:
+    """Whether `statement` is a `with` in which nothing is recorded for gradients."""
+    return isinstance(statement, cst.With) and any(_switches_off(item.item) for item in statement.items)
+
+
 def _switches_off(context: cst.BaseExpression) -> bool:
     name = dotted(context.func if isinstance(context, cst.Call) else context) or ""
     return name.rpartition(".")[2] in ("no_grad", "inference_mode")
@@ -208,7 +213,7 @@ class _Watch:
         if self._is_model(call.func):
             return True
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
-        if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method):
+        if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method) or method[:1].isupper():
             return False
         written = self._methods.get(method)
         return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
 from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.observed import Observed
+from amplint.codemods.training.observed import Observed, looks_only
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -27,6 +27,7 @@ _OF_TENSORS = frozenset(
     ]
 )
 _GAP = 2
+_OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 
 
 @dataclass
@@ -52,6 +53,7 @@ class Regions:
         self._flow = flow
         self.training: list[Region] = []
         self.hoists: dict[cst.Call, tuple[str, str]] = {}
+        self._apart: list[cst.CSTNode] = []
         self._find()
         losses = self._losses()
         self.evaluation = list(self._evaluations(losses))
@@ -112,6 +114,9 @@ class Regions:
                 chosen[statement] = None
             if _computes(loss):
                 self.hoists[backward] = self._hoist(backward)
+        labels = self._labels(chosen)
+        self._apart = [one for one in chosen if looks_only(one) and self._flow.binds(one) & labels]
+        chosen = {one: None for one in chosen if one not in self._apart}
         self._add_followers(chosen)
         self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
         for backward in self.hoists:
@@ -122,6 +127,27 @@ class Regions:
         for region in self.training if not self.hoists else ():
             while len(region.statements) > 1 and not self._needs_autocast(region.statements[-1]):
                 region.statements.pop()
+
+    def _labels(self, chosen: Iterable[cst.CSTNode]) -> set[str]:
+        """The variables that losses of classes are given as labels, which half would choose otherwise."""
+        return {
+            path
+            for statement in chosen
+            for call in every(statement, cst.Call)
+            if self._is_of_classes(call.func)
+            for argument in call.args[1:2]
+            for path in paths(argument.value)
+        }
+
+    def _is_of_classes(self, func: cst.BaseExpression) -> bool:
+        name = dotted(func) or ""
+        made = (
+            one.value
+            for one in self._script.of_kind(cst.Assign)
+            if isinstance(one, cst.Assign) and name in bound_paths(one, whole=True)
+        )
+        names = [name, *(dotted(one.func) or "" for one in made if isinstance(one, cst.Call))]
+        return any(one.rpartition(".")[2] in _OF_CLASSES for one in names)
 
     def _needs_autocast(self, statement: cst.CSTNode) -> bool:
         """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
@@ -231,7 +257,9 @@ class Regions:
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue
-            if any(self._script.inside(one, statement) for one in taken) or self._flow.trains(statement):
+            if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._flow.trains(
+                statement
+            ):
                 continue
             run = self._with_losses(statement, losses)
             taken += run

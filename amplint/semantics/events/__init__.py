@@ -44,11 +44,11 @@ from amplint.semantics.events.models import (
     Forward,
     ForwardOutside,
     NotCast,
+    OutputInHalf,
     Purpose,
     Recipe,
     RegionMissed,
     ScaledWithoutRegion,
-    OutputInHalf,
     StaleForward,
 )
 from amplint.semantics.events.numbers import (
@@ -223,6 +223,7 @@ __all__ = [
     "Operation",
     "OptState",
     "OptimizerStep",
+    "OutputInHalf",
     "PairEvent",
     "PenaltyScaled",
     "Place",
@@ -254,7 +255,6 @@ __all__ = [
     "ShardsClipped",
     "SizeRefused",
     "Stage",
-    "OutputInHalf",
     "StaleForward",
     "StaysHalf",
     "SteppedAnother",

@@ -30,7 +30,7 @@ class Purpose(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OutputInHalf(Event):
-    """A model gives `output` in a region, of unknown dtype, and an analysis takes that for half, which it has to ask for.
+    """A model gives `output` in a region, and nothing tells that it is not half; only for an analysis that asks.
 
     Of several that the call at the event's node is unpacked to, this is the one at `target`, else None.
     """

@@ -14,8 +14,8 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
-from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.masks import minds_dtypes
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
@@ -220,7 +220,8 @@ def _in(
     target: cst.BaseExpression | None = None,
 ) -> Value | None:
     """`value` in `dtype`, None where it has another one, or is no tensor."""
-    if not isinstance(value, (Tensor, Unknown)) or getattr(value, "dtypes", None) is not None:
+    known = value.dtypes if isinstance(value, Tensor) else None
+    if not isinstance(value, (Tensor, Unknown)) or known not in (None, {dtype}):
         return None
     machine[Tensors].half_because[node] = Because.REGION
     if isinstance(value, Tensor):

@@ -142,8 +142,9 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
     """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
     op = name.rpartition(".")[2]
-    refused = HALF_DTYPES if _is_of_singular_values(node, name) else lacks(name)
     region, _ = innermost(machine, state)
+    on_cuda = machine.halves if region is None else region.devices == frozenset({"cuda"})
+    refused = HALF_DTYPES if _is_of_singular_values(node, name) else lacks(name, on_cuda=on_cuda)
     if op in _WINDOWED and not _is_half_window(machine, state, node):
         return
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):

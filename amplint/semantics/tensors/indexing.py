@@ -41,7 +41,7 @@ def stored(
     value: Value,
 ) -> None:
     """`target = source`, an assignment to elements of what may be a tensor."""
-    owner = used_as_tensor(machine, machine.evaluate(state, target.value))
+    owner, value = used_as_tensor(machine, machine.evaluate(state, target.value)), used_as_tensor(machine, value)
     if machine.assumes:
         clashes.assigned(machine, state, node, target, owner, (source, value))
     met = standing(value, source, target.value)

@@ -1,7 +1,8 @@
 """Probabilities that are compared with 1: what is left of `1 - p` where `p` was computed in half.
 
 Autocast leaves a sigmoid in the dtype of its input. In float16 it is 1 past 8.3, in bfloat16 past 6.2, and what is
-computed of `1 - p` in float32 afterwards, as a power or a logarithm, is 0 or infinite.
+computed of `1 - p` in float32 afterwards, as a power or a logarithm, is 0 or infinite. So it is with a hyperbolic
+tangent, whose square is taken from 1, and with the inverses of both.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.sensitive import is_wide, tell
 from amplint.semantics.values.state import State
@@ -20,10 +22,18 @@ from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
-_PROBABILITIES = words("sigmoid")
-_LOGARITHMS = words("log log2 log10")
-_POWERS = words("pow")
-_KEEP = having("keeps") | having("limits") | provenance.ARITHMETIC | words("Minus index part abs where")
+_PROBABILITIES = words("sigmoid tanh")
+_LOGARITHMS = words("log log2 log10 sqrt rsqrt reciprocal")
+_INVERSES = words("logit atanh arctanh")
+_OF_COMPLEMENTS = words("log1p")
+_POWERS, _QUOTIENTS = words("pow"), words("div")
+_KEEP = (
+    having("keeps") | having("limits") | provenance.ARITHMETIC | words("Minus Power index part abs where pow square")
+)
+_TELLING = _LOGARITHMS | _INVERSES | _OF_COMPLEMENTS | _POWERS | _QUOTIENTS
+"""What tells apart what is close to 1, of something taken from 1 or of the probability itself."""
+_OF_NUMBERS = words("log log2 log10 log1p")
+"""What takes numbers above 0 alone, so that what is taken from 1 before is a probability, whatever made it."""
 _ONE = Const(1)
 _FAR = 32
 """Through how many values the way back is followed."""
@@ -33,17 +43,22 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     """A sigmoid runs on what may be half, or something that tells what is close to 1 apart."""
     if Sensitive.kind not in machine.wanted:
         return
-    value = operands[0].value
+    value = operands[1 if op in _QUOTIENTS and len(operands) > 1 else 0].value
     if op in _PROBABILITIES:
         if operands[0].half is not None and _may_be_half(machine, value):
-            machine[Probabilities].made[made.symbol] = (node, operands[0])
-    elif op in _LOGARITHMS | _POWERS and machine[Probabilities].made and isinstance(value, Tensor):
+            machine[Probabilities].made[made.symbol] = (node, op, operands[0])
+    elif op in _OF_NUMBERS and operands[0].half is not None and _is_complement(machine, state, op, value):
+        tell(machine, state, node, "1 - p", operands[0], How.COMPLEMENT)
+    elif op in _TELLING and machine[Probabilities].made and isinstance(value, Tensor):
         exponent = number(operands[1].value) if op in _POWERS and len(operands) > 1 else None
         if exponent == 1:
             return
-        for symbol in _compared(machine, value.symbol, others=op in _POWERS and exponent != 2):
-            place, operand = machine[Probabilities].made[symbol]
-            tell(machine, state, place, "sigmoid", operand, How.COMPLEMENT, node)
+        known, others = op in _INVERSES, op in _POWERS and exponent != 2
+        negated = op not in _OF_COMPLEMENTS or machine.symbols.key(value.symbol)[0] in ("Minus", "Multiply", "neg")
+        for symbol in _compared(machine, value.symbol, known or op in _OF_COMPLEMENTS, others=others):
+            place, name, operand = machine[Probabilities].made[symbol]
+            if negated:
+                tell(machine, state, place, name, operand, How.COMPLEMENT, node)
             return
 
 
@@ -53,10 +68,32 @@ def _may_be_half(machine: Machine, value: object) -> bool:
     return value.dtype in HALF_DTYPES or (value.dtypes is None and not is_wide(machine, value.symbol))
 
 
-def _compared(machine: Machine, symbol: int, *, others: bool) -> Iterator[int]:
-    """The probabilities whose distance from 1, or with `others` from another tensor, went into `symbol`."""
+def _is_complement(machine: Machine, state: State, op: str, value: object) -> bool:
+    """Whether `value`, which may be half in a region, is what something leaves of 1, or for `log1p` its negative."""
+    if not _may_be_half(machine, value) or not isinstance(value, Tensor) or innermost(machine, state)[0] is None:
+        return False
+    symbol = value.symbol
+    if op in _OF_COMPLEMENTS:
+        minus = machine.symbols.key(symbol)[0] in ("Minus", "neg")
+        return minus and machine.symbols.parts(symbol)[0] not in machine[Probabilities].made
+    for _ in range(_FAR):
+        key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+        name = str(key[0]).partition(" ")[0]
+        if name in ("Subtract", "sub") and parts and _is_one(machine, parts[0]):
+            return parts[1] not in machine[Probabilities].made
+        if name not in ("Add", "add", "clamp", "clamp_min") or not parts:
+            return False
+        symbol = parts[0]
+    return False
+
+
+def _compared(machine: Machine, symbol: int, compared: bool, *, others: bool) -> Iterator[int]:
+    """The probabilities whose distance from 1, or with `others` from another tensor, went into `symbol`.
+
+    All that went into it where it is `compared` by what it goes into.
+    """
     known = machine[Probabilities].made
-    todo, seen = [(symbol, False)], set[tuple[int, bool]]()
+    todo, seen = [(symbol, compared)], set[tuple[int, bool]]()
     while todo and len(seen) < _FAR:
         current, compared = todo.pop()
         if (current, compared) in seen:
@@ -83,8 +120,8 @@ def _is_one(machine: Machine, symbol: int) -> bool:
 
 
 class Probabilities(Tracker):
-    """The probabilities by their symbols: where they were computed, and of what."""
+    """The probabilities by their symbols: where they were computed, by what, and of what."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.made: dict[int, tuple[cst.CSTNode, Operand]] = {}
+        self.made: dict[int, tuple[cst.CSTNode, str, Operand]] = {}
