@@ -21,6 +21,7 @@ _Body = cst.FunctionDef | cst.Module
 _FOURIER = having("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
 _WORDS = {
+    "grad",
     "sparse",
     "binary_cross_entropy",
     "sqrt",
@@ -61,6 +62,8 @@ def of(
             yield node, "a sparse tensor; not every product of these has a kernel for half"
         elif isinstance(node, (cst.Attribute, cst.Name)) and _is_handed_on(chunk, node):
             yield node, "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
+        elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
+            yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
         elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
             yield node, "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
@@ -81,6 +84,13 @@ def _is_handed_on(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
     above = chunk.source.parent(node)
     called = isinstance(above, cst.Call) and above.func is node
     return not called and not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
+
+
+def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` gives gradients that are differentiated in turn, of a loss that is not scaled."""
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    name = dotted(call.func) or ""
+    return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
 
 
 def _transforms(call: cst.Call) -> bool:

@@ -17,7 +17,7 @@ from amplint.engine.screen import words_of
 from amplint.findings import Edit, Finding, Fix, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
-from amplint.semantics.events import Event, Operation, OutputInHalf
+from amplint.semantics.events import Because, Event, Operation, OutputInHalf
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Unknown, number
@@ -43,7 +43,10 @@ _RULES = (
     "custom-function-without-custom-fwd",
 )
 """The rules about what goes wrong in half."""
-_WORDS = frozenset({"histc", "igamma", "igammac", "isclose", "long", "int"})
+_FILLED = frozenset({"empty_like", "new_empty"})
+"""What makes tensors that are filled piece by piece."""
+_ROUNDED = "what is put into a tensor like this one is rounded to half, with its three digits or two"
+_WORDS = frozenset({*_FILLED, "histc", "igamma", "igammac", "isclose", "long", "int"})
 """Calls that matter besides those that matter to these rules."""
 _SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
 _UNIT = 8
@@ -115,7 +118,8 @@ class _Watch:
             fails = event.raises is not None or not dtypes.isdisjoint(HALF_DTYPES)
             if fails or "float32" in {*dtypes, event.result.dtype}:
                 self.wide[event.node] = not fails and self.wide.get(event.node, True)
-            lost, halves = _lost(event), frozenset(one for one in dtypes if one in HALF_DTYPES)
+            lost = _lost(event)
+            halves = frozenset().union(*(one.half.dtypes for one in event.operands if one.half is not None))
             if lost is not None:
                 self.losses.setdefault(
                     event.node, Half(lost, halves, {one.half.node for one in event.operands if one.half})
@@ -125,6 +129,8 @@ class _Watch:
 def _lost(event: Operation) -> str | None:
     """Why what `event` computes loses by being half; empty where it only may."""
     first, second = (*event.operands, None, None)[:2]
+    if event.op in _FILLED and first is not None and first.half is not None:
+        return _ROUNDED if first.half.because is not Because.ASSUMED else None
     if first is None or first.dtype not in HALF_DTYPES:
         return None
     beside = second.dtype if second is not None else None
@@ -178,7 +184,8 @@ def found(text: str, path: str) -> Found:
     own |= {above for node in own if (above := _call_of(source, node)) is not None}
     for node, half in watch.losses.items():
         home = program.source_of(node)
-        if home is not None and not own.isdisjoint(half.origins):
+        filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
+        if home is not None and (filled or not own.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
     given = frozenset(source.span(node) for node in own)

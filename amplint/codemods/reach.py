@@ -16,10 +16,12 @@ from amplint.codemods.surroundings import modules
 from amplint.engine.modules import Lookups
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 
+_IMPORTERS = frozenset({"import_module", "__import__"})
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
@@ -71,12 +73,26 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
             brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
     yield from brought.values()
+    yield from _unread(source)
+    said = set[tuple[str, str]]()
     for chunk in _made_of(program, (*_modules(program), *_functions(program))):
         name = _relative(chunk.source, source)
         is_wide = functools.partial(_is_wide, run, chunk)
         for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
             there = chunk.span(node).start.row
-            yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
+            if not name or (name, why) not in said:
+                yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
+            said.add((name, why))
+
+
+def _unread(source: Source) -> Iterator[Remark]:
+    """The first place where the file imports what only a run decides on."""
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if _IMPORTERS & chunk.words else ():
+            if (dotted(call.func) or "").rpartition(".")[2] in _IMPORTERS:
+                why = "what is imported here is known to a run alone; see what of it runs in the regions"
+                yield Remark(source.span(call).start.row, why)
+                return
 
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:

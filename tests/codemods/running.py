@@ -66,11 +66,16 @@ def conversion(text: str, wish: Wish) -> Conversion:
 def converted(text: str, wish: Wish) -> str:
     """What becomes of a program, of which nothing may be refused.
 
-    Other files may have to know of logits, and regions that were asked to be for CUDA that the program runs elsewhere.
+    Other files may have to know of logits, regions that were asked to be for CUDA run elsewhere, and penalties of
+    gradients are float16.
     """
     found = conversion(text, wish)
     assert found.refused == ()
-    expected = ["returns logits now", *(["(AMP106)", "nothing here moves"] if wish.device == "cuda" else [])]
+    expected = [
+        "returns logits now",
+        "these gradients are float16",
+        *(["(AMP106)", "nothing here moves"] if wish.device == "cuda" else []),
+    ]
     assert [remark for remark in found.left if not any(words in remark.text for words in expected)] == []
     assert found.text != text
     assert found.done

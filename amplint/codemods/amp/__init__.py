@@ -21,6 +21,7 @@ from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 REPAIRS = (
@@ -140,6 +141,14 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for call in doubts
     ]
+    left += [
+        Remark(
+            row_edited(script.text, new, fix.edits, script.row(call)),
+            "this raises for infinite gradients, where the scaler would skip the step and lower its scale",
+        )
+        for call in script.calls
+        if scales and _raises_for_infinite(call)
+    ]
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
         row = row_edited(script.text, new, fix.edits, regions.rows()[0])
         left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
@@ -150,3 +159,9 @@ def _name_of_torch(text: str) -> str:
     """What the file calls PyTorch: its own name for it, where it has but one."""
     aliases = set(_ALIAS.findall(text))
     return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"
+
+
+def _raises_for_infinite(call: cst.Call) -> bool:
+    """Whether `call` clips gradients and raises where these are infinite."""
+    named = (one for one in call.args if one.keyword is not None and one.keyword.value == "error_if_nonfinite")
+    return any(dotted(one.value) == "True" for one in named)

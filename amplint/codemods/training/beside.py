@@ -45,7 +45,7 @@ class Beside:
 
     @property
     def statements(self) -> list[cst.CSTNode]:
-        """They need a region of their own: whole conditions where several branches hold some."""
+        """They need a region of their own: whole conditions, without loops, where several branches hold some."""
         return list(dict.fromkeys(map(self._condition_around, self._half)))
 
     def _condition_around(self, statement: cst.CSTNode) -> cst.CSTNode:
@@ -54,9 +54,9 @@ class Beside:
             if isinstance(above, cst.FunctionDef):
                 break
             if isinstance(above, cst.If) and sum(self._script.inside(above, one) for one in self._half) > 1:
-                whole = not self._flow.trains(above) and isinstance(
-                    self._script.source.parent(above), cst.IndentedBlock
-                )
+                plain = not any(isinstance(inner, (cst.For, cst.While, cst.With)) for inner in walk(above))
+                in_block = isinstance(self._script.source.parent(above), cst.IndentedBlock)
+                whole = plain and in_block and not self._flow.trains(above)
                 chosen = above if whole else chosen
         return chosen
 

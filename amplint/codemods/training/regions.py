@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 
@@ -246,6 +247,7 @@ class Regions:
             and (name := dotted(node.func))
             and node not in self._observed.forwards
             and name.rpartition(".")[2] not in _OF_TENSORS
+            and not hasattr(builtins, name)
         }
 
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
