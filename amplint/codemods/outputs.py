@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import time
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ _UNIT = 8
 """From which number on what is added leaves less of the digits of half than a model gives."""
 _LARGEST = 6
 """How many calls of models are tried one by one."""
+_LONG = 1.5
+"""Processor seconds for one interpretation, from which on none are."""
 
 
 class Loss(NamedTuple):
@@ -181,26 +184,28 @@ def found(text: str, path: str) -> Found:
     wide -= {(home.path, home.span(node).start.row) for node, home in narrow if home is not None}
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
-    own |= {above for node in own if (above := _call_of(source, node)) is not None}
+    given = frozenset(source.span(node) for node in own)
+    calls = own | {call for node in own if (call := _call_of(source, node)) is not None}
     for node, half in watch.losses.items():
         home = program.source_of(node)
         filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
-        if home is not None and (filled or not own.isdisjoint(half.origins)):
+        if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
-    given = frozenset(source.span(node) for node in own)
     return Found(tuple(dispatcher.findings()), tuple(losses), given, tensors, wide)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     """`text` with those outputs in float32 without which less goes wrong, with remarks by the rows of `text`."""
+    begun = time.process_time()
     before = _number(text, path, dtype)
+    slow = time.process_time() - begun > _LONG
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
     if fewest >= before:
         return text, []
     calls = {lift.row for lift in lifts}
-    for row in sorted(calls) if 1 < len(calls) <= _LARGEST else ():
+    for row in sorted(calls) if 1 < len(calls) <= _LARGEST and not slow else ():
         fewer = [one for one in chosen if one.row != row]
         if _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer

@@ -44,8 +44,8 @@ class LossInHalf(Rule):
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`
     converts to float32. In files that do not train themselves, it tells of a softmax that a divergence of distributions
-    is computed from, or whose logarithm is taken. It also tells of a sigmoid that is taken from 1 for a power or a
-    logarithm, as in a focal loss: autocast leaves the sigmoid in half, so that nothing of a probability close to 1 is
+    is computed from, or whose logarithm is taken. It also tells of a sigmoid or hyperbolic tangent that is taken from 1
+    for a power or a logarithm, as in a focal loss: autocast leaves it in half, so that nothing of what is close to 1 is
     left.
 
     ## Example
@@ -109,7 +109,7 @@ class LossInHalf(Rule):
             yield self.report(
                 event,
                 says(event),
-                reason="Autocast leaves it in half, where 1 - p is 0 past 8.3 in float16 and past 6.2 in bfloat16.",
+                reason="Autocast leaves it in half, where a sigmoid is 1 past 8.3 in float16 and past 6.2 in bfloat16.",
                 advice="Convert the logits first, x.float(), or use a loss that takes logits.",
                 claims=(),
                 notes=where(event),

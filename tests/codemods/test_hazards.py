@@ -61,10 +61,11 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
             "torch.log1p(-out.sigmoid()).mean() + code.mean()",
             "out = out.float()\n        code = code.float()\n",
         ),
+        ("out, code = model(x)", "torch.log(1 - out[:, 0].sigmoid()).mean()", "out = out.float()\n"),
         ("out = model(x)", "torch.log(1 - torch.sigmoid(out['p'])).mean()", "out = model(x)\n"),
         ("out = model(x)", "((out - y) ** 2).mean()", "out = model(x)\n"),
     ],
-    ids=["one", "two", "no tensor", "nothing lost"],
+    ids=["one", "two", "one of two", "no tensor", "nothing lost"],
 )
 def test_only_outputs_without_which_something_is_lost_become_float32(forward: str, loss: str, becomes: str) -> None:
     for dtype in ("float16", "bfloat16"):
