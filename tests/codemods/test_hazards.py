@@ -12,6 +12,11 @@ SILENT = {
     "new parameter": PLACES,
     "mask of a tensor": PLACES,
     "units by a class": ("module", "forward"),
+    "units of the data": ("forward",),
+    "area of boxes": ("forward",),
+    "exponential kept": ("forward",),
+    "allclose": ("forward",),
+    "baddbmm_": ("evaluation",),
 }
 """What no conversion sees yet, and where."""
 
