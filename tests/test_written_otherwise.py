@@ -102,6 +102,14 @@ POSITIONS = {
     "torch.arange(64).to(x)": False,
 }
 
+GUARDS = {
+    "x / (y.sum(1) + 1e-10)": True,
+    "union = x.sum((1, 2)) + y.sum((1, 2))\n        return x / (union + 1e-10)": True,
+    "x / (self.weights.sum(1) + 1e-10)": False,
+    "x / (y.float().sum(1) + 1e-10)": False,
+    "x / (len(y) + 1e-10)": False,
+}
+
 
 def told(text: str, folder: Path, code: str = "") -> set[str]:
     """The codes of what is found in `text`, those that begin with `code`."""
@@ -145,6 +153,13 @@ def test_positions_in_the_dtype_of_another(positions: str, wrong: bool, tmp_path
     head = "import torch\nfrom torch import nn\n\nclass P(nn.Module):\n    def forward(self, x):\n"
     text = f"{head}        return {positions} * 4\n"
     assert ("AMP406" in told(text, tmp_path)) is wrong
+
+
+@pytest.mark.parametrize(("guarded", "wrong"), GUARDS.items(), ids=range(len(GUARDS)))
+def test_guards_of_what_a_layer_is_given(guarded: str, wrong: bool, tmp_path: Path) -> None:
+    head = "import torch\nfrom torch import nn\n\nclass P(nn.Module):\n    def forward(self, x, y):\n        "
+    text = head + (guarded if "return" in guarded else f"return {guarded}") + "\n"
+    assert ("AMP402" in told(text, tmp_path)) is wrong
 
 
 def test_own_weights_behind_a_region(tmp_path: Path) -> None:
