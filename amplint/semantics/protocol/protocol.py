@@ -859,8 +859,9 @@ class Protocol(Tracker):
         return symbols.involves(value.symbol, "attribute", "grad")
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
-        """A function that makes an optimizer of what it is given."""
-        return not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)
+        """A function of the linted file that makes an optimizer of what it is given."""
+        ours = function.chunk.source is self.machine.program.main
+        return ours and not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)
 
     def resumes(self, function: cst.CSTNode) -> bool:
         """Whether calls of the protocol stand in a generator."""

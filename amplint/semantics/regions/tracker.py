@@ -244,7 +244,8 @@ class Regions(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """What contexts are kept in, and settings, where one is entered as if it were a context."""
-        names = frozenset().union(*map(kept_contexts, chunks))
+        ours = (chunk for chunk in chunks if chunk.source is self.machine.program.main)
+        names = frozenset().union(*map(kept_contexts, ours))
         if any(sign in chunk.text for chunk in chunks for sign in _SETTINGS):
             names |= frozenset(name.rpartition(".")[2] for name in NO_CONTEXTS)
         return Words(names)
