@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 Pattern = bytes | re.Pattern[bytes]
 WORD = regex(r"\w+")
 FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
+PREPARED = (b".half()", b".bfloat16()", b"float16", b"BCELoss", b"Trainer(")
+"""What a script prepares that trains by functions of other files."""
 _TESTS = regex(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|conftest\.py$)")
 """Where pytest finds tests, and the folders that hold them."""
 _IMPORT = regex(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 
 def follows(raw: bytes) -> bool:
-    """Whether imports of the file are followed: it contains training code itself."""
-    return any(word in raw for word in FOLLOWED) and _IMPORT.search(raw) is not None
+    """Whether imports of the file are followed: it contains training code itself, or is a script that prepares it."""
+    trains = any(word in raw for word in FOLLOWED)
+    prepares = b"__main__" in raw and any(word in raw for word in PREPARED)
+    return (trains or prepares) and _IMPORT.search(raw) is not None
 
 
 def is_test(filename: str) -> bool:

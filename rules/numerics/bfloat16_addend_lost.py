@@ -46,7 +46,7 @@ class Bfloat16AddendLost(Rule):
     name = "bfloat16-addend-lost"
     severity = Severity.INFO
     claims = (Claim(Sign.TAKES, ("bfloat16",)),)
-    screen = (b"bfloat16", b"torch.")
+    screen = (b"bfloat16", b"torch")
     goes_by = ("arguments",)
     reason = "bfloat16 has 8 significant bits: the next number after 1 is 1.0078."
 

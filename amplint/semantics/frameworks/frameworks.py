@@ -6,7 +6,7 @@ its concern: the state only remembers whose they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from amplint.semantics.configs.display import Reader, get
@@ -28,6 +28,7 @@ from amplint.semantics.values.values import (
     TRUE,
     Autocast,
     Const,
+    Function,
     Instance,
     Items,
     Manager,
@@ -260,6 +261,10 @@ class Frameworks(Tracker):
     """Follows the objects of frameworks that scale and step themselves."""
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
+
+    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """What is done with an object of a framework matters."""
+        return any(isinstance(value, Manager) for value in given)
 
     def library(self) -> Mapping[str, Handler]:
         """`Accelerator` and its kin."""

@@ -12,7 +12,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Manager, Ref, Value
+from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Function, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.changes import LOADED_AS_SAVED
@@ -141,6 +141,10 @@ class Trainers(Tracker):
         return Words(
             frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
         )
+
+    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """A function that makes a trainer, or its arguments, of what it is given."""
+        return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
     def offers(self, name: str) -> bool:
         """What trains by itself."""

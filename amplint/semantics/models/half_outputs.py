@@ -20,7 +20,7 @@ from amplint.semantics.tensors.masks import minds_dtypes
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
@@ -49,6 +49,8 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
     taken = taken_for_model(machine, state, model, path)
+    if machine.assumes:
+        state.set_attribute(result.symbol, _NOT_HALF, FALSE)
     if cast is not None:
         taken = (*taken, *machine.guessed(cast))
         dtype = "bfloat16" if weights.bfloat16 is not None else "float16"
@@ -93,15 +95,19 @@ def of_output(
 
 
 def _sides(machine: Machine, symbol: int) -> list[int]:
-    """What `symbol` is on the paths that have joined, where several have."""
+    """What `symbol` is on the paths that have joined, or for each outcome of a condition, where there are several."""
     todo, sides, seen = [symbol], list[int](), set[int]()
     while todo:
         side = todo.pop()
         if side not in seen:
             seen.add(side)
-            joined = machine.symbols.key(side)[0] == "either"
-            todo += machine.symbols.parts(side) if joined else ()
-            sides += () if joined else (side,)
+            kind = machine.symbols.key(side)[0]
+            if kind == "either":
+                todo += machine.symbols.parts(side)
+            elif kind == "if":
+                todo += machine.symbols.parts(side)[1:]
+            else:
+                sides.append(side)
     return sides if sides != [symbol] else []
 
 

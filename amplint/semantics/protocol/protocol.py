@@ -596,6 +596,7 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
 
 
 _METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
+_MAKES_OPTIMIZERS = frozenset({"optim", "Adam", "AdamW", "SGD"})
 _RECORDS = "_per_optimizer_states"
 """Where a scaler keeps how far each optimizer has come."""
 
@@ -856,6 +857,11 @@ class Protocol(Tracker):
         if not isinstance(value, Unknown) or symbols.key(value.symbol)[:2] != ("call", "builtins.any"):
             return False
         return symbols.involves(value.symbol, "attribute", "grad")
+
+    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """A function of the linted file that makes an optimizer of what it is given."""
+        ours = function.chunk.source is self.machine.program.main
+        return ours and not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)
 
     def resumes(self, function: cst.CSTNode) -> bool:
         """Whether calls of the protocol stand in a generator."""

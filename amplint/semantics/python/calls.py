@@ -6,6 +6,7 @@ import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
+from amplint.semantics.python.containers import view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
 from amplint.semantics.python.plain_calls import builtin, same_again
@@ -120,6 +121,8 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
         return _library(machine, state, made, callee.name)
     if isinstance(callee, Module):
         return _call_module(machine, state, made, callee)
+    if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
+        return members
     if made.owner is not None:
         for method in machine.hooks.methods(made.name):
             found = method(state, made)

@@ -1,12 +1,17 @@
-"""Elements of lists of layers: models are loops over `ModuleList`s and `Sequential`s of equal parts."""
+"""Elements of lists: models are loops over equal layers, and trainers go over a few optimizers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Items, Module, Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
 
+ONE_BY_ONE = 4
+"""As many optimizers are gone over one after the other."""
 _EACH = "<each>"
 
 
@@ -27,6 +32,41 @@ def each(state: State, container: Value) -> Value | None:
     if isinstance(container, Module):
         return _alike(container.parts)
     return _alike(container.values) if isinstance(container, Items) and container.keys is None else None
+
+
+def view(machine: Machine, state: State, owner: Items, name: str) -> Items | None:
+    """What `values()` or `items()` of a dictionary goes over, as far as it is known."""
+    if owner.keys is None or not owner.values or name not in ("values", "items"):
+        return None
+    put = {key: value for key, value in state.heap.get(symbol_of(machine, owner), {}).items() if key.startswith("[")}
+    values = tuple(
+        put.pop(f"[{key.value!r}]", value) if isinstance(key, Const) else value
+        for key, value in zip(owner.keys, owner.values, strict=True)
+    )
+    if name == "values":
+        return Items((*values, *put.values()))
+    return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
+
+
+def beside_each_other(name: str, values: Sequence[Value]) -> Items | None:
+    """The rows that `enumerate` or `zip` makes of a few optimizers and what is put beside them, each known."""
+    if not all(isinstance(value, Items) and value.keys is None for value in values):
+        return None
+    columns = [value.values for value in values if isinstance(value, Items)]
+    if name == "builtins.enumerate":
+        columns = [tuple(map(Const, range(len(columns[0])))), *columns[:1]]
+    if len({len(column) for column in columns}) != 1:
+        return None
+    rows = Items(tuple(map(Items, zip(*columns, strict=True))))
+    return rows if is_of_optimizers(rows) else None
+
+
+def is_of_optimizers(iterable: Value) -> TypeGuard[Items]:
+    """Whether these are a few optimizers, maybe each with what belongs to it, which fare differently."""
+    if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > ONE_BY_ONE:
+        return False
+    rows = [value.values if isinstance(value, Items) else (value,) for value in iterable.values]
+    return bool(rows) and all(any(isinstance(value, Optimizer) for value in row) for row in rows)
 
 
 def members(state: State, values: Sequence[Value]) -> tuple[Value, ...]:

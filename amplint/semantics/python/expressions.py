@@ -333,7 +333,8 @@ def _yield(machine: Machine, state: State, node: cst.Yield) -> Value:
     if node.value is not None:
         evaluate(machine, state, node.value.item if isinstance(node.value, cst.From) else node.value)
     functions.remember_yield(machine, state)
-    machine.forget(state)
+    if functions.MANAGER not in state.frames[state.frame]:  # what runs at the yield of a manager is the caller's block
+        machine.forget(state)
     return Unknown(machine.fresh())
 
 

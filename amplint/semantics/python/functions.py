@@ -13,6 +13,7 @@ from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading import demos
+from amplint.semantics.reading.scopes import is_short_function
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import RESULT, Region, State
 from amplint.semantics.values.values import (
@@ -61,7 +62,7 @@ def call_function(
     """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none."""
     for function_called in machine.hooks.function_called:
         function_called(state, node, function)
-    if function.chunk not in machine.relevant and _runs_what_it_gets(function, [*positional, *keywords.values()]):
+    if function.chunk not in machine.relevant and _is_followed_anyhow(machine, state, function, positional, keywords):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
         if len(positional) == 2 and not keywords and chooses(function.chunk):
@@ -154,6 +155,18 @@ def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
     now = state.iteration[-1] if state.iteration else 0
     decided = (key if isinstance(key, int) else key[1] for end in ends for key in end.facts if key not in state.facts)
     return any(machine.symbols.time(symbol) == now for symbol in decided)
+
+
+def _is_followed_anyhow(
+    machine: Machine, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+) -> bool:
+    """Whether what a function is given makes it matter."""
+    given = [*positional, *keywords.values()]
+    if _runs_what_it_gets(function, given):
+        return True
+    return is_short_function(function.chunk) and any(
+        concerns(state, function, given) for concerns in machine.hooks.concerns
+    )
 
 
 def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:

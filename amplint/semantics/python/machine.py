@@ -379,6 +379,8 @@ class Machine:
         if isinstance(left, (Tensor, Unknown)) and isinstance(right, (Tensor, Unknown)):
             one, other = (v if isinstance(v, Tensor) else Tensor(v.symbol) for v in (left, right))
             joint_tensor = one.joined(other, symbol)
+            for joined_tensor in self.hooks.joined_tensor:
+                joint_tensor = joined_tensor(one, other, joint_tensor) or joint_tensor
             if joint_tensor.infinity is not None or (isinstance(left, Tensor) and isinstance(right, Tensor)):
                 return joint_tensor
         return Unknown(symbol)

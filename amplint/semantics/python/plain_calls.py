@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
-from amplint.semantics.python.containers import each, hold
+from amplint.semantics.python.containers import beside_each_other, each, hold
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
@@ -15,6 +16,9 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.source import syntax as cst
+
+ADDED_UP = 8
+"""As many values that are known one by one are added up."""
 
 
 def same_again(
@@ -64,12 +68,9 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
         return values[0]
     if name in ("builtins.enumerate", "builtins.zip"):
-        pairs = same_again(machine, state, name, arguments)
-        known = [each(state, value) for value in values]
-        if any(known):
-            parts = [value or Unknown(machine.fresh()) for value in known]
-            hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
-        return pairs
+        return _rows(machine, state, name, arguments)
+    if name == "builtins.sum" and (added := _added_up(machine, state, node, values)) is not None:
+        return added
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         return same_again(machine, state, name, arguments)
     unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
@@ -77,6 +78,30 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     for escape in machine.hooks.escape:
         escape(state, escaping)
     return same_again(machine, state, name, arguments)
+
+
+def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
+    """What `enumerate` or `zip` returns."""
+    values = arguments.values
+    if values and (rows := beside_each_other(name, values)) is not None:
+        return rows
+    pairs = same_again(machine, state, name, arguments)
+    known = [each(state, value) for value in values]
+    if any(known):
+        parts = [value or Unknown(machine.fresh()) for value in known]
+        hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
+    return pairs
+
+
+def _added_up(machine: Machine, state: State, node: cst.Call, given: Sequence[Value]) -> Value | None:
+    """The sum of what `sum` gets, None where that is not known one by one."""
+    values = given[0].values if len(given) == 1 and isinstance(given[0], Items) and given[0].keys is None else ()
+    if not 0 < len(values) <= ADDED_UP:
+        return None
+    place, total = node.args[0].value, values[0]
+    for value in values[1:]:
+        total = operate(machine, state, node, cst.Add, (place, total), (place, value))
+    return total
 
 
 def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments, names: tuple[str, ...]) -> Value:

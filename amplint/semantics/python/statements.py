@@ -7,7 +7,7 @@ from dataclasses import field
 
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
-from amplint.semantics.python.containers import each
+from amplint.semantics.python.containers import each, is_of_optimizers
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, leave
 from amplint.semantics.python.heads import Heads
@@ -276,13 +276,16 @@ def _loop(
 
 def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:
     together: dict[tuple[int, Value | None, State | None], list[State]] = {}
+    after: list[State] = []
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
+            if is_of_optimizers(iterable):
+                after += _one_by_one(machine, ready, node, flow, iterable.values)
+                continue
             alone = ready if len(states) <= PATHS_APART else None
             key = symbol_of(machine, iterable), each(ready, iterable), alone
             together.setdefault(key, []).append(ready)
-    after: list[State] = []
     for (source, like, _), starts in together.items():
         for loop_begins in machine.hooks.loop_begins:
             loop_begins(node, source)
@@ -298,6 +301,21 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
         once = any(runs_once(source) for runs_once in machine.hooks.runs_once)
         after += _loop(machine, starts, node, flow, begin, once=once) if starts else []
     return after
+
+
+def _one_by_one(machine: Machine, state: State, node: cst.For, flow: Flow, values: Sequence[Value]) -> list[State]:
+    """Run the body of a loop for each of the `values` in their order."""
+    exits, broken = [state], list[State]()
+    for value in values:
+        machine.statement = node
+        for each_state in exits:
+            assign(machine, each_state, node.target, value)
+        inside = Flow(returns=flow.returns, raises=flow.raises)
+        exits = machine.merged(run_block(machine, exits, _body(node.body), inside) + inside.continues, PATH_LIMIT)
+        broken += inside.breaks
+    if node.orelse is not None:
+        exits = run_block(machine, exits, _body(node.orelse.body), flow)
+    return exits + broken
 
 
 def _next(machine: Machine, node: cst.For, now: int, source: int, known: Value | None) -> Value:

@@ -10,7 +10,7 @@ from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Part, Region, State
-from amplint.semantics.values.values import Class, Function, Instance, Ref, Unknown, Value
+from amplint.semantics.values.values import Class, Function, Instance, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
@@ -170,6 +170,10 @@ class Tracker:
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
         """The call at `node`, None for unseen code, is of `function`."""
 
+    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether a short function that holds no word of the topic has to be followed for what it is `given`."""
+        return False
+
     def left_out(self, state: State, function: Function, index: int) -> Value | None:
         """The value of a parameter without argument and default: a decorator may pass it."""
 
@@ -286,6 +290,9 @@ class Tracker:
 
     def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
         """The library's name for the join of two names or classes of a variable on two paths."""
+
+    def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
+        """What a tensor is taken for that is `left` on one path and `right` on another, None for `joint`."""
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """`left` and `right`, the values of a variable on two paths, join to `joint`."""

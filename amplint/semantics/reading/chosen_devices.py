@@ -39,6 +39,9 @@ _ASKED = regex(
 """A condition that tells CUDA, or an `other` device, from the rest."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = regex(r" if | else |is_available| or ")
+_DEVICES = regex(r"device|[\"']cpu[\"']")
+_MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
+"""A value that is a device, whatever is given it is called."""
 _TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that work on CUDA alone."""
@@ -62,7 +65,7 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
     The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
     A file that needs CUDA, or code restricted to one kind of device, has none.
     """
-    if "device" not in source.text or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
+    if not _DEVICES.search(source.text) or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
@@ -220,8 +223,14 @@ def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         moves = isinstance(name, cst.Name) and name.value in ("to", "to_device", "move_to_device")
         for argument in call.args:
-            if _keyword(argument) == "device" or _is_device(argument.value) or (moves and _key(argument.value)):
+            moved = moves and argument.keyword is None
+            if _keyword(argument) == "device" or _is_device(argument.value) or (moved and _may_be_device(argument)):
                 yield argument.value
+
+
+def _may_be_device(argument: cst.Arg) -> bool:
+    """Whether what a tensor or a model is moved to may be a device by its form."""
+    return bool(_key(argument.value)) or isinstance(argument.value, (cst.Name, cst.Attribute))
 
 
 def _is_device(value: cst.BaseExpression) -> bool:
@@ -250,7 +259,7 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
     """Whether a device can be of any type, as far as this file decides it."""
     if _key(value):
         return True
-    if not isinstance(value, (cst.Name, cst.Attribute)) or not _is_device(value):
+    if not isinstance(value, (cst.Name, cst.Attribute)) or not (_is_device(value) or _holds_device(source, value)):
         return False
     if isinstance(value, cst.Attribute):
         if not isinstance(value.value, cst.Name) or value.value.value != "self":
@@ -262,6 +271,12 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
         if isinstance(above, cst.FunctionDef)
     )
     return parameter or _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+
+
+def _holds_device(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a variable or attribute is given devices alone."""
+    values = _assigned(source).get(dotted(value) or "", [])
+    return bool(values) and all(map(_MAKES_DEVICE.search, values))
 
 
 def _can_differ(values: list[str], *, nowhere: bool) -> bool:

@@ -8,7 +8,7 @@ from amplint.records import dataclass
 from amplint.semantics.reading.scopes import is_extreme
 from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_tree
+from amplint.source.remembered import per_chunk, per_tree
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
@@ -117,6 +117,15 @@ def _admits_some(statement: cst.If) -> bool:
 def parts_of(chunk: Chunk) -> Parts:
     """The parts of a chunk. Raises SourceError."""
     return Parts(chunk.module)
+
+
+@per_chunk
+def kept_contexts(chunk: Chunk) -> frozenset[str]:
+    """The variables and attributes that a chunk gives autocast contexts, or what makes them. Raises SourceError."""
+    if "autocast" not in chunk.words:
+        return frozenset()
+    kept = (part.bound for part in parts_of(chunk).simple if "autocast" in part.words - part.bound)
+    return frozenset().union(*kept)
 
 
 def _as_names(statement: cst.With) -> list[cst.CSTNode]:

@@ -29,6 +29,9 @@ _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
 _BEFORE = 300
 """Characters before a number in which the name stands that is given it."""
 _CALLED = regex(r"\b(\w+)\(")
+_CLASS = regex(r"^class\s+\w+\(([^)]*)\)", re.MULTILINE)
+_METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
+_CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = regex(
@@ -262,6 +265,9 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     for user, used in program.mentions.items():
         for chunk in used:
             users.setdefault(chunk, []).append(user)
+            ours = user.source is program.main
+            if ours and _inherits(user, chunk) and _methods(user) & _called_of_self(chunk):
+                users.setdefault(user, []).append(chunk)
     fresh = list(found)
     while fresh:
         for user in users.get(fresh.pop(), ()):
@@ -272,17 +278,40 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     return found | {chunk for chunk in _helpers(program, found) if chunk.words & signs or _holds_extreme_number(chunk)}
 
 
+def _inherits(chunk: Chunk, other: Chunk) -> bool:
+    """Whether `chunk` is a class that has the class `other` as a base, by their names."""
+    return other.name is not None and other.name in _bases(chunk)
+
+
+@per_chunk
+def _bases(chunk: Chunk) -> frozenset[str]:
+    header = _CLASS.search(chunk.text) if "class" in chunk.words and chunk.name is not None else None
+    return frozenset(WORD.findall(header[1])) if header is not None else frozenset()
+
+
+@per_chunk
+def _methods(chunk: Chunk) -> frozenset[str]:
+    return frozenset(_METHOD.findall(chunk.text))
+
+
+@per_chunk
+def _called_of_self(chunk: Chunk) -> frozenset[str]:
+    """The methods that a class calls of its objects: those of a class derived from it, where that has them."""
+    return frozenset(_CALLED_OF_SELF.findall(chunk.text))
+
+
 def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
     """Short functions of other files that code near regions or half tensors passes values to."""
     for user in program.main.chunks:
         if user in found and not user.words.isdisjoint(_IN_HALF):
             for chunk in program.mentions[user]:
-                if chunk not in found and chunk.source is not program.main and _is_short_function(chunk):
+                if chunk not in found and chunk.source is not program.main and is_short_function(chunk):
                     yield chunk
 
 
 @per_chunk
-def _is_short_function(chunk: Chunk) -> bool:
+def is_short_function(chunk: Chunk) -> bool:
+    """Whether `chunk` is a function of a few lines."""
     return chunk.name is not None and not chunk.is_class and chunk.text.count("\n") <= SHORT_FUNCTION
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
+from amplint.semantics.python import functions
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.chosen_devices import float32_elsewhere
+from amplint.semantics.reading.parts import kept_contexts
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions import device_types
 from amplint.semantics.regions.callers import may_be_inside
@@ -151,6 +153,13 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
             state.regions = (*state.regions, Region(grad_mode(value.name, Arguments(())), by))
 
 
+def _exit(machine: Machine, state: State, value: Value) -> None:
+    """Leave the innermost region that `value` has begun."""
+    places = [place for place, region in enumerate(state.regions) if region.context == value]
+    if places:
+        functions.leave(machine, state, (*state.regions[: places[-1]], *state.regions[places[-1] + 1 :]))
+
+
 def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
     """Note that a thread takes over the gradient mode its caller has asked for."""
     flag = value.enabled if isinstance(value, GradMode) else None
@@ -225,7 +234,7 @@ class Regions(Tracker):
     """
 
     triggers = frozenset({"autocast", "no_grad", "inference_mode", "nullcontext", "enter_context", "contextmanager"})
-    methods = frozenset({"enter_context", "__enter__"})
+    methods = frozenset({"enter_context", "__enter__", "__exit__"})
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -234,9 +243,12 @@ class Regions(Tracker):
         self.made: set[cst.CSTNode] = set()
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Settings, where one is entered as if it were a context."""
-        entered = any(sign in chunk.text for chunk in chunks for sign in _SETTINGS)
-        return Words(frozenset(name.rpartition(".")[2] for name in NO_CONTEXTS) if entered else frozenset())
+        """What contexts are kept in, and settings, where one is entered as if it were a context."""
+        ours = (chunk for chunk in chunks if chunk.source is self.machine.program.main)
+        names = frozenset().union(*map(kept_contexts, ours))
+        if any(sign in chunk.text for chunk in chunks for sign in _SETTINGS):
+            names |= frozenset(name.rpartition(".")[2] for name in NO_CONTEXTS)
+        return Words(names)
 
     def describe(self, state: State) -> Mapping[str, object]:
         """The innermost autocast region, and what entered it."""
@@ -284,7 +296,7 @@ class Regions(Tracker):
         return Device(None) if name == "torch.device" else None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`stack.enter_context(...)` and `context.__enter__()`."""
+        """`stack.enter_context(...)`, `context.__enter__()` and `context.__exit__()`."""
         assert call.owner is not None
         if call.name == "enter_context" and call.arguments.given:
             enter(self.machine, state, call.arguments.values[0], call.node)
@@ -292,6 +304,8 @@ class Regions(Tracker):
         if call.name == "__enter__":
             enter(self.machine, state, call.owner, call.node)
             return call.owner
+        if call.name == "__exit__":
+            _exit(self.machine, state, call.owner)
         return None
 
     def unseen_begins(self, state: State, call: Call) -> None:

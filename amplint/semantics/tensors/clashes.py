@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
-from amplint.semantics.events import Clash, Operand
+from amplint.semantics.events import Because, Clash, Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
@@ -41,6 +41,7 @@ from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import words
 
@@ -49,6 +50,7 @@ _WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell")
 """Layers that refuse what is not of the dtype of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
+_LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _FROM_AFAR = words("parameter call part index attribute item either")
 _SHAPES = words("view reshape permute")
@@ -173,8 +175,16 @@ def supplied(machine: Machine, state: State, node: cst.Call, arguments: Argument
 
 
 def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
-    """A layer runs on `source` outside of any region: its weights are half where the model was converted."""
+    """A layer runs on `source` outside of any region: its weights are half where the model was converted.
+
+    Where a region has made the source half, the model was not converted.
+    """
     if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
+        return
+    if source.dtype in HALF_DTYPES and (half := told(machine, state, source.node, source.value)).half is not None:
+        if half.half.because is Because.REGION:
+            steady = Operand(node.func, weights)
+            machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_LEFT, assumed=True)
         return
     if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
         return

@@ -50,9 +50,12 @@ Place = tuple[cst.BaseExpression, Value]
 
 
 def regime(machine: Machine, state: State) -> Regime | None:
-    """The autocast that is or can be on."""
+    """The autocast that is or can be on; where its dtype is float32 for some settings, it is off for these."""
     region, _ = innermost(machine, state)
-    return Regime(region.devices, region.dtypes, machine.program.torch) if region is not None else None
+    if region is None:
+        return None
+    dtypes = region.dtypes and (region.dtypes & HALF_DTYPES or region.dtypes)
+    return Regime(region.devices, dtypes, machine.program.torch)
 
 
 def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:

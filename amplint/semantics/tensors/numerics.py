@@ -29,6 +29,7 @@ from amplint.semantics.tensors import (
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, comes_to, regime, with_dtype
 from amplint.semantics.tensors.indexing import taken
+from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import inherited, mends, spares_rows
 from amplint.semantics.tensors.operands import LIMITS, besides, runs
 from amplint.semantics.tensors.tensors import (
@@ -42,6 +43,7 @@ from amplint.semantics.tensors.tensors import (
     follows,
     is_number,
     part,
+    runs_layers,
     supposes,
     tensor,
     used_as_tensor,
@@ -237,9 +239,13 @@ def method(
         if isinstance(made, Tensor):
             made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
             place = (node.func.value, operand)
-            if machine.assumes and INTEGERS in operand.traits and _is_like_frequencies(arguments):
+            alike = name == "type_as" or any(
+                follows(machine, argument) or _is_given_tensor(machine, argument.value) for argument in arguments.given
+            )
+            in_layer = bool(machine.calls) and runs_layers(machine.calls[-1])
+            placed = _is_like_frequencies(arguments) or (alike and in_layer)
+            if machine.assumes and INTEGERS in operand.traits and placed:
                 made = replace(made, traits=made.traits | {COORDINATES})
-            alike = name == "type_as" or any(follows(machine, argument) for argument in arguments.given)
             flow.tell(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
@@ -247,6 +253,12 @@ def method(
     if name in factories.NEW or (name == "new" and isinstance(owner, Tensor)):
         return factories.make(machine, state, node, name, arguments, operand, node.func.value)
     return _operation(machine, state, node, name, operand, arguments, node.func.value)
+
+
+def _is_given_tensor(machine: Machine, value: Value) -> bool:
+    """Whether this is a parameter of the running function that is a tensor by its use, or by its annotation."""
+    key = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
+    return key[:1] == ("parameter",) and any(str(key[-1]) in tensors_in(function) for function in machine.calls)
 
 
 def _is_like_frequencies(arguments: Arguments) -> bool:

@@ -111,10 +111,14 @@ def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False)
     return node if isinstance(node, cst.Call) else None
 
 
+_MAKES_FLOATING = words("Power Divide div true_divide exp")
+"""Operations that make floating numbers of whole ones."""
+
+
 def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
     """A call that made this tensor, or something that it was computed from and that was not converted since.
 
-    Whole numbers that were converted to float32 count as made so.
+    Whole numbers that were converted to float32, or divided, count as made so.
     """
     todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
     seen = set[int]()
@@ -126,7 +130,7 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
         seen.add(current)
         if key[0] in _CONVERSIONS:
             kinds = (_COUNTED,) if key[1] == "float32" else ()
-        elif key[0] == "Power":
+        elif key[0] in _MAKES_FLOATING:
             kinds = (*kinds, _COUNTED)
         todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
     return None

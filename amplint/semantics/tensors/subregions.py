@@ -34,6 +34,7 @@ PRECISE = words(
 """Operations on floating values whose precision is what a region that switches autocast off is for."""
 _ORIGINS = words("parameter part either fresh")
 """Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
+_TRANSPOSED = words("T mT H mH")
 Operand = tuple[cst.BaseExpression, Value]
 
 
@@ -132,9 +133,9 @@ def _stays_half(machine: Machine, region: Region, value: Tensor, shown: bool) ->
     """Whether `value` is half, or came into the region without being converted, where it is `shown` from anywhere."""
     if value.dtype is not None:
         return value.dtype in HALF_DTYPES
-    origin = root(machine, value.symbol)
+    origin = _root(machine, value.symbol)
     while _is_of_layer(machine, origin):
-        origin = root(machine, machine.symbols.parts(origin)[-1])
+        origin = _root(machine, machine.symbols.parts(origin)[-1])
     return (
         (shown or machine.symbols.key(origin)[0] in _ORIGINS)
         and _is_outside(machine, region, origin)
@@ -168,7 +169,15 @@ def _was_converted(machine: Machine, symbol: int) -> bool:
 
 
 def _is_parameter(machine: Machine, symbol: int) -> bool:
-    return machine.symbols.key(root(machine, symbol))[0] == "parameter"
+    return machine.symbols.key(_root(machine, symbol))[0] == "parameter"
+
+
+def _root(machine: Machine, symbol: int) -> int:
+    """The tensor whose dtype decides that of `symbol`, which may be transposed."""
+    symbol = root(machine, symbol)
+    while machine.symbols.key(symbol)[0] in _TRANSPOSED:
+        symbol = root(machine, machine.symbols.parts(symbol)[0])
+    return symbol
 
 
 def _is_outside(machine: Machine, region: Region, symbol: int) -> bool:

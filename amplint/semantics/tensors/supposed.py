@@ -8,7 +8,7 @@ from amplint.findings import Guessed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.tensors import Tensors, is_number, tensor, used_as_tensor
+from amplint.semantics.tensors.tensors import Tensors, is_number, runs_layers, tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES, WHOLE_NUMBERS
@@ -20,6 +20,7 @@ from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
 
 _OPERATIONS = KNOWN | FOLLOWS_INPUT | FLOAT32 | LOWER
 _ALONG = ("dim", "keepdim")
+_REDUCTIONS = words("sum mean amax amin prod std var norm")
 _CURVES = words("exp expm1 log log10 log1p log2 reciprocal rsqrt sigmoid softplus sqrt tanh")
 """Methods that take no arguments and that arrays and numbers do not have."""
 _ONLY_TENSORS = words("size dim requires_grad_ detach contiguous unsqueeze permute expand_as type_as view softmax")
@@ -37,7 +38,11 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     if innermost(machine, state)[0] is not None:
         return value
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
-    if function is None or not isinstance(node, cst.Name):
+    if function is None:
+        return value
+    if isinstance(node, cst.Call):
+        return tensor(machine, value) if _reduces_input(function, node) else value
+    if not isinstance(node, cst.Name):
         return value
     known = _tensors(function).get(node.value)
     if known is None and not MASK.search(node.value):
@@ -47,6 +52,15 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     named = machine[Tensors].named
     named[value.symbol] = min(named.get(value.symbol, told), told, key=len)
     return tensor(machine, value)
+
+
+def _reduces_input(function: cst.FunctionDef, node: cst.Call) -> bool:
+    """Whether a call reduces what the method of a layer is given along a dimension: layers are given tensors."""
+    if not isinstance(node.func, cst.Attribute) or node.func.attr.value not in _REDUCTIONS or not node.args:
+        return False
+    owner = node.func.value
+    given = {param.name.value for param in function.params.params[1:]}
+    return runs_layers(function) and isinstance(owner, cst.Name) and owner.value in given
 
 
 def _is_torch(machine: Machine, state: State, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
@@ -17,6 +18,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     Const,
     Device,
+    Function,
     Items,
     Method,
     Number,
@@ -231,10 +233,14 @@ def _known_dtype(value: Value) -> str | None:
 
 
 def follows(machine: Machine, dtype: Argument | None) -> bool:
-    """Whether an argument is the dtype of another tensor, which does not hold whole numbers by its name."""
+    """Whether an argument is another tensor or its dtype, which does not hold whole numbers by its name."""
     if dtype is None:
         return False
+    if isinstance(used_as_tensor(machine, dtype.value), Tensor):
+        return True
     node = dtype.node.value
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args:
+        return node.func.attr.value == "type"
     owner = node.value if isinstance(node, cst.Attribute) and node.attr.value == "dtype" else None
     if owner is not None and WHOLE_NUMBERS.search(last_name(owner) or ""):
         return False
@@ -360,6 +366,10 @@ class Tensors(Tracker):
         self.leaves: set[int] = set()
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
 
+    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """What is done to a tensor that is known to be half matters."""
+        return any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in given)
+
     def loop_begins(self, node: cst.For, source: int) -> None:
         """It may be a loop of a layer, or of what a layer calls."""
         if any(map(runs_layers, self.machine.calls)):
@@ -381,6 +391,14 @@ class Tensors(Tracker):
         if name in _VIEWS:
             return derived(self.machine, owner, name, owner.rank)
         return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
+
+    def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
+        """What a region has made half on one path only is half, as where the region itself is on for some settings."""
+        half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
+        by_region = self.half_because.get(half.why_half) is Because.REGION
+        if half.dtype in HALF_DTYPES and by_region and other.dtypes in (None, frozenset({"float32"})):
+            return replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
+        return None
 
     def part_of(self, value: Value, index: int) -> Value | None:
         """A part of an unpacked tensor."""
