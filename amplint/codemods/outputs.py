@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
@@ -54,8 +53,8 @@ _UNIT = 8
 """From which number on what is added leaves less of the digits of half than a model gives."""
 _LARGEST = 6
 """How many calls of models are tried one by one."""
-_LONG = 1.5
-"""Processor seconds for one interpretation, from which on none are."""
+_LONG = 100_000
+"""Characters of code within reach, from which on none are: each try is an interpretation of all of it."""
 
 
 class Loss(NamedTuple):
@@ -70,7 +69,8 @@ class Loss(NamedTuple):
 class Found(NamedTuple):
     """The findings where outputs are half, what else loses by that, the outputs, and which certainly are tensors.
 
-    `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths.
+    `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths. `size` is the
+    number of characters of the code within reach.
     """
 
     findings: tuple[Finding, ...]
@@ -78,6 +78,7 @@ class Found(NamedTuple):
     outputs: frozenset[Span]
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
+    size: int
 
 
 class Lift(NamedTuple):
@@ -192,20 +193,19 @@ def found(text: str, path: str) -> Found:
         if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
-    return Found(tuple(dispatcher.findings()), tuple(losses), given, tensors, wide)
+    size = sum(len(chunk.text) for chunk in program.chunks)
+    return Found(tuple(dispatcher.findings()), tuple(losses), given, tensors, wide, size)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     """`text` with those outputs in float32 without which less goes wrong, with remarks by the rows of `text`."""
-    begun = time.process_time()
     before = _number(text, path, dtype)
-    slow = time.process_time() - begun > _LONG
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
     if fewest >= before:
         return text, []
     calls = {lift.row for lift in lifts}
-    for row in sorted(calls) if 1 < len(calls) <= _LARGEST and not slow else ():
+    for row in sorted(calls) if 1 < len(calls) <= _LARGEST and found(text, path).size <= _LONG else ():
         fewer = [one for one in chosen if one.row != row]
         if _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer
