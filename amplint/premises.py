@@ -62,7 +62,7 @@ def weight(premises: Iterable[Premise]) -> int:
 def left_of(severity: Severity, premises: Iterable[Premise], *, asked: bool) -> Severity | None:
     """The severity of a finding with these premises, None if it is dropped.
 
-    `severity` applies with evidence for all of them. `asked` tells whether the rule was selected explicitly.
+    `severity` applies with evidence for all of them. `asked` says whether the rule was selected explicitly.
     """
     count = weight(premises)
     if count > MOST and not asked:

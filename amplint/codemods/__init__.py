@@ -26,7 +26,7 @@ def convert(text: str, wish: Wish, path: str = "", modules: Modules | None = Non
 
 
 def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
-    """What `convert` does as the repair of a finding, an unsafe one; None where it does nothing."""
+    """What `convert` does as the repair of a finding, an unsafe one; None if it does nothing."""
     from amplint.codemods.driver import fix  # many modules
 
     return fix(message, text, wish, path)
@@ -35,7 +35,7 @@ def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
 def from_logits(text: str, path: str = "") -> Fix | None:
     """What computes every binary cross-entropy of `text` from logits, wherever the model's output goes.
 
-    None where not all of them are certain; unsafe where other files may have to know that functions return logits now.
+    None if not all of them are certain; unsafe where other files may have to know that functions return logits now.
     """
     from amplint.codemods.logits import fix  # many modules
 

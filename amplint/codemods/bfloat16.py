@@ -106,7 +106,7 @@ def _never_skipped(script: Script) -> Script:
 
 
 def _region(script: Script, use: Use) -> Edit | None:
-    """The edit that turns one region to bfloat16, None where it is so already."""
+    """The edit that turns one region to bfloat16, None if it is so already."""
     row = script.row(use.node)
     if use.call is None:
         if script.rewrite.names_type(use.node):
@@ -142,7 +142,7 @@ def _joined(script: Script, conditions: set[str]) -> Script:
 
 
 def _no_other_scaler(script: Script, scalers: Scalers) -> None:
-    """Raises Refusal where a scaler from somewhere else scales a loss."""
+    """Raises Refusal if a scaler from somewhere else scales a loss."""
     for call in script.calls:
         func = call.func
         if isinstance(func, cst.Attribute) and not scalers.means(func.value):
@@ -153,7 +153,7 @@ def _no_other_scaler(script: Script, scalers: Scalers) -> None:
 
 
 def _no_scaler_left(script: Script, scalers: Scalers) -> None:
-    """Raises Refusal where something of the scaler is left."""
+    """Raises Refusal if something of the scaler is left."""
     for node in Objects(script, scalers.objects.known).mentions(KIND):
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
     for use in _torch(script):

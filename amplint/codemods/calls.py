@@ -48,7 +48,7 @@ class Calls:
         return self._resolved.get(call) or frozenset()
 
     def targets(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
-        """The functions that `call` runs; none where that is not known, or they are not of this file."""
+        """The functions that `call` runs; none if that is not known, or they are not of this file."""
         return self._known(call) or frozenset()
 
     def leading_to(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
@@ -67,7 +67,7 @@ class Calls:
             found |= more
 
     def callers(self, function: cst.FunctionDef) -> list[cst.Call] | None:
-        """The calls of `function`; None where it is handed on, or something may call it that is not followed."""
+        """The calls of `function`; None if it is passed on, or something may call it that is not followed."""
         return None if self.spawns(function) else self._calls_of(function)
 
     def argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.Arg | None:
@@ -80,7 +80,7 @@ class Calls:
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
         """What is passed for a parameter of `function`, or is its default, by processes that are spawned to run it too.
 
-        None where that is not known of every call.
+        None if that is not known of every call.
         """
         place, calls, spawns = self._script.parameter(function, name), self._calls_of(function), self.spawns(function)
         if place is None or calls is None:
@@ -159,7 +159,7 @@ class Calls:
         return call if isinstance(call, cst.Call) and call.func is func else None
 
     def _known(self, call: cst.CSTNode) -> Set[cst.CSTNode] | None:
-        """What `call` runs as far as it is a function of this file; None where that is not known."""
+        """What `call` runs as far as it is a function of this file; None if that is not known."""
         if call not in self._looked_up:
             scope = self._script.target(call)
             named = frozenset({self._script.functions[scope]}) if scope is not None else None

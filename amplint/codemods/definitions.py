@@ -16,7 +16,7 @@ _ALIKE = "random_split"
 
 @dataclass(frozen=True)
 class Given:
-    """A value that a variable is given; `index` tells which of a tuple, None for the whole."""
+    """A value that a variable is given; `index` says which of a tuple, None for the whole."""
 
     value: cst.BaseExpression
     index: int | None = None
@@ -58,7 +58,7 @@ def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
 
 
 def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
-    """What `binding` gives `path`; None where that is not an expression of its own."""
+    """What `binding` gives `path`; None if that is not an expression of its own."""
     if isinstance(binding, cst.AnnAssign):
         return binding.value
     given = list(given_by(binding, path)) if isinstance(binding, cst.Assign) else []

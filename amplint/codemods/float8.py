@@ -113,7 +113,7 @@ def _construction(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNode) -> cst.CSTNode:
-    """The first statement behind `making` that wraps the model, or hands its parameters on."""
+    """The first statement behind `making` that wraps the model, or passes its parameters on."""
     statement = script.statement_of(making)
     block = list(script.block_of(statement)) if statement is not None else []
     for one in block[block.index(statement) + 1 :] if statement is not None else ():

@@ -55,7 +55,7 @@ class Interpretation:
     def follow(self, tell: Callable[[Event], None], *kinds: type[Event]) -> None:
         """Interpret the script and `tell` of its events of these `kinds`.
 
-        Raises SourceError where it cannot be followed to its end.
+        Raises SourceError if it cannot be followed to its end.
         """
 
         def note(event: Event) -> None:

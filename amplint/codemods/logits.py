@@ -35,7 +35,7 @@ Part = tuple[cst.FunctionDef, int | None]
 
 
 def to_logits(script: Script, calls: Calls) -> Change | None:
-    """What moves every binary cross-entropy of the script to logits; None where there is none, or it is not certain."""
+    """What moves every binary cross-entropy of the script to logits; None if there is none, or it is not certain."""
     if "BCELoss" not in script.words and "binary_cross_entropy" not in script.words:
         return None
     try:

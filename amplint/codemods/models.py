@@ -42,7 +42,7 @@ class Models:
         return bool(made) and all(self._name(one) == name and not one.args for one in made)
 
     def last_layers(self, call: cst.Call) -> list[cst.Call] | None:
-        """The last layers of what `call` runs, where that is a `Sequential` made in sight."""
+        """The last layers of what `call` runs, where that is a `Sequential` made in visible code."""
         made = self._made(self._run_by(call))
         if not made or any(self._name(one) != _SEQUENTIAL or not one.args or one.args[-1].star for one in made):
             return None
@@ -116,7 +116,7 @@ class Models:
         return call.args[0].value if last == _RUNS and call.args else call.func
 
     def _made(self, node: cst.BaseExpression) -> list[cst.Call]:
-        """The calls that make what `node` names; none where that is not known."""
+        """The calls that make what `node` names; none if that is not known."""
         variable = self._variable(node)
         try:
             return list(self._makers(variable, frozenset())) if variable is not None else []

@@ -15,7 +15,7 @@ ROUNDS = 10
 
 
 class Objects:
-    """What names the objects `known`, and what they are handed on to by calls of functions in the file and assignments.
+    """What names the objects `known`, and what they are passed on to by calls of functions in the file and assignments.
 
     Attributes of `self` are known in the whole class.
     """
@@ -82,7 +82,7 @@ class Objects:
         return root != "self" and self._script.hides(scope, scope[:length], root)
 
     def _follow(self) -> None:
-        """Learn what calls and assignments hand on."""
+        """Learn what calls and assignments pass on."""
         texts, script = {text for _, text, _ in self.known}, self._script
         for call in script.calls:
             for argument in call.args:

@@ -115,7 +115,7 @@ def _of_argparse(script: Script, kind: Kind, parses: list[cst.Call], known: dict
 
 
 def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, str] | None:
-    """The function that works with the arguments that `call` gives, and their name there; None where it is not clear.
+    """The function that works with the arguments that `call` gives, and their name there; None if it is not clear.
 
     A function that returns them leaves it to its caller.
     """

@@ -58,7 +58,7 @@ _LONG = 100_000
 
 
 class Loss(NamedTuple):
-    """What loses by half in a row of the file at `path`, in `dtypes`; `why` is empty where it only may, in training."""
+    """What loses by half in a row of the file at `path`, in `dtypes`; `why` is empty if it only may, in training."""
 
     path: str
     row: int
@@ -131,7 +131,7 @@ class _Watch:
 
 
 def _lost(event: Operation) -> str | None:
-    """Why what `event` computes loses by being half; empty where it only may."""
+    """Why what `event` computes loses by being half; empty if it only may."""
     first, second = (*event.operands, None, None)[:2]
     if event.op in _FILLED and first is not None and first.half is not None:
         return _ROUNDED if first.half.because is not Because.ASSUMED else None

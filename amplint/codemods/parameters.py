@@ -62,7 +62,7 @@ def behind(script: Script, param: cst.Param, *texts: str) -> Edit:
 def passed_last(script: Script, function: cst.FunctionDef, call: cst.Call, *given: tuple[New, str]) -> Edit | None:
     """The edit that passes values for new parameters, which are to be the last of `function`.
 
-    They go by position where all others do and are there, else by name. None where unpacked arguments could take their
+    They go by position where all others do and are there, else by name. None if unpacked arguments could take their
     places.
     """
     every = positional(function)

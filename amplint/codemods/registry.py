@@ -39,7 +39,7 @@ ACCUMULATION = "amplint.codemods.accumulation"
 def find(wish: Wish) -> Codemod:
     """The codemod for `wish`; accumulation begins where the other one has nothing left to do.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is none.
     """
     module = SOURCES.get(wish.source) if wish.source is not None else GOALS.get(wish.to or "")
     if module is None and (wish.accumulate is None or wish.source is not None or wish.to is not None):
@@ -60,7 +60,7 @@ def find(wish: Wish) -> Codemod:
 
 
 def conflict(wish: Wish, dash: str = "") -> str | None:
-    """What in `wish` means nothing together, None where everything does; names begin with `dash`."""
+    """What in `wish` means nothing together, None if everything does; names begin with `dash`."""
     source = f"{dash}from {wish.source}" if dash else f"source_api {wish.source!r}"
     if wish.source is not None and wish.to is not None:
         return f"{source} decides what the code becomes: leave {dash}to {wish.to} out"

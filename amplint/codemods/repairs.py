@@ -17,7 +17,7 @@ from amplint.source.encoding import encode
 
 @functools.cache
 def rule_named(name: str) -> type[Rule]:
-    """The rule with this name. Raises LookupError where no plug-in brings it."""
+    """The rule with this name. Raises LookupError if no plug-in brings it."""
     found = load_registry().find(name)
     if found is None:
         raise LookupError(f"the rule {name} is missing")

@@ -75,7 +75,7 @@ class Scopes(Places):
         return None
 
     def taken_by(self, call: cst.Call, argument: cst.Arg) -> str | None:
-        """The parameter of the function of this file that takes `argument` of `call`; None where that is not known."""
+        """The parameter of the function of this file that takes `argument` of `call`; None if that is not known."""
         target = self.target(call)
         if target is None or any(each.star for each in call.args):
             return None

@@ -26,7 +26,7 @@ class Passes:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Tell of refusals by the rows of the first script."""
+        """Report refusals by the rows of the first script."""
         try:
             yield
         except Refusal as refusal:
@@ -35,7 +35,7 @@ class Passes:
 
 
 class Script(Scopes):
-    """The tree of `text`, the content of the file at `path`. Raises SourceError where it is not Python."""
+    """The tree of `text`, the content of the file at `path`. Raises SourceError if it is not Python."""
 
     def __init__(self, text: str, path: str = "") -> None:
         super().__init__(Source(path or "<text>", text, path))

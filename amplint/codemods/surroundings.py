@@ -51,6 +51,6 @@ def modules() -> Modules:
 
 
 def look_at_the_clock() -> None:
-    """Raises OutOfTime where the conversion has taken too long."""
+    """Raises OutOfTime if the conversion has taken too long."""
     if _frames and _frames[-1].spent() > SECONDS:
         raise OutOfTime

@@ -109,7 +109,7 @@ def _deepspeed(script: Script) -> Iterator[_Found]:
 
 
 def _files(script: Script) -> Iterator[Remark]:
-    """The files of settings that the script names and that speak of float16."""
+    """The configuration files that the script names and that speak of float16."""
     for node in script.of_kind(cst.SimpleString):
         name = str(node.evaluated_value)
         if script.path and name.endswith(_SETTINGS):

@@ -51,7 +51,7 @@ class Variables:
         return Variable(function, path)
 
     def given(self, variable: Variable) -> list[Given] | None:
-        """Everything that is assigned to or passed for a variable; None where that is not known."""
+        """Everything that is assigned to or passed for a variable; None if that is not known."""
         if not self.is_closed(variable):
             return None
         found = list[Given]()
@@ -93,7 +93,7 @@ class Variables:
         return Held(variable, assign if self._has_several(variable) else None)
 
     def given_to(self, held: Held) -> list[Given] | None:
-        """What is assigned to or passed for what is `held`; None where that is not known."""
+        """What is assigned to or passed for what is `held`; None if that is not known."""
         return self.given(held.variable) if held.since is None else self._given_at(held.since, held.variable)
 
     def reads_of(self, held: Held) -> list[cst.BaseExpression]:

@@ -67,7 +67,7 @@ def saved(
 ) -> Edit | None:
     """The state of `scaler` saved beside the optimizer's, which `node` takes: in its dict, or in a file of its own.
 
-    The entry goes by the name of the optimizer's, or by none where optimizers have `shared` the scaler.
+    The entry goes by the name of the optimizer's, or by none if optimizers have `shared` the scaler.
     """
     state = f"{scaler}.state_dict()"
     if perhaps_none:

@@ -110,7 +110,7 @@ def _environment(rules: tuple[type[Rule], ...]) -> bytes:
 
 @functools.cache
 def _libcst() -> list[str]:
-    """Size and mtime of libcst's native parser; empty where it is absent, as in the site's playground."""
+    """Size and mtime of libcst's native parser; empty if it is absent, as in the site's playground."""
     found = importlib.util.find_spec("libcst")
     place = os.path.dirname(found.origin) if found is not None and found.origin else ""
     with contextlib.suppress(OSError):

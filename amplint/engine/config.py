@@ -40,7 +40,7 @@ class Settings:
     pairs of another library and a version or specifier that counts in place of what the project's files ask for. Files
     of more than `max_file_size` bytes are not read, and one is analysed for at most `max_seconds` of processor time.
 
-    `file` is where the settings were read, None when they are the defaults. The patterns of `exclude` and
+    `file` is where the settings were read, None if they are the defaults. The patterns of `exclude` and
     `per_file_ignores` are those of .gitignore files, relative to `root`.
     """
 

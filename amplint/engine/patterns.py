@@ -35,7 +35,7 @@ class Patterns:
                 self._add(glob)
 
     def verdict(self, path: str, *, folder: bool = False) -> bool | None:
-        """Whether the absolute `path` is matched: True, False by a `!` pattern, or None where no pattern speaks.
+        """Whether the absolute `path` is matched: True, False by a `!` pattern, or None if no pattern speaks.
 
         What is in a folder that is matched is matched, whatever else is said of it.
         """
@@ -92,7 +92,7 @@ def ignored(chain: Chain, path: str, *, folder: bool = False) -> bool:
 
 
 def gitignore(folder: str) -> Patterns | None:
-    """The patterns of `folder`'s .gitignore, None when it has none that can be read."""
+    """The patterns of `folder`'s .gitignore, None if it has none that can be read."""
     try:
         raw = read(os.path.join(folder, ".gitignore"), _SIZE_LIMIT)
     except OSError:

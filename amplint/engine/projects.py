@@ -44,7 +44,7 @@ class Projects:
         return self._known[folder]
 
     def excludes(self, settings: Settings) -> Patterns | None:
-        """The compiled `exclude` patterns, None when there are none. Raises ConfigError."""
+        """The compiled `exclude` patterns, None if there are none. Raises ConfigError."""
         if settings not in self._exclusions:
             self._exclusions[settings] = _compile(settings, settings.exclude) if settings.exclude else None
         return self._exclusions[settings]

@@ -47,7 +47,7 @@ def interpret(
 
 
 STEPS_TO_CONFIGS = 1_000
-"""How many statements may run before a script reads its first file of settings."""
+"""How many statements may run before a script reads its first configuration file."""
 
 
 def reads_configs(program: Program, seconds: float = SECONDS) -> bool:

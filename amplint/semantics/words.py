@@ -36,7 +36,7 @@ class Guess:
     known: tuple[str, ...] = ()
 
     def taken(self, name: str, about: str = "") -> tuple[Guessed, ...]:
-        """What something called `name` is taken for, or the field `about` of an event; nothing where that is known."""
+        """What something called `name` is taken for, or the field `about` of an event; empty if that is known."""
         assert self.decides
         library = tuple(each for each in self.known if each.endswith("."))
         return () if name in self.known or name.startswith(library) else (Guessed(name, self.name, about),)
@@ -48,7 +48,7 @@ class Guess:
 
     @functools.cached_property
     def search(self) -> Callable[[str], re.Match[str] | None]:
-        """Where the pattern is found in a name, None where it is not."""
+        """Where the pattern is found in a name, None if it is not."""
         return functools.lru_cache(_NAMES)(self.compiled.search)
 
 

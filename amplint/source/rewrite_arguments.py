@@ -22,7 +22,7 @@ class ArgumentEdits(RewriterBase):
         return call.args[position]
 
     def arguments(self, call: cst.Call, names: Sequence[str]) -> dict[str, cst.BaseExpression] | None:
-        """What `call` passes for each parameter, the first of which are `names`; None where that is hidden."""
+        """What `call` passes for each parameter, the first of which are `names`; None if that is hidden."""
         found: dict[str, cst.BaseExpression] = {}
         for index, argument in enumerate(call.args):
             if argument.star or (argument.keyword is None and index >= len(names)):

@@ -23,6 +23,6 @@ CHOSEN_BY = "attn_implementation"
 HALF_ALONE = frozenset({"flash_attention_2", "flash_attention_3"})
 """What it can be of which the kernels take float16 and bfloat16 alone.
 
-Without a region, transformers hands them float32 where the weights are ("FlashAttention only support fp16 and bf16 data
-type"): `get_target_dtype` in `integrations/flash_attention.py`, versions 4.36 to 5.24.
+Without a region, transformers passes them float32 where the weights are ("FlashAttention only support fp16 and bf16
+data type"): `get_target_dtype` in `integrations/flash_attention.py`, versions 4.36 to 5.24.
 """

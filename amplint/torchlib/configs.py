@@ -14,7 +14,7 @@ OMEGA_LOADERS = frozenset({"omegaconf.OmegaConf.load", "omegaconf.omegaconf.Omeg
 MERGES = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"})
 """Functions of several dictionaries, of which the later ones count."""
 WITHOUT_OPTIONS = frozenset({"omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"})
-"""Functions that return what the command line sets; nothing where it says nothing."""
+"""Functions that return what the command line sets; empty if it says nothing."""
 SAME = frozenset(
     {
         *("omegaconf.OmegaConf.create", "omegaconf.OmegaConf.to_container", "omegaconf.DictConfig"),

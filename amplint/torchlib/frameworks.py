@@ -115,9 +115,9 @@ DTYPE_NAMES = {
     **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
     **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
 }
-"""What files of settings call the half dtypes."""
+"""What configuration files call the half dtypes."""
 ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
-"""Settings beside these that tell of adapters or of quantized weights; so do those that begin with "lora_"."""
+"""Settings beside these that report adapters or of quantized weights; so do those that begin with "lora_"."""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

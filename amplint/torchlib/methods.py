@@ -68,7 +68,7 @@ INHERITED_HARMLESS = frozenset(
         "float",
     ]
 )
-"""Methods out of sight that leave gradients, scalers and optimizers of their object alone."""
+"""Methods in unseen code that leave gradients, scalers and optimizers of their object alone."""
 
 FLOAT32_BY_DEFAULT = tuple(sorted(having("float32")))
 """Functions that make float32 tensors where they are given no dtype, some of them depending on the content."""

@@ -41,7 +41,7 @@ AUTOCASTS = {
     "torch.cpu.amp.autocast": "cpu",
     "torch.cpu.amp.autocast_mode.autocast": "cpu",
 }
-"""Qualified name -> device type it is made for, None where the caller says."""
+"""Qualified name -> device type it is made for, None if the caller says."""
 
 AUTOCAST_PARAMETERS = {
     None: ("device_type", "dtype", "enabled", "cache_enabled"),

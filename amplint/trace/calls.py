@@ -31,7 +31,7 @@ _GRADIENTS = frozenset({_BACKWARD, torch.autograd.backward, torch.autograd.grad}
 """Calls that compute gradients."""
 _PLAIN = (Tensor, nn.Parameter)
 _OTHERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
-"""Most of what operators are handed besides tensors and lists."""
+"""Most of what operators get besides tensors and lists."""
 _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], Any]
 
 

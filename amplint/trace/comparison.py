@@ -110,7 +110,7 @@ class Comparer:
     def _results(
         self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], targets: list[Tensor]
     ) -> Iterator[tuple[int, Tensor, Tensor, Shadow]]:
-        """Index, real result, float32 result and shadow of each result of `kind`; none where unknown."""
+        """Index, real result, float32 result and shadow of each result of `kind`; none if unknown."""
         exact = self._exact.results(kind, args, kwargs, outputs)
         for one in targets:
             shadow = self._shadows.find(one)

@@ -33,7 +33,7 @@ _LOSSES = having("loss") | {"log_softmax", "nll_loss2d"}
 _CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
 """Functions that cast for themselves where a device has no kernel for the whole of them."""
 SCALED = frozenset({"_scaled_mm", "_scaled_mm_v2", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"})
-"""Matrix products of float8 operands, which they are handed with the scales."""
+"""Matrix products of float8 operands, which they get with the scales."""
 _RELATIVE = frozenset({"pow", "reciprocal", "rsqrt"})
 """Operators that lose no more digits than a product does: bfloat16 has the range for their results."""
 

@@ -45,7 +45,7 @@ class Operation:
     (`torch.nn.functional.linear`), empty in the backward pass. `filename` and `row` are the line of the user's code,
     in the backward pass that of the forward operation; row 0 where there is none. `module` is the path of the
     innermost module (`model.layers.0`). Dtypes are those of tensors, in order, after any cast. `autocast` is the dtype
-    of the region that is on, empty where none is. `library` and `library_row` are the innermost line of an installed
+    of the region that is on, empty if none is. `library` and `library_row` are the innermost line of an installed
     package that the line of the user's code has called, empty and 0 where it called PyTorch itself.
     """
 
@@ -85,7 +85,7 @@ class Call:
 class Failure:
     """An exception that PyTorch raised in a call of the user's, or that ended the run.
 
-    `type` is its class and `message` its text in one line, `api` the call, empty where the exception comes from
+    `type` is its class and `message` its text in one line, `api` the call, empty if the exception comes from
     elsewhere, `filename` and `row` are the innermost line of the user's code.
     """
 
@@ -101,7 +101,7 @@ class ScalerStep:
     """One `step()` of a scaler, with what the `update()` behind it made of the scale.
 
     `stage` is the optimizer's before: READY, or UNSCALED where `unscale_` was called. `after` and `growth_tracker` are
-    None where no `update()` followed. `filename` and `row` are the line of the user's code.
+    None if no `update()` followed. `filename` and `row` are the line of the user's code.
     """
 
     step: int
@@ -138,8 +138,8 @@ class NonFinite:
     In a step that is not recorded it may be the `step` (`op`) of an optimizer, with gradients that are not finite.
 
     Places are as in `Operation`. `kind` is `inf` or `nan` (where both: `nan`), `dtype` that of the result. `scale` is
-    the loss scale at that time, None without a scaler. `finite_in_float32` tells whether float32 makes finite numbers
-    of the same inputs; None where that was not tried.
+    the loss scale at that time, None without a scaler. `finite_in_float32` says whether float32 makes finite numbers
+    of the same inputs; None if that was not tried.
     """
 
     step: int
@@ -164,7 +164,7 @@ class HalfLoss:
     Places are as in `Operation`; `dtype` is that of the result. Counts are summed over the runs that were looked at:
     `elements` are the results that are not 0 in float32, `underflowed` those of them that half made 0, `overflowed`
     those that half made inf. `largest` is floor(log2|x|) of the largest of the elements in float32, `smallest` what
-    nine of ten that underflowed reach at least; None where there are none. `scale` is the loss scale that gradients
+    nine of ten that underflowed reach at least; None if there are none. `scale` is the loss scale that gradients
     carried, 1.0 without one.
     """
 
@@ -206,7 +206,7 @@ class Histogram:
 class Update:
     """What one step of an optimizer did to a parameter, by a sample of its elements.
 
-    `ratio` is the norm of the update over that of the weight before, None where that is 0; `lost` the share of elements
+    `ratio` is the norm of the update over that of the weight before, None if that is 0; `lost` the share of elements
     that stayed as they were although their gradient was not 0. `filename` and `row` are the line that steps the
     optimizer, `dtype` is the parameter's.
     """
@@ -227,7 +227,7 @@ class Observation:
 
     `kind` is one of `OBSERVATIONS`. Places are as in `Operation`, `dtype` is that of the result or of the gradients.
     `count` is how often it was seen, `share` how much was lost of what it was to do, and `size` a number that belongs
-    to it, the loss scale or the largest number; None where there is none.
+    to it, the loss scale or the largest number; None if there is none.
     """
 
     kind: str
@@ -249,7 +249,7 @@ class Divergence:
     `backward` (unequally many backward passes), `nonfinite` (some made the first inf or NaN in a forward pass) or
     `skipped` (the scaler skipped a step on some). `did` tells for each rank in a word what it did, `lines` how many
     lines differ in this way: of several only the first to run is kept, except for counts. Places are as in
-    `Operation`, `op` and `module` empty where the line is meant; `step` is None where no single one is.
+    `Operation`, `op` and `module` empty if the line is meant; `step` is None if no single one is.
     """
 
     kind: str
@@ -272,7 +272,7 @@ class Series:
     `activation` and `gradient` (the largest absolute value of what the module `name` returned, and of the gradient of
     the parameter `name` with the loss scale that it carries) or `underflow` (the largest share of that gradient's
     numbers, 0 left out, that float16 makes 0). `steps` are counted from 0, and each of them is the first that its value
-    stands for; a value is None where it is inf or NaN. `filename` and `row` are the line of `backward()` or `step()`.
+    stands for; a value is None if it is inf or NaN. `filename` and `row` are the line of `backward()` or `step()`.
     """
 
     what: str
@@ -289,7 +289,7 @@ class Float8:
 
     `operand` is `left` or `right`, `dtype` its format. `scale` is the largest factor that its numbers are multiplied by
     after the product, `amax` the largest absolute value that they stand for with it, so that `amax / scale` is how far
-    the format is filled; both are None where they are inf or NaN. Other places are as in `Operation`.
+    the format is filled; both are None if they are inf or NaN. Other places are as in `Operation`.
     """
 
     phase: str
@@ -318,9 +318,9 @@ class Record:
     bytes allocated on one GPU, including those of the tracer; None if no device reported it.
     `seconds` is the time that operations of the CPU took; those of other devices only start there and have none.
     `rank` is that of the process among the `ranks` of the run; None in a record that was merged of several, where
-    `divergences` tells what they did differently. `cut` says that the run broke off in the middle of a step.
-    `sources` has, for each file of the user's that is spoken of, a `digest` of its content, empty where that is not
-    known. `comparison` is None where the run was not compared with float32.
+    `divergences` says what they did differently. `cut` says that the run broke off in the middle of a step.
+    `sources` has, for each file of the user's that is spoken of, a `digest` of its content, empty if that is not
+    known. `comparison` is None if the run was not compared with float32.
     """
 
     torch: str = ""
@@ -366,7 +366,7 @@ class Record:
     def assert_dtype(self, path: str, dtype: object) -> None:
         """Check that the last floating results of the module at `path` have `dtype` (`torch.float16`, `"float16"`).
 
-        Raises AssertionError, also where the module did not run.
+        Raises AssertionError, also if the module did not run.
         """
         __tracebackhide__ = True
         wanted = dtype_name(dtype)
@@ -380,7 +380,7 @@ class Record:
     def assert_no_findings(self) -> None:
         """Check that the run shows no problem above an info. Raises AssertionError that names them.
 
-        Raises it also where nothing was recorded, which shows nothing.
+        Raises it also if nothing was recorded, which shows nothing.
         """
         __tracebackhide__ = True
         from amplint.trace.absence import absence

@@ -89,7 +89,7 @@ class LossInHalf(Rule):
         if first is None or not _is_half(first) or event.op not in told:
             return
         if isinstance(first.value, Tensor) and (first.value.traits & _TOLD_ELSEWHERE or first.value.floor is not None):
-            return  # the logarithm of a mask is exact, and other rules tell of the rest
+            return  # the logarithm of a mask is exact, and other rules report the rest
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
             half, lifted = first.half, event.asked and event.region is None

@@ -22,7 +22,7 @@ MOST_EDITS = 10_000
 class Opportunity(Rule):
     """A conversion that could be had. It is tried once for a file, and where it is refused nothing is said.
 
-    Each finding has the edits of the whole file; in a file of very many, the first ones tell of it.
+    Each finding has the edits of the whole file; in a file of very many, the first ones report it.
     """
 
     severity = Severity.INFO

@@ -26,7 +26,7 @@ def by_scaler(record: Record) -> Iterator[list[ScalerStep]]:
 
 
 def excess(steps: list[ScalerStep]) -> str:
-    """What is wrong with the skipped steps of one scaler, empty where nothing is."""
+    """What is wrong with the skipped steps of one scaler, empty if nothing is."""
     lowest = min((step.scale for step in steps if step.skipped), default=_SETTLED)
     if lowest < _SETTLED:
         return f"skipped a step at a scale of only {lowest:g}: the gradients are not finite at any scale"

@@ -34,7 +34,7 @@ _COUNTS = ("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Windows of `wish.accumulate` batches for every loop that steps once for each; nothing where none does."""
+    """Windows of `wish.accumulate` batches for every loop that steps once for each; empty if none does."""
     if ".backward(" not in text or wish.accumulate is None:
         return Plan()
     script = Script(text, path)
@@ -182,7 +182,7 @@ class _Conversion:
         return calls
 
     def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:
-        """Raises Refusal where what `loop` counts with would no longer count its rounds in `function`."""
+        """Raises Refusal if what `loop` counts with would no longer count its rounds in `function`."""
         for node, path in work.counters(self._script, function):
             if path in paths(loop.test):
                 raise Refusal(node, f"{path} tells when the loop ends, and would count windows instead of batches")

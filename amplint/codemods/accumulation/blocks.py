@@ -13,7 +13,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True)
 class _Header:
-    """Lines above the row `first`; the rows from there to `last` go one level deeper, none where `last` is before."""
+    """Lines above the row `first`; the rows from there to `last` go one level deeper, none if `last` is before."""
 
     first: int
     last: int

@@ -45,7 +45,7 @@ class Observed:
 
 
 def observe(script: Script) -> Observed:
-    """Follow what the file does. Raises Refusal where part of it is out of reach, and SourceError."""
+    """Follow what the file does. Raises Refusal if part of it is out of reach, and SourceError."""
     interpretation = Interpretation(script)
     found = Observed(interpretation.calls)
     interpretation.follow(lambda event: _take_note(found, interpretation, event), *_KINDS)

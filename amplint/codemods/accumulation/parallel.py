@@ -31,7 +31,7 @@ class Parallel:
     def model(self, place: Place) -> tuple[str, str | None] | None:
         """The name of the one distributed model that `place` trains, and its class where it may be another model's.
 
-        None where no such model is known, and where there are several.
+        None if no such model is known, and where there are several.
         """
         found = {name: maker for maker in self._makers for name in self._names(maker, place) if _mentions(place, name)}
         if len(found) != 1:

@@ -71,7 +71,7 @@ def as_place(script: Script, calls: Calls, place: cst.CSTNode) -> Place:
 
 
 def check_conditions(script: Script, place: Place, node: cst.CSTNode) -> None:
-    """Raises Refusal where a round of `place` may go without `node`."""
+    """Raises Refusal if a round of `place` may go without `node`."""
     bound = {path for inner in walk(place) for path in bound_paths(inner)}
     for above in script.source.ancestors(node):
         if above is place:

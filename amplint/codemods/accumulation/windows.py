@@ -46,7 +46,7 @@ class Window:
 
 
 def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window | None:
-    """The windows of a loop that knows how many rounds it runs; None where that is not certain."""
+    """The windows of a loop that knows how many rounds it runs; None if that is not certain."""
     header = _Header(script, calls, loop)
     if not header.certain:
         return None
@@ -150,7 +150,7 @@ class _Header:
             self.certain = self.index not in inside
 
     def numbered(self, index: str) -> list[Edit]:
-        """The edits that let the loop count its rounds, none where it does."""
+        """The edits that let the loop count its rounds, none if it does."""
         if self.index is not None:
             return []
         rewrite, target = self._script.rewrite, self._loop.target

@@ -51,7 +51,7 @@ _PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:[ \t]*[,.#]|[ \t]*$)", re.MULTI
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Regions round forward passes and losses, and for float16 a scaler; nothing where either is there already."""
+    """Regions round forward passes and losses, and for float16 a scaler; empty if either is there already."""
     trains = ".backward(" in text or "optimizer_step" in text
     if not trains and not managed.may_be(text):
         return Plan()

@@ -76,7 +76,7 @@ class _Function:
                     self._perhaps -= set() if perhaps or branches else bound
 
     def _converted(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """What `call` converts to an array, or hands to a function that does."""
+        """What `call` converts to an array, or passes to a function that does."""
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value == "numpy":
             yield func.value

@@ -19,7 +19,7 @@ _OF_OPTIMIZERS = frozenset(
 
 
 def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
-    """Raises Refusal where something in the file trains in a way that cannot be followed, or gets no scaler.
+    """Raises Refusal if something in the file trains in a way that cannot be followed, or gets no scaler.
 
     Models that the file shards by itself, if any, get a policy.
     """
@@ -46,7 +46,7 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
 
 
 def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpression) -> None:
-    """Raises Refusal where the file asks more of an optimizer than those of PyTorch can do."""
+    """Raises Refusal if the file asks more of an optimizer than those of PyTorch can do."""
     path = dotted(optimizer)
     owner = script.method_owner(script.function_of(step))
     for call in script.calls if path is not None else ():

@@ -41,7 +41,7 @@ class _Switch:
 
 
 def plan(script: Script, dtype: str) -> Plan | None:
-    """Switch mixed precision on where a framework is set up; None where none is.
+    """Switch mixed precision on where a framework is set up; None if none is.
 
     What is switched on already, to whatever, is left alone.
     """

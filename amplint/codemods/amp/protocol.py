@@ -135,7 +135,7 @@ class Protocol:
         return place
 
     def _steps_behind(self, place: cst.CSTNode) -> list[cst.Call]:
-        """The steps that follow `place` before the next backward pass; none where one has just been made."""
+        """The steps that follow `place` before the next backward pass; none if one has just been made."""
         function, row = self._script.function_of(place), self._script.row(place)
         backwards = [
             self._script.row(one) for one in self._observed.backwards if self._script.function_of(one) is function

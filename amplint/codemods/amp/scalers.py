@@ -20,7 +20,7 @@ _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range",
 
 
 class Scalers:
-    """Makes one scaler beside the optimizers, and hands it to the functions that need it."""
+    """Makes one scaler beside the optimizers, and passes it to the functions that need it."""
 
     def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
         """`construction` is the code that makes a scaler below a statement."""
@@ -37,7 +37,7 @@ class Scalers:
 
     @property
     def edits(self) -> list[Edit]:
-        """What makes the scaler and hands it on. Raises Refusal."""
+        """What makes the scaler and passes it on. Raises Refusal."""
         made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
         above = [
             self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
@@ -47,7 +47,7 @@ class Scalers:
 
     @property
     def rows(self) -> list[int]:
-        """The rows where the scaler is made or handed on."""
+        """The rows where the scaler is made or passed on."""
         return [*map(self._script.row, (*(below for _, below in self._makings()), *self._above)), *self._rows]
 
     def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:

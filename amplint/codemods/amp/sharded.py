@@ -30,7 +30,7 @@ class Policies:
 
 
 def sharded(script: Script) -> list[Use]:
-    """The calls that shard models. Raises Refusal for a sharder that is handed on."""
+    """The calls that shard models. Raises Refusal for a sharder that is passed on."""
     found = [
         use for use in library_uses(script, "torch") if use.name in SHARDERS and not script.rewrite.names_type(use.node)
     ]

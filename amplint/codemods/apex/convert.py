@@ -128,7 +128,7 @@ def _without_setup(script: Script) -> None:
 
 
 def _alike(script: Script, calls: list[Setup]) -> None:
-    """Raises Refusal where one scaler cannot serve what several calls of `amp.initialize` set up."""
+    """Raises Refusal if one scaler cannot serve what several calls of `amp.initialize` set up."""
     first = calls[0]
     for setup in calls[1:]:
         if (setup.scope, setup.flags, setup.off) != (first.scope, first.flags, first.off):
@@ -138,7 +138,7 @@ def _alike(script: Script, calls: list[Setup]) -> None:
 
 
 def _served(protocol: Protocol, calls: list[Setup]) -> None:
-    """Raises Refusal where an optimizer gets no scaled gradients, or is stepped out of sight."""
+    """Raises Refusal if an optimizer gets no scaled gradients, or is stepped in unseen code."""
     script, reach = protocol.script, protocol.reach
     row = script.row(calls[0].call)
     if not protocol.scaled:
@@ -151,7 +151,7 @@ def _served(protocol: Protocol, calls: list[Setup]) -> None:
 
 
 def _no_amp_left(script: Script) -> None:
-    """Raises Refusal where apex is still used for mixed precision, or no import of it can be removed."""
+    """Raises Refusal if apex is still used for mixed precision, or no import of it can be removed."""
     left = next(
         (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
     )

@@ -17,7 +17,7 @@ from amplint.source.tree import every
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:
-    """The script with its forward passes under autocast. Raises Refusal where those of a loss are not in sight."""
+    """The script with its forward passes under autocast. Raises Refusal if those of a loss are not in visible code."""
 
     def header(place: cst.CSTNode, *, training: bool) -> str | None:
         return _header(reach, flags, wish, script.scope(place), training=training)
@@ -81,7 +81,7 @@ def _scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> cst.BaseEx
 
 
 def _header(reach: Reach, flags: Flags, wish: Wish, scope: Scope, *, training: bool) -> str | None:
-    """The header of a region in the function `scope`, None where nothing there tells whether it should be on."""
+    """The header of a region in the function `scope`, None if nothing there tells whether it should be on."""
     device = '"cpu", dtype=torch.float16' if wish.device == "cpu" else '"cuda"'
     if not flags.texts:
         return f"torch.autocast({device})"

@@ -70,7 +70,7 @@ def replace_others(script: Script) -> tuple[Script, list[Remark]]:
 
 
 def _replaced(script: Script, use: Use, successor: str) -> Iterator[Edit]:
-    """The edits of one use, none where its arguments mean something else in PyTorch."""
+    """The edits of one use, none if its arguments mean something else in PyTorch."""
     call = use.call
     if call is None:
         yield script.rewrite.replace(use.node, successor)

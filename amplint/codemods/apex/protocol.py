@@ -162,7 +162,7 @@ class Protocol:
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
     def _ends_window(self, call: cst.Call, optimizer: str) -> None:
-        """Raises Refusal where the gradients are used on micro-batches that no step follows."""
+        """Raises Refusal if the gradients are used on micro-batches that no step follows."""
         around = set(self.script.source.ancestors(call))
         for step, text in self.steps():
             if text == optimizer and self.script.scope(step) == self.script.scope(call):

@@ -42,7 +42,7 @@ class Reach:
 
     @functools.cached_property
     def in_class(self) -> Scope | None:
-        """The class whose attribute the scaler is, None where it is a variable."""
+        """The class whose attribute the scaler is, None if it is a variable."""
         owner = self.script.class_of(self.home)
         known = (text for scope, text, kind in self.objects.known if scope == owner and kind == "optimizer")
         return owner if owner is not None and any(text.startswith("self.") for text in known) else None
@@ -65,7 +65,7 @@ class Reach:
         return name if self.in_class is None else f"self.{name}"
 
     def scaler_in(self, scope: Scope) -> str | None:
-        """How the function `scope` spells the scaler, None where it is out of reach."""
+        """How the function `scope` spells the scaler, None if it is out of reach."""
         if self.in_class is not None:
             return self.scaler if self.script.class_of(scope) == self.in_class else None
         near = scope[: len(self.home)] == self.home
@@ -135,7 +135,7 @@ class Reach:
         return name in self.script.parameters(one) or (bool(one) and self._hands_on(one, other, name))
 
     def _hands_on(self, one: Scope, other: Scope, name: str) -> bool:
-        """Whether `one` hands its variable `name` to the parameter of that name of `other`."""
+        """Whether `one` passes its variable `name` to the parameter of that name of `other`."""
         return any(
             self.script.taken_by(call, argument) == name and self.script.text_of(argument.value) == name
             for call in self.calls_of(other)

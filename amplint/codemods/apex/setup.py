@@ -29,9 +29,9 @@ Pair = tuple[str, str]
 class Setup:
     """One call of `amp.initialize`.
 
-    `pairs` are what its result is assigned to and what was handed in. `flags` are the conditions, joined by `and`,
+    `pairs` are what its result is assigned to and what got in. `flags` are the conditions, joined by `and`,
     under which mixed precision is on, and `switches` the same as booleans; `guards` are the `if` statements around the
-    call that some of them come from. `off` tells that it never is on. `scale` is the number that the loss scale begins
+    call that some of them come from. `off` says that it never is on. `scale` is the number that the loss scale begins
     with.
     """
 

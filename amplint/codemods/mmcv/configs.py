@@ -117,7 +117,7 @@ def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Pi
 
 
 def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) -> None:
-    """Raises Refusal where a value that moves up to `place` would lose a name it uses."""
+    """Raises Refusal if a value that moves up to `place` would lose a name it uses."""
     limit = script.row(place.statement)
     for setting in settings.values():
         here = script.row(setting.statement)

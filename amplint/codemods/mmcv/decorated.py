@@ -100,7 +100,7 @@ def _is_flag(param: cst.Param) -> bool:
 
 
 def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
-    """The names that `apply_to` holds; a lone text holds every name that is part of it. None where it is not known."""
+    """The names that `apply_to` holds; a lone text holds every name that is part of it. None if it is not known."""
     if isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
         text = node.evaluated_value
         return text if isinstance(text, str) else None

@@ -161,7 +161,7 @@ class _Pass:
 
 
 def _statements(function: cst.FunctionDef) -> list[cst.BaseStatement]:
-    """The body below the docstring; empty where it does nothing."""
+    """The body below the docstring; empty if it does nothing."""
     body = [each for each in function.body.body if isinstance(each, cst.BaseStatement)]
     if body and isinstance(body[0], cst.SimpleStatementLine) and _is_docstring(body[0]):
         body = body[1:]
@@ -218,7 +218,7 @@ def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str
 
 
 def _without_flags(script: Script) -> Iterator[Edit]:
-    """The removal of `self.fp16_enabled = False`. Raises Refusal where the flag is used in another way."""
+    """The removal of `self.fp16_enabled = False`. Raises Refusal if the flag is used in another way."""
     for node in script.of_kind(cst.Name):
         if node.value != FLAG:
             continue

@@ -27,7 +27,7 @@ Convert = Callable[[str, str, tuple[str, ...]], str]
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The `optim_wrapper` that a config starts from; None where a base cannot be read, and `missing` then names it."""
+    """The `optim_wrapper` that a config starts from; None if a base cannot be read, and `missing` then names it."""
 
     wrapper: dict[str, Any] | None
     missing: str = ""
@@ -37,7 +37,7 @@ class Inherited:
 def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()) -> Inherited:
     """What the bases of `text`, the content of the file at `path`, come to once they are converted.
 
-    Raises Refusal where one of them cannot be converted, and where two of them would set the same thing.
+    Raises Refusal if one of them cannot be converted, and where two of them would set the same thing.
     """
     tree = parse(text)
     values = evaluated(tree)

@@ -62,7 +62,7 @@ def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine
 
 
 def read(script: Script) -> dict[str, Setting]:
-    """The settings that are there. Raises Refusal where one of them is not written out as a whole."""
+    """The settings that are there. Raises Refusal if one of them is not written out as a whole."""
     comments = _Comments(script)
     found = {}
     for name in NAMES:
@@ -95,7 +95,7 @@ def items(value: cst.BaseExpression) -> Sequence[cst.Arg | cst.BaseDictElement] 
 
 
 def key(item: cst.Arg | cst.BaseDictElement) -> str | None:
-    """The key of an entry, None where it is not written out."""
+    """The key of an entry, None if it is not written out."""
     if isinstance(item, cst.Arg):
         return item.keyword.value if item.keyword is not None else None
     if isinstance(item, cst.DictElement) and isinstance(item.key, cst.SimpleString):
@@ -119,7 +119,7 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
 
 
 def _only_here(script: Script, settings: dict[str, Setting]) -> None:
-    """Raises Refusal where the config reads or changes a setting after it is set."""
+    """Raises Refusal if the config reads or changes a setting after it is set."""
     bound = {one.targets[0].target for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):
         if node.value not in settings or node in bound:

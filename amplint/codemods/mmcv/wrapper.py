@@ -61,7 +61,7 @@ class Wrapper:
         self._hook = self._hook_type()
 
     def pieces(self) -> list[Piece]:
-        """The entries of `optim_wrapper`; none where nothing needs to be said."""
+        """The entries of `optim_wrapper`; none if nothing needs to be said."""
         for setting in (self._optimizer, self._config, self._fp16):
             if setting is not None and setting.deletes and self._base is None:
                 why = f"what {DELETE} removes is not in sight: {self._inherited.missing} cannot be read"
@@ -92,7 +92,7 @@ class Wrapper:
         return hook
 
     def _is_amp(self) -> bool | None:
-        """Whether this config turns mixed precision on, or off; None where it leaves that to its bases."""
+        """Whether this config turns mixed precision on, or off; None if it leaves that to its bases."""
         scale = self._scale_of_fp16()
         inherits = self._base is not None and self._base.get("type") == AMP
         if self._hook in _FP16_HOOKS:
@@ -116,7 +116,7 @@ class Wrapper:
         return True if scale is not None else False if self._hook is not None else None
 
     def _no_fp16(self) -> None:
-        """Raises Refusal where `fp16 = None` takes back what a base says."""
+        """Raises Refusal if `fp16 = None` takes back what a base says."""
         assert self._fp16 is not None
         row = self.script.row(self._fp16.statement)
         if self._base is None:
@@ -133,7 +133,7 @@ class Wrapper:
         return self._fp16.entries.get("loss_scale")
 
     def _kind(self, *, amp: bool | None) -> str | None:
-        """The type of the wrapper, None where the bases say it."""
+        """The type of the wrapper, None if the bases say it."""
         if amp:
             return None if self._base is not None and self._base.get("type") == AMP else AMP
         told = self._base == {} or (self._base is None and amp is False)
@@ -207,7 +207,7 @@ class Wrapper:
             yield Piece("paramwise_cfg", "None")
 
     def _one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
-        """Raises Refusal where `optimizer` does not describe one optimizer."""
+        """Raises Refusal if `optimizer` does not describe one optimizer."""
         if "paramwise_options" in entries:
             raise Refusal(row, "paramwise_options is of mmselfsup: what it would be in mmengine is not known")
         inner = [items(entry.value) for name, entry in entries.items() if name not in _APART]

@@ -90,7 +90,7 @@ class Beside:
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
 
     def _is_strange(self, call: cst.Call, half: set[str]) -> bool:
-        """Whether `call` hands to another library what a region has made, as it is."""
+        """Whether `call` passes to another library what a region has made, as it is."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
         return strange and any(
             path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)

@@ -21,7 +21,7 @@ _PARAMETERS = ("weight", "bias")
 def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[cst.CSTNode]:
     """The calls that clip, the attributes `grad` that are read, and the calls that do so in other files.
 
-    They come in the order of the text. Raises Refusal where gradients are `scaled`, for that of something that is not
+    They come in the order of the text. Raises Refusal if gradients are `scaled`, for that of something that is not
     known to be a parameter of an optimizer.
     """
     own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}

@@ -50,11 +50,11 @@ _FRAMEWORKS = re.compile(
 class Observed:
     """The calls that matter, all of them in the file itself.
 
-    `calls` tells which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
-    lead to one; training is known to take those in `shared`. `evaluations` tells how evaluation comes to its forward
+    `calls` says which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
+    lead to one; training is known to take those in `shared`. `evaluations` says how evaluation comes to its forward
     passes. `losses` maps backward passes to what they differentiate, before it is scaled, and `steps` each
     `optimizer.step()` to the expression of the optimizer; `uses` is where gradients are clipped, measured or changed,
-    `modules` names objects with a forward pass, `mixed` tells that there is mixed precision already, and `foreign` are
+    `modules` names objects with a forward pass, `mixed` says that there is mixed precision already, and `foreign` are
     names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
@@ -74,7 +74,7 @@ class Observed:
 def observe(script: Script, *, scales: bool) -> Observed:
     """Follow what the file does; where nothing `scales` losses, it does not matter who steps.
 
-    Raises Refusal where part of it is out of reach, and SourceError.
+    Raises Refusal if part of it is out of reach, and SourceError.
     """
     interpretation = Interpretation(script)
     watch = _Watch(script, interpretation, scales)

@@ -66,7 +66,7 @@ class Regions:
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
 
-        Raises Refusal where a statement shares its line with others.
+        Raises Refusal if a statement shares its line with others.
         """
         for backward, (name, text) in self.hoists.items():
             loss = self._observed.losses[backward]

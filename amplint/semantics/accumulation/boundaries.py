@@ -16,7 +16,7 @@ COUNTER = "counter"
 
 
 def boundary(machine: Machine, symbol: int) -> Boundary | None:
-    """What the condition `symbol` says of windows, None where it says nothing."""
+    """What the condition `symbol` says of windows, None if it says nothing."""
     if symbol not in machine[Rhythm].boundaries:
         machine[Rhythm].boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
     return machine[Rhythm].boundaries[symbol]
@@ -96,13 +96,13 @@ def shifted(machine: Machine, symbol: int) -> tuple[int, int]:
 
 
 def constant(machine: Machine, symbol: int) -> object:
-    """The Python value that `symbol` stands for, None where it is not one."""
+    """The Python value that `symbol` stands for, None if it is not one."""
     key = machine.symbols.key(symbol)
     return key[1].value if key[0] == "value" and isinstance(key[1], Const) else None
 
 
 def first_value(machine: Machine, counter: int | None, loop: cst.CSTNode) -> int | None:
-    """The value of `counter` in the first round of `loop`, None where that is not known."""
+    """The value of `counter` in the first round of `loop`, None if that is not known."""
     if counter is None:
         return None
     base, added = shifted(machine, counter)
@@ -172,7 +172,7 @@ def _wrapped(machine: Machine, source: int) -> int | None:
 
 
 def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
-    """The names of what hands `loop` the batches of a data loader, as far as these alone tell that it does."""
+    """The names of what passes `loop` the batches of a data loader, as far as these alone tell that it does."""
     guesses: list[Guessed] = []
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:

@@ -46,7 +46,7 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
 
 
 def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
-    """Take the counters of `loop` for unknown in the round that begins now; the `first` tells where they start."""
+    """Take the counters of `loop` for unknown in the round that begins now; the `first` says where they start."""
     for path in counters(machine, loop):
         owner, _, name = path.rpartition(".")
         symbol = -1

@@ -38,7 +38,7 @@ def sums(chunk: Chunk) -> bool:
 
 
 def divided(machine: Machine, loss: int, every: int) -> bool | None:
-    """Whether `loss` was divided by `every`, None where that cannot be told."""
+    """Whether `loss` was divided by `every`, None if that cannot be told."""
     return _Judge(machine, every).of(loss, _DEEP)
 
 

@@ -22,7 +22,7 @@ from amplint.source.tree import every
 
 
 def compare(machine: Machine, function: cst.FunctionDef, states: Sequence[State]) -> None:
-    """Look at the paths on which a call of `function` from out of sight has ended."""
+    """Look at the paths on which a call of `function` from unseen code has ended."""
     began = machine[Undone].began
     if began is None or machine.muted:
         return

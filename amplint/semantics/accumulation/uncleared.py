@@ -26,7 +26,7 @@ _COMMENT = regex(r"#[^\n]*")
 
 
 def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
-    """A round of `loop` is over: remember a step in it behind a backward, where nothing has cleared gradients yet."""
+    """A round of `loop` is over: record a step in it behind a backward, where nothing has cleared gradients yet."""
     if machine.muted or machine.entered_from is not None or machine.statement is None:
         return
     here = [done for done in state[WorkDone].work if done.loops[-1:] == (loop,) and done.certain]
@@ -42,7 +42,7 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
-    """A round of `loop` is over: remember the scaler's steps on paths that clear nothing, beside one that does."""
+    """A round of `loop` is over: record the scaler's steps on paths that clear nothing, beside one that does."""
     if machine.muted or machine.entered_from is not None or not isinstance(loop, (cst.For, cst.While)):
         return
     rounds = [[done for done in state[WorkDone].work if done.iteration == state.iteration] for state in states]
@@ -73,7 +73,7 @@ def _optimizer(step: cst.CSTNode) -> str | None:
 
 
 def conclude(machine: Machine) -> None:
-    """Tell of the steps whose gradients nothing clears."""
+    """Report the steps whose gradients nothing clears."""
     if machine.complete and not machine[Undone].optimizer_escaped:
         for step, (backward, elsewhere) in machine[Undone].left_alone.items():
             if step not in machine[Undone].cleared:
@@ -92,5 +92,5 @@ class Clearing(Tracker):
     """Follows gradients that nothing clears."""
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of the steps that repeat them."""
+        """Report the steps that repeat them."""
         conclude(self.machine)

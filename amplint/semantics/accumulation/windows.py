@@ -55,7 +55,7 @@ CHANGED = "<changed in place>"
 
 
 def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: bool = False) -> None:
-    """Remember that `node` does such a job on this path."""
+    """Record that `node` does such a job on this path."""
     if not machine.muted:
         done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
         state.change(WorkDone).add(done)
@@ -77,7 +77,7 @@ def _at_end(machine: Machine, state: State) -> bool:
 
 
 def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
-    """Remember a backward pass and what it runs on."""
+    """Record a backward pass and what it runs on."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
     machine[Rhythm].losses.setdefault(node, set()).add(plain)
     shares.backward_ran(machine, state, plain)
@@ -142,7 +142,7 @@ class _Round:
         return self._asked
 
     def ends(self, machine: Machine, guard: cst.BaseExpression) -> bool | None:
-        """Whether `guard` ends a window on this path, None where it was not asked or joined paths differ."""
+        """Whether `guard` ends a window on this path, None if it was not asked or joined paths differ."""
         found = self.asked(machine).get(guard)
         return found[0] if found is not None else None
 
@@ -150,7 +150,7 @@ class _Round:
 def _outer_window(
     machine: Machine, loop: cst.CSTNode, rounds: list[_Round], guard: cst.BaseExpression, found: Boundary
 ) -> None:
-    """Tell of a window that `guard` ends, where the paths bear it out."""
+    """Report a window that `guard` ends, where the paths bear it out."""
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
     partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
@@ -205,7 +205,7 @@ def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
 
 
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Tell of loops over a data loader whose last, shorter window is cleared before anything steps with it."""
+    """Report loops over a data loader whose last, shorter window is cleared before anything steps with it."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
         remainder = machine[Rhythm].exact.get(loop)
         if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
@@ -305,7 +305,7 @@ def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
 def _first(
     machine: Machine, loop: cst.CSTNode, full: list[_Round], guard: cst.BaseExpression, found: Boundary
 ) -> int | None:
-    """How many micro-batches the first window holds, None where that is as many as the others or not known."""
+    """How many micro-batches the first window holds, None if that is as many as the others or not known."""
     if found.counter is None or found.remainder is None or found.every is None:
         return None
     if any(_asked_more(machine, one, guard, found.counter) for one in full):
@@ -335,7 +335,7 @@ def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counte
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Tell of the loops over micro-batches whose gradients the rest of the iteration steps with."""
+    """Report the loops over micro-batches whose gradients the rest of the iteration steps with."""
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
         every = repeats(machine, loop)
@@ -359,7 +359,7 @@ def _is_range(node: cst.Call) -> bool:
 
 
 def _says_micro(loop: cst.For) -> str:
-    """The name by which the header of a loop says that it goes over micro-batches, empty where none does."""
+    """The name by which the header of a loop says that it goes over micro-batches, empty if none does."""
     words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
     return next(filter(SAYS_MICRO_BATCHES.search, words), "")
 
@@ -522,7 +522,7 @@ class Windows(Tracker):
             self.machine[Rhythm].spelled.setdefault(value.symbol, node)
 
     def loop_begins(self, node: cst.For, source: int) -> None:
-        """Remember what a loop goes over."""
+        """Record what a loop goes over."""
         self.machine[Rhythm].sources[node] = source
 
     def runs_once(self, source: int) -> bool:

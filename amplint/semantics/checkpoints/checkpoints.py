@@ -1,8 +1,8 @@
 """Checkpoints: whose state is saved and restored, and whether the scaler's is forgotten.
 
 A resumed run needs the optimizer's state and the scaler's. Saved is what reaches a call that saves (`torch.save`, or
-one out of sight that says so in its name) or is returned by a method that gives out state. A scaler that is handed to
-code out of sight counts as saved and restored there.
+one in unseen code that says so in its name) or is returned by a method that gives out state. A scaler that is passed to
+unseen code counts as saved and restored there.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
 
 
 def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
-    """`owner.load_state_dict(...)`; state that was taken in sight does not come from a checkpoint.
+    """`owner.load_state_dict(...)`; state that was taken in visible code does not come from a checkpoint.
 
-    A `load_state_dict` that hands on what it was given stands for its owner's: a checkpoint is restored by its caller.
+    A `load_state_dict` that passes on what it was given stands for its owner's: a checkpoint is restored by its caller.
     """
     if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
         return
@@ -83,7 +83,7 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
 def out_of_sight(
     machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments, owner: Value | None
 ) -> None:
-    """A call that cannot be looked into gets these arguments."""
+    """A call whose code is unseen gets these arguments."""
     ledger = machine[Ledger]
     if not ledger.watching:
         return
@@ -209,7 +209,7 @@ def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
 
 
 def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
-    """Whether `owner` is, or for all that is known could be, a scaler."""
+    """Whether `owner` is, or as far as known could be, a scaler."""
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
     named = not isinstance(node.func, cst.Attribute) or _is_named_scaler(node, owner)

@@ -1,1 +1,1 @@
-"""What files of settings say, and what scripts read of them."""
+"""What configuration files say, and what scripts read of them."""

@@ -1,4 +1,4 @@
-"""The value of a display that stands for a file of settings, and where its parts are written."""
+"""The value of a display that stands for a configuration file, and where its parts are written."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def dictionaries(tree: cst.CSTNode) -> Iterator[cst.Dict]:
 
 
 def get(settings: Value | None, *keys: str) -> Value | None:
-    """The value that `keys` lead to in a dictionary, one in the other; None where there is none."""
+    """The value that `keys` lead to in a dictionary, one in the other; None if there is none."""
     found: Value | None = settings
     for key in keys:
         if not isinstance(found, Items) or found.keys is None or Const(key) not in found.keys:

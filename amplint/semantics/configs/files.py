@@ -1,4 +1,4 @@
-"""Files of settings that a script reads: which ones, and what it then knows of them."""
+"""Configuration files that a script reads: which ones, and what it then knows of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READING = frozenset({"yaml", "json", "OmegaConf"})
 
 
 class ConfigFiles(Tracker):
-    """Follows paths to the files that are read with them, where files of settings are to say what they say now.
+    """Follows paths to the files that are read with them, where configuration files are to say what they say now.
 
     What the files hold are dictionaries, whose keys are attributes as well: where Python has none, a script reads none.
     """
@@ -150,7 +150,7 @@ class ConfigFiles(Tracker):
         return Items(call.arguments.values, tuple(Const(argument.keyword) for argument in given))
 
     def _file(self, path: Value | None) -> ConfigFile | None:
-        """The file of settings at `path`, which options can replace."""
+        """The configuration file at `path`, which options can replace."""
         name = f"./{path.name}" if isinstance(path, FilePath) else path.value if isinstance(path, Const) else None
         found = self.machine.program.config(name) if isinstance(name, str) and is_config(name) else None
         if found is not None:
@@ -188,7 +188,7 @@ class ConfigFiles(Tracker):
                     state.set_attribute(symbol_of(self.machine, owner), str(key.value), unknown)
         return owner if name in ("copy", "to_dict") else None
 
-    # Options, of which only those count that name a file of settings
+    # Options, of which only those count that name a configuration file
 
     def _of_parser(self, state: State, owner: Unknown, name: str, arguments: Arguments) -> Value | None:
         if name == "add_argument":
@@ -252,7 +252,7 @@ def _parent(path: FilePath) -> FilePath:
 
 
 def _joined(values: tuple[Value, ...]) -> Value | None:
-    """The path of several parts, None where one of them is not known."""
+    """The path of several parts, None if one of them is not known."""
     first, *others = values or (None,)
     texts = [value.value for value in others if isinstance(value, Const) and isinstance(value.value, str)]
     if len(texts) < len(others) or any(text.startswith("/") for text in texts):

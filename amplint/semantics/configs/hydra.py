@@ -27,7 +27,7 @@ class Hydra:
         self._root = root
 
     def composed(self, name: str) -> Items | None:
-        """The settings of the primary file `name`, None where not all of them can be known."""
+        """The settings of the primary file `name`, None if not all of them can be known."""
         made = self._composed(name, "", 0)
         whole = self._reader.resolved(made[1]) if made is not None else None
         return whole if isinstance(whole, Items) else None

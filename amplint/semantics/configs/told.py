@@ -1,4 +1,4 @@
-"""What a file of settings tells by itself: which library reads it shows in its keys."""
+"""What a configuration file tells by itself: which library reads it shows in its keys."""
 
 from __future__ import annotations
 

@@ -294,5 +294,5 @@ class CustomFunctions(Tracker):
         return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of each of the functions."""
+        """Report each of the functions."""
         conclude(self.machine, starts[0])

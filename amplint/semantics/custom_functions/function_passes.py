@@ -61,7 +61,7 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An input that forward hands to a kernel as it is; `conversion` is the last one of another to `like`'s dtype."""
+    """An input that forward passes to a kernel as it is; `conversion` is the last one of another to `like`'s dtype."""
 
     name: str
     like: str
@@ -154,7 +154,7 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
 
 
 def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]] | None:
-    """What forward was handed and calls, and the call of the same, or of a method that runs it back, in backward.
+    """What forward got and calls, and the call of the same, or of a method that runs it back, in backward.
 
     With them comes the name of that method.
     """

@@ -1,6 +1,6 @@
-"""Kernels of extensions that forward of a custom autograd function hands tensors to, as autocast left them.
+"""Kernels of extensions that forward of a custom autograd function passes tensors to, as autocast left them.
 
-Autocast converts for operations that PyTorch dispatches. A kernel behind an import is handed what forward was given:
+Autocast converts for operations that PyTorch dispatches. A kernel behind an import gets what forward was given:
 tensors that operations of the region made half, others that are float32, such as parameters, and new buffers.
 """
 
@@ -40,7 +40,7 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The call of a kernel, what it is called by, and two of the things it is handed that can differ in dtype.
+    """The call of a kernel, what it is called by, and two of the things it gets that can differ in dtype.
 
     `buffer` is where the second one is made, if that is a new tensor. It is a kernel by these `guesses`, or an
     operation of PyTorch `with_out`, which autocast leaves alone.
@@ -103,7 +103,7 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
-    """What forward hands to a kernel as it is."""
+    """What forward passes to a kernel as it is."""
     found: list[Handed] = []
     gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
@@ -137,14 +137,14 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
 
 
 def _is_given_output(call: cst.Call) -> bool:
-    """Whether a call is one of `torch.mm(..., out=...)` and its kind."""
+    """Whether a call is one of `torch.mm(..., out=...)` and the like."""
     named = isinstance(call.func, cst.Attribute) and call.func.attr.value in NOT_CAST_WITH_OUT
     given = any(argument.keyword is not None and argument.keyword.value == "out" for argument in call.args)
     return named and given and (dotted(call.func) or "").startswith("torch.")
 
 
 def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNode:
-    """What makes a buffer that is handed over by its name."""
+    """What makes a buffer that is passed by its name."""
     for node in walk(function.body):
         if isinstance(node, cst.Assign) and isinstance(argument, cst.Name):
             names = [target.target.value for target in node.targets if isinstance(target.target, cst.Name)]
@@ -191,7 +191,7 @@ def _taken_for_kernel(
 
 
 def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
-    """Whether a call is that of a function out of sight, imported by its own name.
+    """Whether a call is that of an unseen function, imported by its own name.
 
     A kernel is behind it where forward does nothing else: what PyTorch's operations make up needs no backward by hand.
     """

@@ -26,7 +26,7 @@ class Job(enum.Enum):
 class Work:
     """A call that does such a job, in which round of which loops, and whether every joined path has done it.
 
-    `closes` tells that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
+    `closes` says that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
     """
 
     job: Job
@@ -42,13 +42,13 @@ class Work:
 class Accumulation(Event):
     """A loop (or a function that is called for every micro-batch) adds up gradients until a window is full.
 
-    `guard` is the condition that ends a window, None where `loop` runs over the micro-batches of one window, `every`
+    `guard` is the condition that ends a window, None if `loop` runs over the micro-batches of one window, `every`
     what spells their number, `remainder` the expression `counter % every`. `backwards` holds each backward with whether
-    its loss was divided by that number, None where that cannot be told. `inside` is what runs on micro-batches that do
-    not end the window, `closing` what runs on those that do. `counted` tells that the condition counts them and is not
+    its loss was divided by that number, None if that cannot be told. `inside` is what runs on micro-batches that do
+    not end the window, `closing` what runs on those that do. `counted` says that the condition counts them and is not
     a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
-    `others` tells that another condition can end one too, `rescaled` that gradients are multiplied before the step.
-    `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` tells that
+    `others` says that another condition can end one too, `rescaled` that gradients are multiplied before the step.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` says that
     `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
     `by_position` are backwards of losses that were divided by what counts the micro-batches instead of by how many
     there are.
@@ -83,7 +83,7 @@ class WindowLost(Event):
 class NeverCleared(Event):
     """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose.
 
-    `elsewhere` clears them on another path through the same round, None where nothing in the file does.
+    `elsewhere` clears them on another path through the same round, None if nothing in the file does.
     """
 
     backward: cst.CSTNode

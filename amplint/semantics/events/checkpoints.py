@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where state is taken, handed on or restored.
+    """Where state is taken, passed on or restored.
 
     `node` is the call, `statement` the statement it stands in, and `scaler` how code there can spell the one gradient
     scaler it sees.
@@ -25,9 +25,9 @@ class Place:
 class CheckpointLacksScaler(Event):
     """The state of an optimizer that `scaler` steps goes into a checkpoint, or comes back, without the scaler's.
 
-    `saves` and `restores` are the places where that happens, `restores` empty where a scaler's state does come back;
-    `saved` tells that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
-    scaler steps an optimizer, `perhaps_none` tells that a path goes without the scaler.
+    `saves` and `restores` are the places where that happens, `restores` empty if a scaler's state does come back;
+    `saved` says that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
+    scaler steps an optimizer, `perhaps_none` says that a path goes without the scaler.
     """
 
     scaler: Scaler

@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 class CustomFunctionEvent(Event):
     """Something about a class that derives from `torch.autograd.Function`, called `name`.
 
-    `announced` tells that the files within reach speak of autocast or a gradient scaler, `applied` is a call of it in a
+    `announced` says that the files within reach speak of autocast or a gradient scaler, `applied` is a call of it in a
     region that is or can be on, and `device` the type of device that region is for, CUDA where none is seen.
     """
 
@@ -26,7 +26,7 @@ class Unpaired(CustomFunctionEvent):
     """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
 
     `api` is a qualified name, without a module where the decorator is known by its name only. `instead` is a decorator
-    of the wrong kind in that place. `casts` tells that `custom_fwd` converts the inputs, so that forward runs with
+    of the wrong kind in that place. `casts` says that `custom_fwd` converts the inputs, so that forward runs with
     autocast off.
     """
 
@@ -41,7 +41,7 @@ class Unpaired(CustomFunctionEvent):
 class RunsAgain(CustomFunctionEvent):
     """`backward` runs what forward ran at `first` once more, in whatever autocast state it meets.
 
-    That is what forward was handed, or the operation `op` of PyTorch.
+    That is what forward got, or the operation `op` of PyTorch.
     """
 
     first: cst.CSTNode
@@ -54,7 +54,7 @@ class MixedBackward(CustomFunctionEvent):
     """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
 
     `forward` and `backward` are the passes, `product` what gave the result its dtype, `weight` how forward calls it.
-    `managed` tells that the passes enter or leave regions themselves.
+    `managed` says that the passes enter or leave regions themselves.
     """
 
     op: str
@@ -79,10 +79,10 @@ class LeftOut(CustomFunctionEvent):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HandedOver(CustomFunctionEvent):
-    """Forward hands `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
+    """Forward passes `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
 
     Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
-    `with_out` tells that it is an operation of PyTorch that is given its output, which autocast leaves alone.
+    `with_out` says that it is an operation of PyTorch that is given its output, which autocast leaves alone.
     """
 
     kernel: str

@@ -44,10 +44,10 @@ class Forward(Event):
     """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
 
     `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
-    `eval()` and `gradients` whether operations are recorded, None where that is not known. `entered` began the region
+    `eval()` and `gradients` whether operations are recorded, None if that is not known. `entered` began the region
     of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
-    goes on, and `half` tells that the model's weights were cast. `weights_cast` is the call that certainly did,
-    `inputs_cast` those that made the inputs half. `statistics` tells that a layer of it keeps running statistics in the
+    goes on, and `half` says that the model's weights were cast. `weights_cast` is the call that certainly did,
+    `inputs_cast` those that made the inputs half. `statistics` says that a layer of it keeps running statistics in the
     dtype of the weights. `place` is the type of the device the model is certainly on.
     """
 
@@ -71,7 +71,7 @@ class Forward(Event):
         return LOSS.search(self.name.rpartition(".")[2]) is not None
 
     def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
-        """The last call on the way here that is not among `taken`, with its function; None where all of them are."""
+        """The last call on the way here that is not among `taken`, with its function; None if all of them are."""
         return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
 
 
@@ -113,7 +113,7 @@ class FlashInFloat32(Event):
 class ScaledWithoutRegion(Event):
     """Backward ran at `backward` on a scaled loss of the forward pass at `node`, and no text in reach speaks of half.
 
-    `seen` tells that the model is in sight, too.
+    `seen` says that the model is in visible code, too.
     """
 
     scaler: Scaler
@@ -125,7 +125,7 @@ class ScaledWithoutRegion(Event):
 class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 
-    `lost` is the region that is on, `lost_with` began it. Both are None where the caller's regions are out of sight and
+    `lost` is the region that is on, `lost_with` began it. Both are None if the caller's regions are in unseen code and
     the thread takes over its gradient mode instead, with `work`. `thread` says what runs.
     """
 

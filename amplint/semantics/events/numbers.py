@@ -58,7 +58,8 @@ class StaysHalf(Event):
 class CastBack(Event):
     """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half.
 
-    It is `assumed` that a region of the caller is on where no region is in sight: the result is then converted back.
+    It is `assumed` that a region of the caller is on where no region is in visible code: the result is then converted
+    back.
     """
 
     op: str
@@ -83,7 +84,7 @@ class AnglesCast(Event):
 class HalfCast(Event):
     """A tensor is converted to a half dtype that is written out; `dtype` is that dtype.
 
-    `stored` tells that it leaves the GPU right before or behind, so that it is kept rather than computed with.
+    `stored` says that it leaves the GPU right before or behind, so that it is kept rather than computed with.
     """
 
     dtype: str

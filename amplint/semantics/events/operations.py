@@ -92,7 +92,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What goes into an operation: its expression, its value, and why it is half, None where nothing says so.
+    """What goes into an operation: its expression, its value, and why it is half, None if nothing says so.
 
     `made` is the call that made it without being asked for a dtype.
     """
@@ -104,7 +104,7 @@ class Operand:
 
     @property
     def dtype(self) -> str | None:
-        """The dtype of a tensor, None where it is unknown or this is no tensor."""
+        """The dtype of a tensor, None if it is unknown or this is no tensor."""
         return self.value.dtype if isinstance(self.value, Tensor) else None
 
 
@@ -122,8 +122,8 @@ class Operation(Event):
     are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
-    None where it does not, or where that is unknown. `asked` tells that an operand is half, and a function being run
-    asks for dtypes before: it provides for callers out of sight, which may have a region.
+    None if it does not, or where that is unknown. `asked` says that an operand is half, and a function being run
+    asks for dtypes before: it provides for callers in unseen code, which may have a region.
     """
 
     op: str
@@ -167,7 +167,7 @@ class ScaledLate(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfSum(Event):
-    """A loop adds half numbers to a half sum; `addend` is what makes that half, None where it was so before.
+    """A loop adds half numbers to a half sum; `addend` is what makes that half, None if it was so before.
 
     The sum is one for each place in a tensor where `windows` of that overlap.
     """

@@ -15,7 +15,7 @@ from amplint.torchlib.sharding import Policy, Sharder
 class Shards:
     """A model is sharded since the call at `node`, by `sharder`.
 
-    `dtype` is what its policy computes in, None where there is no policy or it is not known, and `returns` the dtype of
+    `dtype` is what its policy computes in, None if there is no policy or it is not known, and `returns` the dtype of
     what it returns. `outdated` are the optimizers that were made before, and hold parameters that are no longer the
     model's.
     """
@@ -32,8 +32,8 @@ class HalfStepped(Event):
     """A step of an optimizer of `torch.optim` updates parameters that `cast` made `dtype`, float16 or bfloat16.
 
     `made` constructs the optimizer, whose class is `cls`. `epsilon` is what it adds to its denominators in that dtype,
-    None where it does nothing like it or the number is not known. `decay` is what it takes of each weight, as far as
-    the learning rate is written there. `shards` tells that the model is sharded.
+    None if it does nothing like it or the number is not known. `decay` is what it takes of each weight, as far as
+    the learning rate is written there. `shards` says that the model is sharded.
     """
 
     dtype: str
@@ -49,7 +49,7 @@ class HalfStepped(Event):
 class ShardedStep(Event):
     """A step of an optimizer of `torch.optim`, which `made` constructs, for a model that is sharded.
 
-    `outdated` tells that the optimizer holds parameters that are no longer the model's.
+    `outdated` says that the optimizer holds parameters that are no longer the model's.
     """
 
     made: cst.Call

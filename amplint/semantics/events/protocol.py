@@ -77,7 +77,7 @@ class Gradients:
 class Stage:
     """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in.
 
-    `unchecked` tells that `unscale_` found no gradients to check for inf and NaN.
+    `unchecked` says that `unscale_` found no gradients to check for inf and NaN.
     """
 
     state: OptState
@@ -95,9 +95,9 @@ class Stage:
 class RanRegion:
     """An autocast region that a loss can come from.
 
-    `scaler_on` tells whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
+    `scaler_on` says whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
     `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them. `distant` tells that another file decides whether the region is on, or
+    same configuration, this one among them. `distant` says that another file decides whether the region is on, or
     that it ran before the loop around the backward pass.
     """
 
@@ -140,7 +140,7 @@ class Backward(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HandedBackward(Event):
-    """A method called `backward` of something out of sight is handed a loss, and runs backward on it."""
+    """A method called `backward` of unseen code gets a loss, and runs backward on it."""
 
 
 def _can_be_float16(region: Autocast) -> bool:
@@ -159,7 +159,7 @@ class ScaleDiscarded(Event):
 class ScalerCreated(Event):
     """A gradient scaler is constructed.
 
-    `for_bfloat16` tells that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
+    `for_bfloat16` says that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
     `never_read` that the variable it goes to is not used for anything.
     """
 
@@ -177,7 +177,7 @@ class PairEvent(Event):
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
     loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
     binds. `foreign` is the latest pass scaled by what is certainly another scaler.
-    `inside_window` tells that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
+    `inside_window` says that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
     """
 
     scaler: Scaler
@@ -233,7 +233,7 @@ class HalfUnscaled(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerMeetsShards(Event):
-    """A scaler made in sight serves the optimizer of a model that `wrapped` has sharded with FSDP."""
+    """A scaler made in visible code serves the optimizer of a model that `wrapped` has sharded with FSDP."""
 
     scaler: Scaler
     wrapped: cst.CSTNode
@@ -243,7 +243,7 @@ class ScalerMeetsShards(Event):
 class ScalerUpdate(Event):
     """`scaler.update()`.
 
-    `checked` tells whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
+    `checked` says whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
     the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
     """
 
@@ -257,7 +257,7 @@ class ScalerUpdate(Event):
 class OptimizerStep(Event):
     """`optimizer.step()` called directly; a `closure` has made the gradients.
 
-    `disputed` tells that it and backward are chosen by conditions that may be one. `overlooked` is the `unscale_` whose
+    `disputed` says that it and backward are chosen by conditions that may be one. `overlooked` is the `unscale_` whose
     search for inf and NaN the path has not asked about.
     """
 
@@ -274,7 +274,7 @@ class OptimizerStep(Event):
 class GradientUse(Event):
     """Gradients are clipped, measured or changed. `mutates` tells clipping from reading.
 
-    `hidden` tells that an inherited method does so, which may unscale them first.
+    `hidden` says that an inherited method does so, which may unscale them first.
     """
 
     gradients: Gradients
@@ -289,7 +289,7 @@ class GradientUse(Event):
 class ClippedEarly(Event):
     """Gradients of unknown state are clipped, and only then unscaled by `unscaled`, which can be the scaler's step.
 
-    `certain` tells that they cannot have been unscaled before.
+    `certain` says that they cannot have been unscaled before.
     """
 
     unscaled: cst.CSTNode

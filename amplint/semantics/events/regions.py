@@ -14,7 +14,7 @@ from amplint.source import syntax as cst
 class AutocastCreated(Event):
     """An autocast context is constructed from these arguments (parameter name -> node and value).
 
-    `by_use` tells that the device type is a device because what it belongs to is used like a model or a tensor,
+    `by_use` says that the device type is a device because what it belongs to is used like a model or a tensor,
     `indexed` that it is the text of a device, which can hold an index, for any version of PyTorch. `needs_type` tells
     that what is called takes a device type, on this path or, by another import of its name, on the usual one.
     `float32_elsewhere` is what makes the dtype float32 where the region is on and the device is not CUDA.

@@ -14,7 +14,7 @@ from amplint.source import syntax as cst
 class SchedulerStep(Event):
     """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
 
-    `waits` tells that a condition since then can know whether the step was skipped.
+    `waits` says that a condition since then can know whether the step was skipped.
     """
 
     call: cst.Call
@@ -25,9 +25,9 @@ class SchedulerStep(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NeverUpdated(Event):
-    """`scaler.step()` in a method or function that is called from out of sight, with a scaler that nothing updates.
+    """`scaler.step()` in a method or function that is called from unseen code, with a scaler that nothing updates.
 
-    It is a method of a class that makes the scaler and whose bases are not all in sight unless it is `whole`.
+    It is a method of a class that makes the scaler and whose bases are not all in visible code unless it is `whole`.
     """
 
     scaler: Scaler
@@ -38,8 +38,8 @@ class NeverUpdated(Event):
 class ScalerMadeAnew(Event):
     """A scaler lives no longer than one call of a function, or one round of a loop, and its optimizer does.
 
-    `around` is that function, which something out of sight calls, or that loop, which binds `loop_binds`; `used` is
-    where the scaler steps, or is handed on together with the optimizer. `once` tells that it steps a single time.
+    `around` is that function, which unseen code calls, or that loop, which binds `loop_binds`; `used` is
+    where the scaler steps, or is passed on together with the optimizer. `once` says that it steps a single time.
     """
 
     scaler: Scaler

@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ToNumpy(Event):
-    """`operand`, which is or can be half, is handed to NumPy by its method `numpy` or the function `by`."""
+    """`operand`, which is or can be half, is passed to NumPy by its method `numpy` or the function `by`."""
 
     operand: Operand
     by: str = "numpy"

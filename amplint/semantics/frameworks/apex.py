@@ -1,4 +1,4 @@
-"""What NVIDIA's apex hands back: the optimizer that it was given, and a loss that stands for the one it scales."""
+"""What NVIDIA's apex passes back: the optimizer that it was given, and a loss that stands for the one it scales."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
 
 
 def called(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
-    """What the call of a library's function returns, None where it is not one of these."""
+    """What the call of a library's function returns, None if it is not one of these."""
     loss = arguments.value("loss", 0) if name == SCALE_LOSS else None
     if loss is not None:
         scaled = same_again(machine, state, name, arguments, node)

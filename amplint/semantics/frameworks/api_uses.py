@@ -44,7 +44,7 @@ class ApiUses(Tracker):
         machine.emit(state, ApiUse, node, name=name)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of the deprecated names where no path has come to, such as behind a switch that is off."""
+        """Report the deprecated names where no path has come to, such as behind a switch that is off."""
         if ApiUse.kind not in self.machine.wanted:
             return
         chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]

@@ -18,7 +18,7 @@ _ABSTRACT = regex(r"@(?:abc\.)?abstractmethod\b")
 
 
 def inspect(machine: Machine, state: State, cls: Class) -> None:
-    """Tell of the methods of `cls` whose decorator finds no switch to ask."""
+    """Report the methods of `cls` whose decorator finds no switch to ask."""
     if not any(name in cls.chunk.text for name in CAST_DECORATORS):
         return
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
@@ -56,7 +56,7 @@ def _applies(decorator: cst.BaseExpression, method: cst.FunctionDef) -> bool:
 def _may_have_switch(machine: Machine, state: State, cls: Class) -> bool:
     """Whether an object of the class, or of one that derives from it, can have the switch.
 
-    An abstract class has no objects but those of classes that derive from it, perhaps in files out of sight.
+    An abstract class has no objects but those of classes that derive from it, perhaps in files in unseen code.
     """
     if _ABSTRACT.search(cls.chunk.text):
         return True
@@ -80,5 +80,5 @@ class SwitchDecorators(Tracker):
     """Follows methods whose decorator asks their object for a switch."""
 
     def class_begins(self, state: State, cls: Class) -> None:
-        """Tell of those of `cls`."""
+        """Report those of `cls`."""
         inspect(self.machine, state, cls)

@@ -118,7 +118,7 @@ class DeepSpeed(Tracker):
         return engines.get(symbol)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """An engine, or a plugin for one, is made with a configuration in sight."""
+        """An engine, or a plugin for one, is made with a configuration in visible code."""
         if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
             return
         config = self._config(state, call.arguments)

@@ -81,7 +81,7 @@ class Float8(Tracker):
         return given[0].value
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of what is converted and trained here, where no name has to do with compiling or another's loop."""
+        """Report what is converted and trained here, where no name has to do with compiling or another's loop."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.chunks))
         if not self.converted or not said >= _TRAINS or any(map(COMPILES_ELSEWHERE.search, said)):
             return

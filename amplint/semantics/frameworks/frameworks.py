@@ -76,7 +76,7 @@ def _precision(kind: str, arguments: Arguments) -> str | None:
 
 
 def _launched_with(machine: Machine, kind: str, arguments: Arguments) -> str | None:
-    """The precision that `accelerate launch` sets, where files of settings are to say what they say now."""
+    """The precision that `accelerate launch` sets, where configuration files are to say what they say now."""
     if not machine.configs or kind != "accelerate" or any(argument.star for argument in arguments.given):
         return None
     if any(arguments.get(name) for name in ("mixed_precision", "fp16", "deepspeed_plugin", "fsdp_plugin")):
@@ -96,7 +96,7 @@ def _accumulates(arguments: Arguments) -> bool:
 
 
 def _steps(arguments: Arguments) -> Value | None:
-    """The number of micro-batches in a window, None where there is no window or the number is hidden."""
+    """The number of micro-batches in a window, None if there is no window or the number is hidden."""
     given = arguments.value("gradient_accumulation_steps")
     return given if given not in (NONE, Const(1)) else None
 
@@ -169,7 +169,7 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
 
 
 def manager_of(machine: Machine, optimizer: int) -> Manager | None:
-    """The framework's object that has prepared an optimizer, None where none certainly has."""
+    """The framework's object that has prepared an optimizer, None if none certainly has."""
     symbol = optimizer
     while machine.symbols.key(symbol)[0] in _PART_OF:
         symbol = machine.symbols.parts(symbol)[0]
@@ -267,7 +267,7 @@ class Frameworks(Tracker):
         return any(isinstance(value, Manager) for value in given)
 
     def library(self) -> Mapping[str, Handler]:
-        """`Accelerator` and its kin."""
+        """`Accelerator` and the like."""
         return dict.fromkeys(MANAGERS, self._make)
 
     def _make(self, state: State, call: Call) -> Value | None:

@@ -36,7 +36,7 @@ class MicroBatches(Tracker):
         return not self.machine.wanted.isdisjoint({ClippedEachTime.kind, DividedTwice.kind})
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A micro-batch begins, its loss is handed over, or its gradients are clipped."""
+        """A micro-batch begins, its loss is passed, or its gradients are clipped."""
         manager = call.owner
         if not isinstance(manager, Manager) or manager.kind not in DIVIDING:
             return

@@ -68,7 +68,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
 
 
 def _asked(arguments: Arguments) -> str | None:
-    """The dtype of the mixed precision that training arguments ask for, None where another engine may run it."""
+    """The dtype of the mixed precision that training arguments ask for, None if another engine may run it."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
         return None
     half, bfloat16 = arguments.value("fp16") == TRUE, arguments.value("bf16") == TRUE
@@ -165,7 +165,7 @@ class Trainers(Tracker):
         return made
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of gradients that are clipped with the scale of the only loop in the file."""
+        """Report gradients that are clipped with the scale of the only loop in the file."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
         if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
             for call in dict.fromkeys(self.clipped):

@@ -58,7 +58,7 @@ def gradients(machine: Machine, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, loss: Value) -> None:
-    """A loss is scaled: tell of the gradients in it that carry the scale already, and of those that never did."""
+    """A loss is scaled: report the gradients in it that carry the scale already, and of those that never did."""
     if not machine[Penalties].known:
         return
     symbol = symbol_of(machine, loss)

@@ -64,7 +64,7 @@ def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst
 
 
 def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
-    """What tells the scale before an `update()` from the one behind it; None where that is not known."""
+    """What tells the scale before an `update()` from the one behind it; None if that is not known."""
     if (scaler.symbol, ANY_OPTIMIZER) in state[Progress].pairs:
         return None
     known = state[Progress].scalers.get(scaler.symbol)
@@ -157,7 +157,7 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
-    """A function that is called from out of sight returns `value`; a backward pass on the loss is over by then."""
+    """A function that is called from unseen code returns `value`; a backward pass on the loss is over by then."""
     node = machine.statement
     if node is None or len(machine.calls) != 1 or machine.entered_from is not None or _is_called_scaled(node):
         return
@@ -270,11 +270,11 @@ class Readings(Tracker):
         self.from_outside = False
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """What a function returns from here on goes out of sight."""
+        """What a function returns from here on goes in unseen code."""
         self.from_outside = True
 
     def function_returns(self, state: State, value: Value) -> None:
-        """Callers out of sight take what they get for the loss."""
+        """Callers in unseen code take what they get for the loss."""
         if self.from_outside and self.scaled_under:
             returned(self.machine, state, value)
 

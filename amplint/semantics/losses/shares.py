@@ -70,7 +70,7 @@ def combined(
 
 
 def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value, result: Value) -> None:
-    """Remember a loss that nothing has divided, times what is called a number of micro-batches."""
+    """Record a loss that nothing has divided, times what is called a number of micro-batches."""
     if not isinstance(factor, Unknown) or is_number(machine, loss) or not isinstance(loss, (Tensor, Unknown)):
         return
     key = machine.symbols.key(factor.symbol)
@@ -148,7 +148,7 @@ def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: s
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
-    """Tell of a read once backward is known to run on the share, which may come later."""
+    """Report a read once backward is known to run on the share, which may come later."""
     if any(of in losses for losses in machine[Rhythm].losses.values()):
         machine.emit(
             state, DividedLossRead, node, division=share.node, number=share.number, how=how,

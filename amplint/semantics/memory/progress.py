@@ -169,7 +169,7 @@ READY = Stage(OptState.READY)
 
 
 class Owners(Tracker):
-    """Whose parameters optimizers were made for, by symbol; None where that is not known."""
+    """Whose parameters optimizers were made for, by symbol; None if that is not known."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

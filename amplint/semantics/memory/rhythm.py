@@ -14,7 +14,7 @@ class Boundary:
     """A condition that tells the last micro-batch of a window from the others.
 
     `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
-    is left of the counter there, None where it is compared as it is. With `others` another clause can end a window too.
+    is left of the counter there, None if it is compared as it is. With `others` another clause can end a window too.
     A flag that a caller computes has neither counter nor length, and is one by its name, which is among the `guesses`.
     """
 
@@ -36,7 +36,7 @@ class Rhythm(Tracker):
     those that accumulate, and `exact` the remainder that alone ends their windows, counted from their start.
     `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
     told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models;
-    `bypassed` tells that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
+    `bypassed` says that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
     """
 
     def __init__(self, machine: Machine) -> None:

@@ -15,9 +15,9 @@ from amplint.source.tree import every
 
 @dataclass(frozen=True, slots=True)
 class Unended:
-    """A step of a scaler that was there before the call from out of sight, perhaps of a method of `owner`.
+    """A step of a scaler that was there before the call from unseen code, perhaps of a method of `owner`.
 
-    `whole` tells that all bases of `owner` are in sight.
+    `whole` says that all bases of `owner` are in visible code.
     """
 
     scaler: Scaler
@@ -33,9 +33,9 @@ class Undone(Tracker):
     `left_alone` are a scaler's steps on paths that clear nothing, each with its backward pass and what clears on
     another path, and `cleared` those on paths that clear.
 
-    `began` is when the call from out of sight that now runs began, and `owner` the class it is a method of, `whole`
-    where its bases are in sight. A scaler or an optimizer that is handed to code out of sight has escaped, a scaler in
-    the functions `escaped_in`; `handed_up` tells that a base out of sight has got an object that holds a scaler.
+    `began` is when the call from unseen code that now runs began, and `owner` the class it is a method of, `whole`
+    where its bases are in visible code. A scaler or an optimizer that is passed to unseen code has escaped, a scaler in
+    the functions `escaped_in`; `handed_up` says that an unseen base has got an object that holds a scaler.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -53,13 +53,13 @@ class Undone(Tracker):
         self.optimizer_escaped = False
 
     def hand_out(self) -> None:
-        """A scaler is handed to code out of sight."""
+        """A scaler is passed to unseen code."""
         self.scaler_escaped = True
         self.escaped_in.update(self.machine.calls)
 
 
 def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
-    """`scaler` steps: remember it where it was there before the call that leads here from out of sight."""
+    """`scaler` steps: record it where it was there before the call that leads here from unseen code."""
     undone = machine[Undone]
     if undone.began is None or scaler.created is None or machine.loops or machine.statement is None:
         return

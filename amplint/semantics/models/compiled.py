@@ -14,7 +14,7 @@ from amplint.torchlib.methods import COMPILES, OF_BACKWARD
 
 
 class Compiled(Tracker):
-    """Follows which functions are `compiled`: those of models that are handed over, and what they call."""
+    """Follows which functions are `compiled`: those of models that are passed, and what they call."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

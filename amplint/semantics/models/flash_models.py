@@ -20,7 +20,7 @@ from amplint.torchlib.attention import CHOSEN_BY, HALF_ALONE
 
 
 class FlashModels(Tracker):
-    """Follows such models: what has `loaded` each, by symbol, and those that were `converted` or handed on since."""
+    """Follows such models: what has `loaded` each, by symbol, and those that were `converted` or passed on since."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -47,7 +47,7 @@ class FlashModels(Tracker):
             self.loaded[symbol_of(self.machine, result)] = call.node
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Such a model runs, is converted, or is handed to what may do that."""
+        """Such a model runs, is converted, or is passed to what may do that."""
         if not self.loaded:
             return
         if Models in call.notes:

@@ -50,7 +50,7 @@ def fed(
 
 
 def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
-    """Whether the layers of `model` are not followed, which tell of this themselves."""
+    """Whether the layers of `model` are not followed, which report this themselves."""
     if isinstance(model, Instance):
         forward = attributes.find_method(machine, state, model.cls, "forward")
         return forward is None or forward.chunk not in machine.relevant

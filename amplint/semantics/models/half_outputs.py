@@ -1,4 +1,4 @@
-"""What models that compute in half return: which values come of it unchanged, and the losses they are handed to."""
+"""What models that compute in half return: which values come of it unchanged, and the losses they are passed to."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CALLED = regex(r"\b(\w+)\(")
 
 
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:
-    """Remember what `model`, which `path` gives, returned.
+    """Record what `model`, which `path` gives, returned.
 
     It can have computed in half, and the dtype of the result is unknown.
     """
@@ -142,7 +142,7 @@ def is_loss(name: str) -> bool:
 
 
 def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
-    """Something is called that cannot be looked into: tell where it is a loss of a half output."""
+    """Something is called whose code is unseen: tell where it is a loss of a half output."""
     if (
         not machine.assumes
         or machine.muted
@@ -225,7 +225,7 @@ def _in(
     dtype: str,
     target: cst.BaseExpression | None = None,
 ) -> Value | None:
-    """`value` in `dtype`, None where it has another one, or is no tensor."""
+    """`value` in `dtype`, None if it has another one, or is no tensor."""
     known = value.dtypes if isinstance(value, Tensor) else None
     if not isinstance(value, (Tensor, Unknown)) or known not in (None, {dtype}):
         return None

@@ -44,7 +44,7 @@ class HeldShards(Tracker):
         return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of scalers that step in the same object."""
+        """Report scalers that step in the same object."""
         training = {scaler.created for scaler, _ in self.machine[Ledger].training.values()}
         held = (
             (made, wrapped)

@@ -33,7 +33,7 @@ class Model:
 
     @property
     def sharded(self) -> cst.CSTNode | None:
-        """What keeps parts of the gradients on each rank, out of sight of who does not ask the model."""
+        """What keeps parts of the gradients on each rank, in unseen code of who does not ask the model."""
         return self.shards.node if self.shards is not None and self.shards.sharder.clips else None
 
     def traits(self) -> tuple[Hashable, ...]:

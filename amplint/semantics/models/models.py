@@ -87,7 +87,7 @@ _SHOWS_MODEL = words("parameters named_parameters named_modules")
 
 
 def note_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
-    """Remember what the call of `owner.name(...)` tells of a model: its mode, or that it is cast to half."""
+    """Record what the call of `owner.name(...)` tells of a model: its mode, or that it is cast to half."""
     if not isinstance(owner, (Instance, Module, Unknown)):
         return
     if name in ("train", "eval") and len(arguments.given) <= (name == "train"):
@@ -233,7 +233,7 @@ def _runs_layers(function: cst.CSTNode) -> bool:
 
 
 def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
-    """The call that converted `value` to half, None where it is not certainly half or something else made it so."""
+    """The call that converted `value` to half, None if it is not certainly half or something else made it so."""
     value = used_as_tensor(machine, value)
     if not isinstance(value, Tensor) or value.dtype not in HALF_DTYPES or not isinstance(value.why_half, cst.Call):
         return None
@@ -298,7 +298,7 @@ def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
 
 
 def _gradients(regions: Sequence[Region]) -> bool | None:
-    """Whether operations are recorded, None where a flag decides."""
+    """Whether operations are recorded, None if a flag decides."""
     for region in reversed(regions):
         if isinstance(region.context, NewThread):
             break
@@ -347,7 +347,7 @@ class Models(Tracker):
         return Words(calls=model_names(chunks)) if self.follows else Words()
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Remember what the call tells of a model, and its forward pass."""
+        """Record what the call tells of a model, and its forward pass."""
         if call.owner is not None:
             note_use(self.machine, state, call.owner, call.name, call.arguments)
         model = called(self.machine, state, call.node.func, call.callee) if self.follows else None

@@ -29,7 +29,7 @@ def taken_for_normalised(machine: Machine, state: State, model: Value) -> tuple[
 
 
 def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int], makers: list[str]) -> bool:
-    """Whether layers in sight keep them; `makers` gets the names of functions whose models do."""
+    """Whether layers in visible code keep them; `makers` gets the names of functions whose models do."""
     if not isinstance(value, (Instance, Module, Unknown)) or value.symbol in seen:
         return False
     seen.add(value.symbol)

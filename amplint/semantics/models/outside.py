@@ -100,7 +100,7 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
 def _without_region(
     machine: Machine, state: State, scaler: Scaler, backward: cst.CSTNode, behind: Sequence[int]
 ) -> None:
-    """The loss of a forward pass was scaled: tell of that, where nothing in reach can have made anything half."""
+    """The loss of a forward pass was scaled: report that, where nothing in reach can have made anything half."""
     made = {symbol for symbol in behind if symbol in machine[Outside].outputs}
     outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
     if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
@@ -136,8 +136,8 @@ _SHARDS = regex(r"FSDP|FullyShardedDataParallel|fully_shard")
 class Outside(Tracker):
     """Forward passes by what they returned, None for those in a region, and what ran `within` regions.
 
-    `plain` are those in no region that can be seen, `seen` those of models in sight, and `added` sums of losses by what
-    they come to, each with the region around it.
+    `plain` are those in no region that can be seen, `seen` those of models in visible code, and `added` sums of losses
+    by what they come to, each with the region around it.
     """
 
     def __init__(self, machine: Machine) -> None:

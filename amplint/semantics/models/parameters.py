@@ -86,7 +86,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
-    """`model.cuda()`, `model.to(device)`: remember where it is, where that is certain."""
+    """`model.cuda()`, `model.to(device)`: record where it is, where that is certain."""
     if name not in ("cuda", "cpu", "to"):
         return
     state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
@@ -226,7 +226,7 @@ def _renew(state: State, model: int | None, optimizer: int) -> None:
 
 
 def _decay(cls: str, arguments: Arguments) -> float | None:
-    """The share of each weight that a step takes away, None where it may be another for some parameters."""
+    """The share of each weight that a step takes away, None if it may be another for some parameters."""
     given = arguments.value("params", 0)
     if cls not in DECAYS or isinstance(given, Items) or any(argument.star for argument in arguments.given):
         return None
@@ -239,7 +239,7 @@ def _decay(cls: str, arguments: Arguments) -> float | None:
 
 
 def _epsilon(cls: str, arguments: Arguments) -> float | None:
-    """What an optimizer adds to its denominators, None where it may be another number for some parameters."""
+    """What an optimizer adds to its denominators, None if it may be another number for some parameters."""
     given = arguments.value("params", 0)
     groups = given.values if isinstance(given, Items) else ()
     own = any(isinstance(group, Items) and Const("eps") in (group.keys or ()) for group in groups)
@@ -252,7 +252,7 @@ def _epsilon(cls: str, arguments: Arguments) -> float | None:
 
 
 def sources(machine: Machine, value: Value | None) -> set[int] | None:
-    """The models whose parameters `value` is made up of, None where something else went into it."""
+    """The models whose parameters `value` is made up of, None if something else went into it."""
     if isinstance(value, Items):
         groups = [sources(machine, item) for item in value.values if not isinstance(item, Const)]
         return None if None in groups else set().union(*filter(None, groups))
@@ -347,7 +347,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
 
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
-    """A function that holds these values ends: tell of the scalers made for a model that is sharded by then."""
+    """A function that holds these values ends: report the scalers made for a model that is sharded by then."""
     if not any(model.sharded for model in state[ModelStates].known.values()):
         return
     held = list(values)
@@ -361,7 +361,7 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
 
 
 def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
-    """Whether `value` is an optimizer, or was made by a function out of sight that is named after one."""
+    """Whether `value` is an optimizer, or was made by an unseen function that is named after one."""
     key = machine.symbols.key(value.symbol)
     return isinstance(value, Optimizer) or (key[0] == "call" and OPTIMIZER_MAKER.search(str(key[1])) is not None)
 

@@ -104,7 +104,7 @@ class Sharding(Tracker):
         return Unknown(symbol)
 
     def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:
-        """Tell of what the call is given that belongs to its twin."""
+        """Report what the call is given that belongs to its twin."""
         for name, given in ((argument.keyword, argument.value) for argument in call.arguments.given):
             if name is None:
                 continue

@@ -130,7 +130,7 @@ class StaleCopies(Tracker):
             state.change(KeptCopies).ran = {}
 
     def forget(self, state: State) -> None:
-        """The copies may have been dropped out of sight."""
+        """The copies may have been dropped in unseen code."""
         if state[KeptCopies].ran:
             state.change(KeptCopies).ran = {}
 

@@ -61,7 +61,7 @@ _ON_POOLS = _CALLS_ONCE | _CALLS_WITH_TUPLE | _CALLS_PER_ITEM | _CALLS_PER_TUPLE
 
 
 def start(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:
-    """Run what the call of a `STARTERS` function hands to a thread."""
+    """Run what the call of a `STARTERS` function passes to a thread."""
     keyword, position = STARTERS[name]
     target = arguments.get(keyword, position)
     if target is None:
@@ -77,7 +77,7 @@ def start(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
 
 
 def submit(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """Run what `owner.name(...)` hands to a pool of threads, if `owner` is one."""
+    """Run what `owner.name(...)` passes to a pool of threads, if `owner` is one."""
     if name == "run_in_executor":
         executor = arguments.value("executor", 0)
         if executor == Const(None) or _is_pool(machine, executor):

@@ -25,7 +25,7 @@ class GradientUses(Tracker):
     triggers = frozenset(name.rpartition(".")[2] for name in CLIPPERS) | {"grad"}
 
     def library(self) -> Mapping[str, Handler]:
-        """`torch.nn.utils.clip_grad_norm_` and its kin."""
+        """`torch.nn.utils.clip_grad_norm_` and the like."""
         return dict.fromkeys(CLIPPERS, self._clip)
 
     def _clip(self, state: State, call: Call) -> Value | None:
@@ -95,7 +95,7 @@ def _gradient_method(
 
 
 def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    """`torch.nn.utils.clip_grad_norm_` and its kin."""
+    """`torch.nn.utils.clip_grad_norm_` and the like."""
     machine.idle.add(node)
     mutates = CLIPPERS[name]
     limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)

@@ -26,7 +26,7 @@ class _Candidate:
 
 
 def updated(machine: Machine, state: State, scaler: Scaler) -> None:
-    """`scaler.update()`: remember a single optimizer that was unscaled and not stepped, beside one that was stepped."""
+    """`scaler.update()`: record a single optimizer that was unscaled and not stepped, beside one that was stepped."""
     pairs = [(optimizer, stage) for (one, optimizer), stage in state[Progress].pairs.items() if one == scaler.symbol]
     if len(pairs) != 2 or any(optimizer == ANY_OPTIMIZER or stage.node is None for optimizer, stage in pairs):
         return
@@ -56,7 +56,7 @@ class Mistaken(Tracker):
         self.candidates: dict[cst.CSTNode, _Candidate] = {}
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of those that nothing in the program steps, where nothing unscales the other one."""
+        """Report those that nothing in the program steps, where nothing unscales the other one."""
         for step, one in self.candidates.items() if self.machine.complete else ():
             meant, taken = (re.escape(path.rpartition(".")[2]) for path in (one.meant, one.taken))
             stepped = rf"\b{meant}\.step\(|\.step\([^)]*\b{meant}\b"

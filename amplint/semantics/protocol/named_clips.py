@@ -1,4 +1,4 @@
-"""Clipping out of sight: functions and methods that are called after it, between backward and the step."""
+"""Clipping in unseen code: functions and methods that are called after it, between backward and the step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NamedClips(Tracker):
             call.notes[NamedClips] = target, guesses
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Gradients of which nothing is known have been clipped, whatever else was done out of sight."""
+        """Gradients of which nothing is known have been clipped, whatever else was done in unseen code."""
         if NamedClips in call.notes:
             target, guesses = call.notes[NamedClips]
             protocol.clipped_by_name(self.machine, state, call.node, target, guesses)

@@ -197,7 +197,7 @@ def _graph_is_kept(gradients: Gradients) -> bool:
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     """Whether `loss` holds gradients made earlier, or what can carry a scale.
 
-    That is what an unseen call made of a scaled loss, and what a method out of sight hands to a private one.
+    That is what an unseen call made of a scaled loss, and what an unseen method passes to a private one.
     """
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
@@ -431,7 +431,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
-    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` tells whether the gradients go or become zeros."""
+    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether the gradients go or become zeros."""
     machine.idle.add(node)
     machine.contacts += 1
     windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
@@ -473,7 +473,7 @@ def gradients_read(
 ) -> None:
     """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed, by these `guesses`.
 
-    `hidden` tells that what does so may unscale them first.
+    `hidden` says that what does so may unscale them first.
     """
     machine.contacts += 1
     known, matched, unused = _clipped_of(machine, state, target)
@@ -539,7 +539,7 @@ def clipped_by_name(
 
 
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
-    """Remember that gradients of which nothing is known are clipped."""
+    """Record that gradients of which nothing is known are clipped."""
     divided = {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.refuses}
     for key in set(optimizers) - divided:
         gradients = gradients_of(machine, state, key)
@@ -557,7 +557,7 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
     certain = _is_unscale(node)
     guesses = machine[Protocol].clipped_by_name.get(clipped, ())
     if guesses and not certain:
-        return  # what clips out of sight may unscale by itself
+        return  # what clips in unseen code may unscale by itself
     escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
     unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
     if certain or not (escaped or unscaled):
@@ -634,7 +634,7 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
 
 
 def _hand_up(machine: Machine, state: State, owner: Value) -> None:
-    """A method that `owner` inherits from a base out of sight may use what it holds."""
+    """A method that `owner` inherits from an unseen base may use what it holds."""
     escaped = machine[Undone].scaler_escaped
     forget(machine, state, [owner])
     machine[Undone].handed_up = machine[Undone].handed_up or machine[Undone].scaler_escaped != escaped
@@ -661,7 +661,7 @@ def gradient_set(machine: Machine, state: State, value: Value) -> None:
 
 
 def forget_gradients(state: State) -> None:
-    """Something out of sight ran backward or changed the gradients."""
+    """Unseen code ran backward or changed the gradients."""
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
 
 
@@ -678,7 +678,7 @@ class Protocol(Tracker):
     """Follows scalers, optimizers and gradients.
 
     `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
-    `ran_at` tells by which calls each backward pass was come to, and `began` when the latest call from out of sight
+    `ran_at` says by which calls each backward pass was come to, and `began` when the latest call from unseen code
     began. `clipped_by_name` holds the guesses by which a call clips.
     """
 
@@ -695,7 +695,7 @@ class Protocol(Tracker):
         self.began = 0
 
     def is_older(self, scaler: Scaler) -> bool:
-        """Whether a scaler was there before the call from out of sight that now runs, which may have used it."""
+        """Whether a scaler was there before the call from unseen code that now runs, which may have used it."""
         return self.machine.symbols.time(scaler.symbol) < self.began
 
     def script_begins(self, state: State) -> None:
@@ -711,7 +711,7 @@ class Protocol(Tracker):
                 state.change(Progress).scalers[value.symbol] = ScalerState(checked=True)
 
     def function_ends(self, state: State) -> None:
-        """Forget scalers and optimizers that were made in sight and that nothing holds any more."""
+        """Forget scalers and optimizers that were made in visible code and that nothing holds any more."""
         progress = state[Progress]
         symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
         symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
@@ -780,7 +780,7 @@ class Protocol(Tracker):
                 state.change(Progress).gradients[owner.symbol] = CLEARED
 
     def entered_returns(self, state: State, call: Call, result: Value) -> None:
-        """What an object with a scaler hands out can be an optimizer that steps through that scaler by itself."""
+        """What an object with a scaler passes out can be an optimizer that steps through that scaler by itself."""
         if call.entered == "method" and isinstance(call.callee, Method) and isinstance(result, Unknown):
             owner = call.callee.owner
             held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
@@ -810,7 +810,7 @@ class Protocol(Tracker):
         return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
 
     def given_back(self, node: cst.Call, before: Value) -> Value | None:
-        """What a function does to an optimizer or scaler and hands back is the same one; only a class wraps it."""
+        """What a function does to an optimizer or scaler and passes back is the same one; only a class wraps it."""
         called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None

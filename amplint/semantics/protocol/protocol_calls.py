@@ -151,7 +151,7 @@ def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Valu
 
 
 def _handed(machine: Machine, state: State, node: cst.Call) -> None:
-    """`engine.backward(loss)`: what is called a loss is handed to an object that runs backward on it."""
+    """`engine.backward(loss)`: what is called a loss is passed to an object that runs backward on it."""
     given = [argument.value for argument in node.args[:1] if argument.keyword is None]
     names = (n.value for first in given for n in walk(first) if isinstance(n, cst.Name))
     said = next(filter(LOSS.search, names), None)

@@ -38,7 +38,7 @@ def _asked_of_this_iteration(machine: Machine, state: State) -> bool:
 
 
 def _is_logged(machine: Machine, node: cst.Call) -> bool:
-    """Whether the value is handed to a call whose result nobody takes, or put into an entry, just as it is."""
+    """Whether the value is passed to a call whose result nobody takes, or put into an entry, just as it is."""
     around = list(_around(machine, node))
     small = around[-1] if around else None
     if any(isinstance(above, _COMPUTES) for above in around):

@@ -112,7 +112,7 @@ def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instan
 def _guesses(
     machine: Machine, state: State, spelled: cst.BaseExpression, owner: Unknown | Instance
 ) -> tuple[Guessed, ...]:
-    """The name of a scheduler that nothing in sight has made."""
+    """The name of a scheduler that nothing in visible code has made."""
     if _is_made(machine, state, owner):
         return ()
     machine.guess(owner.symbol, SCHEDULER.taken(_name(machine, spelled, owner)))
@@ -182,7 +182,7 @@ class Schedulers(Tracker):
         return None
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Something out of sight advances schedulers by its name, each time and not by what it is given."""
+        """Unseen code advances schedulers by its name, each time and not by what it is given."""
         name = (dotted(call.node.func) or call.name).rpartition(".")[2]
         if isinstance(call.callee, Ref) or not ADVANCES_SCHEDULERS.search(name):
             return

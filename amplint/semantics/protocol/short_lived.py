@@ -1,4 +1,4 @@
-"""Scalers that do not live as long as their optimizer: what is made in each call, or handed on in each round."""
+"""Scalers that do not live as long as their optimizer: what is made in each call, or passed on in each round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
 _LASTING = frozenset({"parameter", "attribute", "name", "index", "made"})
-"""Kinds of symbols that stand for what was there before a call from out of sight, where they are as old."""
+"""Kinds of symbols that stand for what was there before a call from unseen code, where they are as old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class _Candidate:
 
 
 def stepped(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, optimizer: Optimizer) -> None:
-    """`scaler` steps `optimizer`: remember it where this call from out of sight made it, and found the optimizer."""
+    """`scaler` steps `optimizer`: record it where this call from unseen code made it, and found the optimizer."""
     tracker, function = machine[ShortLived], machine.calls[0] if machine.calls else None
     if scaler.created is None or scaler.loops or scaler.created in tracker.candidates or machine.muted:
         return
@@ -71,7 +71,7 @@ def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple
 class ShortLived(Tracker):
     """Follows scalers made in a call or a round, whose optimizer was there before.
 
-    `began` is when the latest call from out of sight began, `candidates` are scalers made and used in one, by what made
+    `began` is when the latest call from unseen code began, `candidates` are scalers made and used in one, by what made
     them, and `kept` what made those that something else holds.
     """
 
@@ -151,7 +151,7 @@ class ShortLived(Tracker):
                 self._keep(value.values)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of scalers that nothing holds when the call is over, once for those of exclusive branches."""
+        """Report scalers that nothing holds when the call is over, once for those of exclusive branches."""
         told: set[cst.CSTNode] = set()
         for made, one in self.candidates.items() if self.machine.complete else ():
             if made not in self.kept and one.step not in told:

@@ -1,4 +1,4 @@
-"""Scalers that step an optimizer whenever something out of sight calls, and that nothing within reach ever updates."""
+"""Scalers that step an optimizer whenever unseen code calls, and that nothing within reach ever updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amplint.source import syntax as cst
 
 
 def conclude(machine: Machine) -> None:
-    """Tell of the scalers that never get an `update`: the second call of what steps them raises."""
+    """Report the scalers that never get an `update`: the second call of what steps them raises."""
     if not machine[Undone].unended or machine[Undone].scaler_escaped or not machine.complete:
         return
     for symbol, last in machine[Undone].unended.items():
@@ -55,5 +55,5 @@ class Updates(Tracker):
         undone.began, undone.owner, undone.whole = self.machine.symbols.tick(), owner, whole
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell of scalers that never update."""
+        """Report scalers that never update."""
         conclude(self.machine)

@@ -94,7 +94,7 @@ def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Va
 
 
 def _added_up(machine: Machine, state: State, node: cst.Call, given: Sequence[Value]) -> Value | None:
-    """The sum of what `sum` gets, None where that is not known one by one."""
+    """The sum of what `sum` gets, None if that is not known one by one."""
     values = given[0].values if len(given) == 1 and isinstance(given[0], Items) and given[0].keys is None else ()
     if not 0 < len(values) <= ADDED_UP:
         return None

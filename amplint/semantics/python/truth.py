@@ -33,7 +33,7 @@ def symbol_of(machine: Machine, value: Value) -> int:
 
 
 def truth(machine: Machine, state: State, value: Value) -> bool | None:
-    """Whether `value` is true on this path, None when it can be either."""
+    """Whether `value` is true on this path, None if it can be either."""
     if isinstance(value, Const):
         return bool(value.value)
     if isinstance(value, Items):
@@ -48,7 +48,7 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
 
 
 def is_none(machine: Machine, state: State, value: Value) -> bool | None:
-    """Whether `value` is None on this path, None when it can be either."""
+    """Whether `value` is None on this path, None if it can be either."""
     if isinstance(value, Const):
         return value.value is None
     if isinstance(value, Unknown) or _may_be_none(value):

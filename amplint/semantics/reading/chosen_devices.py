@@ -80,7 +80,7 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
 def unseen_of_devices(source: Source) -> tuple[Premise, ...]:
     """What is taken for granted of a device that the code of a file is given, where it is said not to be CUDA's.
 
-    Where no choice of devices is in sight, or a file works with what only CUDA has, it may never be another.
+    Where no choice of devices is in visible code, or a file works with what only CUDA has, it may never be another.
     """
     text = source.text
     on_cuda = has_kernels(source) or "is_bf16_supported" in text or ("nccl" in text and "gloo" not in text)

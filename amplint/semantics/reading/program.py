@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amplint.torchlib.versions import Wanted
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
-"""The file that a module name means in a given file, None when it is not in the linted tree."""
+"""The file that a module name means in a given file, None if it is not in the linted tree."""
 Target: TypeAlias = Chunk | Source | str | None
 """What a name stands for: the chunk that binds it, a module of the tree, the qualified name of something outside."""
 

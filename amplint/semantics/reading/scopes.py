@@ -79,7 +79,7 @@ _SAVING = regex(
 )
 _SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
 _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
-"""What saves and restores a scaler, and not only hands on what a wrapper of it is asked for."""
+"""What saves and restores a scaler, and not only passes on what a wrapper of it is asked for."""
 
 
 def dotted(node: cst.CSTNode) -> str | None:

@@ -1,4 +1,4 @@
-"""Functions that calls out of sight run, so that the autocast around them is not known."""
+"""Functions that unseen calls run, so that the autocast around them is not known."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def types(value: Value | None) -> frozenset[str] | None:
 
 
 def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | None:
-    """What `value`, written as `node`, is taken for, None where it is a plain type for all that is known.
+    """What `value`, written as `node`, is taken for, None if it is a plain type as far as known.
 
     The `device` of a tensor, a pretrained model or an accelerator always is a `torch.device`; so is that of something
     unknown that is used like a model or a tensor.

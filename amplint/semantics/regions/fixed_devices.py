@@ -93,7 +93,7 @@ class FixedDevices(Tracker):
 
 
 def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
-    """The method around `node` that is handed the tensors it works on, as a layer is."""
+    """The method around `node` that gets the tensors it works on, as a layer is."""
     above = [one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
     if len(above) < 2:
         return None

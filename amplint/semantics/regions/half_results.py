@@ -17,7 +17,7 @@ class HalfResults(Tracker):
         self.symbols: set[int] = set()
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Remember the result."""
+        """Record the result."""
         if state.regions and isinstance(result, (Tensor, Unknown)) and can_be_half(self.machine, state):
             self.symbols.add(result.symbol)
 

@@ -82,7 +82,7 @@ _COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
 
 
 def note(machine: Machine, state: State, result: Value) -> None:
-    """A call returned `result`: remember the region it ran under, where gradients are recorded."""
+    """A call returned `result`: record the region it ran under, where gradients are recorded."""
     if isinstance(result, NO_WORK) or without_gradients(state):
         return
     context, _ = innermost(machine, state)
@@ -142,7 +142,7 @@ def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
 
 
 def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
-    """Whether the scaler is on wherever the region is, None when it can be either."""
+    """Whether the scaler is on wherever the region is, None if it can be either."""
     facts = dict(ran.facts)
     if isinstance(ran.context.enabled, Unknown):
         learn(machine.symbols, facts, ran.context.enabled.symbol, True)
@@ -150,7 +150,7 @@ def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | No
 
 
 def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
-    """Whether both switches are plain flags a user sets, so that nothing out of sight makes them agree.
+    """Whether both switches are plain flags a user sets, so that nothing in unseen code makes them agree.
 
     Flags of one name in what a call has made of the other's owner may be one flag.
     """
@@ -205,7 +205,7 @@ def _name(machine: Machine, symbol: int) -> str | None:
 
 
 def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
-    """The name of the flag that asks for bfloat16 and so switches on what is made now; None where none does.
+    """The name of the flag that asks for bfloat16 and so switches on what is made now; None if none does.
 
     A flag that has such a value needs no name. Nothing that is on where such a flag is not asks for it.
     """

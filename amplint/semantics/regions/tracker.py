@@ -168,7 +168,7 @@ def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
 
 
 def missed(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Guessed, ...] = ()) -> None:
-    """Tell of work that autocast would cast, in a thread that was started under a region and has entered none.
+    """Report work that autocast would cast, in a thread that was started under a region and has entered none.
 
     It is such work by these `guesses`.
     """
@@ -219,7 +219,7 @@ def context_name(node: cst.BaseExpression) -> str:
 
 
 def grad_mode(name: str, arguments: Arguments) -> GradMode:
-    """What `torch.no_grad()` and its kin build."""
+    """What `torch.no_grad()` and the like build."""
     if name.endswith("inference_mode") and arguments.given:
         given = arguments.values[0]
         return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given, inference=True)
@@ -315,7 +315,7 @@ class Regions(Tracker):
             self.machine.emit(state, NoContext, call.node, api=api, called=True)
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """A region begins; what cannot be looked into may begin one."""
+        """A region begins; what has no visible code may begin one."""
         if item is not None and isinstance(value, Unknown):
             kind, *names = self.machine.symbols.key(value.symbol)
             if kind == "call" and names[0] in NO_CONTEXTS:

@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 def drawn(machine: Machine, state: State, value: Value, depth: int = _DEPTH) -> cst.CSTNode | None:
-    """What draws random numbers when `value` is called; None where nothing in sight does."""
+    """What draws random numbers when `value` is called; None if nothing in visible code does."""
     if not depth:
         return None
     if isinstance(value, Module):

@@ -27,7 +27,7 @@ class HalfCasts(Tracker):
     methods = frozenset({*CASTS, "to", "type"})
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`x.half()` and its kind."""
+        """`x.half()` and the like."""
         halves = self.machine[CallIndex].index.halves
         if call.name == "half" and call.node not in halves:
             halves.append(call.node)
@@ -37,7 +37,7 @@ class HalfCasts(Tracker):
 
 
 def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """Tell of `x.half()` and its kind, where the dtype is written out and `x` is no model."""
+    """Report `x.half()` and the like, where the dtype is written out and `x` is no model."""
     named = arguments.values if name in ("to", "type") else []
     dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
     subregions.lifted(machine, state, node, owner, name, arguments)

@@ -65,7 +65,7 @@ def words_of(kinds: Set[str]) -> frozenset[str]:
 
 
 def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
-    """Tell of `owner.numpy()`, where that can be bfloat16."""
+    """Report `owner.numpy()`, where that can be bfloat16."""
     if ToNumpy.kind not in machine.wanted or not isinstance(node.func, cst.Attribute):
         return
     why = _why(machine, state, owner)
@@ -78,7 +78,7 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
 
 
 def to_array(machine: Machine, state: State, call: Call) -> None:
-    """Tell of a function that makes an array of its first argument, where that can be bfloat16."""
+    """Report a function that makes an array of its first argument, where that can be bfloat16."""
     given = call.arguments.given[0] if call.arguments.given else None
     if given is None or ToNumpy.kind not in machine.wanted or not isinstance(call.callee, (Ref, Unknown)):
         return
@@ -140,7 +140,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
 
 
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
-    """Tell of the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
+    """Report the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
     op = name.rpartition(".")[2]
     region, _ = innermost(machine, state)
     on_cuda = machine.halves if region is None else region.devices == frozenset({"cuda"})
@@ -225,7 +225,7 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
 
 
 def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | None:
-    """The names by which alone a model computes with `symbol`, None where none does, or it is part of a spectrum.
+    """The names by which alone a model computes with `symbol`, None if none does, or it is part of a spectrum.
 
     Sounds and their spectra stay float32.
     """
@@ -243,7 +243,7 @@ def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | Non
 
 
 def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
-    """The name by which alone a function is part of a forward pass, None where it is none.
+    """The name by which alone a function is part of a forward pass, None if it is none.
 
     `forward` is, a method that is said to be given tensors, and what is called a loss.
     """
@@ -256,7 +256,7 @@ def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
-    """Tell of `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
+    """Report `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
     before = node.func.value if isinstance(node.func, cst.Attribute) else None
     if (
         dtype == "float32"

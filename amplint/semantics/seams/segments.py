@@ -39,7 +39,7 @@ def checkpoint_names(chunks: Iterable[Chunk]) -> frozenset[str]:
 
 
 def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:
-    """Tell of a segment that `node` runs."""
+    """Report a segment that `node` runs."""
     if Checkpointed.kind not in machine.wanted or not arguments.given:
         return
     if any(argument.star == "**" for argument in arguments.given):
@@ -93,7 +93,7 @@ def _flat(values: Iterable[Value]) -> Iterable[Value]:
 
 
 def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """Tell of a trace in a region with the cache of casts on, from its second run of the model on, the check of it."""
+    """Report a trace in a region with the cache of casts on, from its second run of the model on, the check of it."""
     region, _ = innermost(machine, state)
     checks = arguments.get("check_trace")
     if checks is not None and checks.value != TRUE:
@@ -120,7 +120,7 @@ class Segments(Tracker):
         return name in CHECKPOINTS or name in TRACES
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """Tell of a segment."""
+        """Report a segment."""
         assert isinstance(call.callee, Ref)
         if call.callee.name in CHECKPOINTS:
             checkpointed(self.machine, state, call.node, call.callee.name, call.arguments)

@@ -50,7 +50,7 @@ Place = tuple[cst.BaseExpression, Value]
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Place, right: Place) -> None:
-    """Arithmetic runs: tell of a variance that is a difference, and of the area of a box."""
+    """Arithmetic runs: report a variance that is a difference, and of the area of a box."""
     if kind not in ("Subtract", "Multiply") or not machine.calls or Sensitive.kind not in machine.wanted:
         return
     sides = symbol_of(machine, left[1]), symbol_of(machine, right[1])

@@ -79,7 +79,7 @@ def switches_off(function: cst.FunctionDef) -> bool:
 
 
 def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
-    """The names by which alone this is a product of positions and frequencies; None where it is none."""
+    """The names by which alone this is a product of positions and frequencies; None if it is none."""
     if any(value.dtype == "float64" for _, value in tensors):
         return None
     if any(FREQUENCIES in value.traits for _, value in tensors):
@@ -116,7 +116,7 @@ def _remember(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> 
 
 
 def _converted_from(machine: Machine, value: Tensor) -> str | None:
-    """What `value` was before it was converted to float32, "" for something unknown, None where it was not."""
+    """What `value` was before it was converted to float32, "" for something unknown, None if it was not."""
     root_of = root(machine, value.symbol)
     return machine[Tensors].cast_from.get(root_of) if value.dtype == "float32" else None
 

@@ -58,7 +58,7 @@ _SHAPES = words("view reshape permute")
 
 
 def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
-    """`value`, at `place`, as an operand that rules are told of."""
+    """`value`, at `place`, as an operand that rules are notified of."""
     if not isinstance(value, Tensor):
         return Operand(place, value)
     return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
@@ -74,7 +74,7 @@ def tell(
     *,
     in_place: bool,
 ) -> None:
-    """Tell of two operands that meet in `op`, which comes to `found` where the second one is half."""
+    """Report two operands that meet in `op`, which comes to `found` where the second one is half."""
     steady, half = met
     converted = conversion_of(steady) if steady.made is None else None
     asked = isinstance(steady.value, Tensor) and is_asked_for(steady.value)
@@ -163,7 +163,7 @@ def assigned(
 
 
 def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """Something out of sight is called: a layer, where its input was made on the device of its parameters."""
+    """Unseen code is called: a layer, where its input was made on the device of its parameters."""
     if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     for argument in arguments.given:
@@ -267,7 +267,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
 
 
 class Clashes(Tracker):
-    """Follows what code out of sight is given of tensors that are float32 in any case."""
+    """Follows what unseen code is given of tensors that are float32 in any case."""
 
     def is_needed(self) -> bool:
         """Only where the rules are to assume something."""

@@ -9,7 +9,7 @@ from amplint.semantics.values.values import Const, Device, Method, Tensor, Value
 
 
 def device_type(value: Value | None) -> str | None:
-    """The device type that an argument names, None where it names none for sure."""
+    """The device type that an argument names, None if it names none for sure."""
     if isinstance(value, Device) and value.types is not None and len(value.types) == 1:
         return next(iter(value.types))
     if isinstance(value, Const) and isinstance(value.value, str):
@@ -20,7 +20,7 @@ def device_type(value: Value | None) -> str | None:
 
 
 def moved_to(name: str, arguments: Arguments) -> str | None:
-    """Where `x.cuda()`, `x.cpu()` or `x.to(...)` moves `x`, None where that is not certain."""
+    """Where `x.cuda()`, `x.cpu()` or `x.to(...)` moves `x`, None if that is not certain."""
     if name in ("cuda", "cpu"):
         return name
     return next((found for value in arguments.values if (found := device_type(value)) is not None), None)

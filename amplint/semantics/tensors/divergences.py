@@ -25,7 +25,7 @@ _WATCHED = _DIVERGENCES | _DISTANCES | _LOGARITHMS | {"mul"}
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand]) -> None:
-    """An operation runs: tell of the distributions that it compares, or whose logarithm it takes."""
+    """An operation runs: report the distributions that it compares, or whose logarithm it takes."""
     if op not in _WATCHED or Sensitive.kind not in machine.wanted or not machine[SensitiveRuns].runs:
         return
     given = [list(_distributions(machine, operand)) for operand in operands]

@@ -17,7 +17,7 @@ _BOTH = frozenset(HALF_DTYPES)
 
 
 def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpression | None = None) -> Evidence | None:
-    """Why `value` is or can be half; None where nothing says so, or where the function around chooses by dtype.
+    """Why `value` is or can be half; None if nothing says so, or where the function around chooses by dtype.
 
     Such a choice says nothing of a variable, at `place`, that was computed before.
 

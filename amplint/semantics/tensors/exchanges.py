@@ -18,7 +18,7 @@ from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknow
 from amplint.source import syntax as cst
 
 _FOUND = frozenset({"call", "comprehension", "converted", "each", "fresh", "index", "item", "part"})
-"""How the symbols of unknown values begin that containers and functions out of sight can return."""
+"""How the symbols of unknown values begin that containers and unseen functions can return."""
 _KEPT = ("parameters", "state of")
 """How those of what models keep begin."""
 _FAR = 500

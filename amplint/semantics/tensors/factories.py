@@ -89,7 +89,7 @@ def make(
 
 
 def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Tensor:
-    """`torch.cuda.FloatTensor(...)` and its kind: sizes, or numbers, become a tensor of the dtype in the name."""
+    """`torch.cuda.FloatTensor(...)` and the like: sizes, or numbers, become a tensor of the dtype in the name."""
     op = name.rpartition(".")[2]
     dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
     sizes = [value for value in arguments.values if not isinstance(value, Items)]

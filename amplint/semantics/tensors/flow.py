@@ -152,7 +152,7 @@ def tell(
 ) -> None:
     """Tell the rules that `op` runs on `operands`, and, if `supposing`, what follows if one of them is half.
 
-    `follows` tells that another tensor decides its dtype.
+    `follows` says that another tensor decides its dtype.
     """
     if machine.muted or Operation.kind not in machine.wanted:
         return

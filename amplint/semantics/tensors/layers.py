@@ -26,7 +26,7 @@ from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 _WEIGHTED = having("weights")
-"""Operations to which a module hands parameters of its own, unless it is told to have none."""
+"""Operations to which a module passes parameters of its own, unless it is told to have none."""
 _RECURRENT = frozenset(valued("recurrent").values())
 _CELLS = frozenset(valued("cell").values())
 

@@ -40,7 +40,7 @@ def number_meets(
     side: tuple[cst.BaseExpression, Value],
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
-    """Tell of a number on one side and a tensor on the other, or of an infinity times anything but ones."""
+    """Report a number on one side and a tensor on the other, or of an infinity times anything but ones."""
     met, operand = standing(side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return

@@ -107,7 +107,7 @@ def arithmetic(
     *,
     in_place: bool = False,
 ) -> Tensor | None:
-    """`left kind right`, None where neither side is known to be a tensor; in place, the left one receives it."""
+    """`left kind right`, None if neither side is known to be a tensor; in place, the left one receives it."""
     a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
     if machine.assumes:
         cancelling.computed(machine, state, node, kind, (left[0], a), (right[0], b))
@@ -333,7 +333,7 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
 
 
 def _joined(machine: Machine, op: str, first: Argument, arguments: Arguments) -> list[Place] | None:
-    """The tensors that an operation is given in a list, or one by one; None where it is not given several."""
+    """The tensors that an operation is given in a list, or one by one; None if it is not given several."""
     if isinstance(first.value, Items):
         return _parts(machine, first.node.value, first.value)
     given = [argument for argument in arguments.given if argument.keyword is None]

@@ -28,7 +28,7 @@ def runs(op: str, arguments: Arguments) -> str:
 
 
 def besides(op: str, arguments: Arguments, shift: int) -> Iterator[Argument]:
-    """The arguments whose dtypes count beside the first operand, of which `shift` tells whether it is an argument."""
+    """The arguments whose dtypes count beside the first operand, of which `shift` says whether it is an argument."""
     if op == "einsum":
         yield from arguments.given[2:]
     if op == "chain_matmul":

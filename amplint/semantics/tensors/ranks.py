@@ -50,7 +50,7 @@ def _matmul(known: Sequence[int | None]) -> int | None:
 
 
 def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> int | None:
-    """The rank of what `op` makes of `operands`; `shift` tells whether the first of them is an argument."""
+    """The rank of what `op` makes of `operands`; `shift` says whether the first of them is an argument."""
     rank = _rank(operands[0])
     if op in _FIXED:
         return _FIXED[op]

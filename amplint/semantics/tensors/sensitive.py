@@ -64,7 +64,7 @@ class Ran:
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Operand, result: Tensor) -> None:
-    """An operation runs that is not told its dtype: tell of it, or remember it, where nothing lifts it to float32."""
+    """An operation runs that is not told its dtype: report it, or record it, where nothing lifts it to float32."""
     value = operand.value
     squares = SQUARES in result.traits and op in _SQUARES
     if op not in _WATCHED or not isinstance(value, Tensor) or (op in _SQUARES and not squares):
@@ -96,7 +96,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
 
 
 def _drawn(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
-    """Probabilities are added up, or drawn from: tell of the softmax that gave them."""
+    """Probabilities are added up, or drawn from: report the softmax that gave them."""
     known = machine[SensitiveRuns].runs
     for this in (known[source] for source in sources if source in known):
         if this.op in _PROBABILITIES:
@@ -164,7 +164,7 @@ def tell(
     at: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    """Tell of an operation that should run in float32, and of what shows that at `at`."""
+    """Report an operation that should run in float32, and of what shows that at `at`."""
     half = operand.half
     if at is not None:
         half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)

@@ -25,7 +25,7 @@ _CONVERSIONS = words("cast converted")
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand]) -> None:
-    """An operation runs: tell of a product of what the function is given and a factor made of statistics."""
+    """An operation runs: report a product of what the function is given and a factor made of statistics."""
     if op not in ("mul", "div") or len(operands) != 2 or Clash.kind not in machine.wanted:
         return
     if innermost(machine, state)[0] is not None or not any(map(runs_layers, machine.calls)) or minds_dtypes(machine):

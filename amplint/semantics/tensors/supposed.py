@@ -71,7 +71,7 @@ def _is_torch(machine: Machine, state: State, name: str) -> bool:
 
 @per_file
 def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
-    """The names that stand for tensors, as far as that is no guess, and those whose parts PyTorch is handed."""
+    """The names that stand for tensors, as far as that is no guess, and those whose parts PyTorch gets."""
     known = {name for name, guesses in _tensors(function).items() if not guesses}
     for call in every(function, cst.Call):
         owner, _, op = (dotted(call.func) or "").rpartition(".")

@@ -112,7 +112,7 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
 
 
 def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
-    """Whether `.name(...)` changes the dtype of what it is called on, and to which one, None where that is unknown."""
+    """Whether `.name(...)` changes the dtype of what it is called on, and to which one, None if that is unknown."""
     if name in CASTS and not arguments.given:
         return True, CASTS[name]
     if name not in ("to", "type"):
@@ -216,7 +216,7 @@ def supposes(value: Value | None) -> bool:
 
 
 def same_dtype(left: Value, right: Value) -> bool | None:
-    """Whether two dtypes are equal, or the first is one of several; None where they are not known, or no dtypes."""
+    """Whether two dtypes are equal, or the first is one of several; None if they are not known, or no dtypes."""
     known = _known_dtype(left)
     if isinstance(right, Items):
         options = {_known_dtype(option) for option in right.values}
@@ -268,7 +268,7 @@ _DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})
 
 
 def default_dtype(machine: Machine) -> str | None:
-    """The dtype of tensors that are made without one, None where the file sets another."""
+    """The dtype of tensors that are made without one, None if the file sets another."""
     chunks = machine.program.main.chunks
     return None if any(chunk.words & _DEFAULTS for chunk in chunks) else "float32"
 
@@ -323,7 +323,7 @@ def filled(state: State, value: Value) -> Number | None:
 
 
 def fill(state: State, value: Tensor, infinity: Number) -> None:
-    """Remember that an operation in place put `infinity` into elements of `value`."""
+    """Record that an operation in place put `infinity` into elements of `value`."""
     state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
 
 
@@ -348,7 +348,7 @@ class Tensors(Tracker):
 
     `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
     `half_options` the half dtypes that a choice at a node can come to, `named` the names by which alone a symbol stands
-    for a tensor, none where its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
+    for a tensor, none if its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
     symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
     the dtype and the method in which they were made.
     """

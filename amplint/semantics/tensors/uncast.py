@@ -21,7 +21,7 @@ def computed(
     operand: tuple[cst.BaseExpression, Value],
     arguments: Arguments,
 ) -> None:
-    """Tell of a listed operation whose form keeps it from being cast, where one of its operands is surely float32."""
+    """Report a listed operation whose form keeps it from being cast, where one of its operands is surely float32."""
     out = arguments.get("out")
     if innermost(machine, state)[0] is None or name not in (NOT_CAST_IN_PLACE if out is None else NOT_CAST_WITH_OUT):
         return

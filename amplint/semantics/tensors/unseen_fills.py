@@ -1,4 +1,4 @@
-"""Fills out of sight: functions that fill by a mask, and constants of other files that are meant to be endless."""
+"""Fills in unseen code: functions that fill by a mask, and constants of other files that are meant to be endless."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 
 def filled(machine: Machine, state: State, call: Call) -> None:
-    """A function out of sight is called: tell where it fills by a mask with what float16 does not hold."""
+    """An unseen function is called: tell where it fills by a mask with what float16 does not hold."""
     name = (dotted(call.node.func) or "").rpartition(".")[2]
     library = isinstance(call.callee, Ref) and call.callee.name.startswith(_KNOWN)
     if library or name in _FILLS or FILLS_BY_MASK.search(name) is None:
@@ -70,7 +70,7 @@ def _constants(chunk: Chunk) -> frozenset[str]:
 
 
 class UnseenFills(Tracker):
-    """Follows what is put into tensors where the function, or the number, is out of sight."""
+    """Follows what is put into tensors where the function, or the number, is in unseen code."""
 
     methods = _FILLS
 

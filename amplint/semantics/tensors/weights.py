@@ -24,7 +24,7 @@ _WEIGHTS = "<weights>"
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
-    """The dtype in which a layer makes its parameters; None where an object only stands for any of its class."""
+    """The dtype in which a layer makes its parameters; None if an object only stands for any of its class."""
     if machine.hypothetical:
         return None
     wanted = arguments.get("dtype")
@@ -121,9 +121,9 @@ def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -
 
 
 class Weights(Tracker):
-    """Follows parameters and buffers as tensors: their `symbols`, and whether code out of sight left any `unsure`.
+    """Follows parameters and buffers as tensors: their `symbols`, and whether unseen code left any `unsure`.
 
-    A layer that was `converted` on some path has weights of an unknown dtype on those that do not tell of it.
+    A layer that was `converted` on some path has weights of an unknown dtype on those that do not report it.
     """
 
     methods = CONVERSIONS | {"register_buffer"}

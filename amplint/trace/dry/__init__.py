@@ -28,7 +28,7 @@ __all__ = ["CannotFollow", "dry_run"]
 
 @contextlib.contextmanager
 def dry_run(gpu: Gpu) -> Iterator[None]:
-    """Let what runs in this context believe in `gpu`. Raises CannotFollow where that is not enough."""
+    """Let what runs in this context believe in `gpu`. Raises CannotFollow if that is not enough."""
     placing = Placing()  # type: ignore[no-untyped-call]
     with cuda_module(gpu), cuda_autocast(), placing, devices() as mode, threads(mode):
         try:

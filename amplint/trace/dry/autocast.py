@@ -131,7 +131,7 @@ def _kernels(device: str, version: str | None, weights: _Weights) -> dict[str, K
 
 
 def _choosing(operator: OpOverload, on_gpu: Kernel | None, on_cpu: Kernel | None, regions: _Regions) -> Kernel:
-    """What runs the kernel of the device that the operands lie on, or none where that has none or no region is on."""
+    """What runs the kernel of the device that the operands lie on, or none if that has none or no region is on."""
 
     def kernel(keys: Any, *args: Any, **options: Any) -> Any:
         gpu = any(placement.on_gpu(operand) for operand in tensors((args, options)))
@@ -144,7 +144,7 @@ def _choosing(operator: OpOverload, on_gpu: Kernel | None, on_cpu: Kernel | None
 
 
 def _operator(name: str) -> OpOverload | None:
-    """The operator of this name (`pow.Scalar`), None where this build of PyTorch lacks it."""
+    """The operator of this name (`pow.Scalar`), None if this build of PyTorch lacks it."""
     base, _, overload = name.partition(".")
     packet = getattr(torch.ops.aten, base, None)
     return getattr(packet, overload or "default", None)

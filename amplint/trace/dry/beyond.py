@@ -110,7 +110,7 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
 
 
 def _in_library(failure: Exception) -> str:
-    """Where a library has failed that the user's code calls: another line, empty where there is none but PyTorch."""
+    """Where a library has failed that the user's code calls: another line, empty if there is none but PyTorch."""
     found = ""
     for frame, row in traceback.walk_tb(failure.__traceback__):
         name = frame.f_code.co_filename.replace(os.sep, "/")

@@ -193,7 +193,7 @@ def _checked(value: Any) -> Callable[..., Any]:
 
 
 def _named(path: str) -> Any:
-    """What lies in `torch` at `path`; None where this version lacks it."""
+    """What lies in `torch` at `path`; None if this version lacks it."""
     owner: Any = torch
     for name in path.split("."):
         owner = getattr(owner, name, None)

@@ -29,7 +29,7 @@ class Devices(TorchFunctionMode):
     """Answers questions about devices, and reads "cuda" as an order to put the result on the GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`. Raises RuntimeError for a second GPU, and TypeError where a GPU's tensor goes to NumPy."""
+        """Run `func`. Raises RuntimeError for a second GPU, and TypeError if a GPU's tensor goes to NumPy."""
         kwargs = kwargs or {}
         if isinstance(func, OpOverload) and not _asks_for_gpu(kwargs.get("device")):
             return func(*args, **kwargs)  # PyTorch's own call, whose "cpu" is where it computes
@@ -143,7 +143,7 @@ def _copy(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
 
 
 def _asks_for_gpu(value: Any) -> bool | None:
-    """Whether `value` names a GPU; None where it names no device. Raises RuntimeError for a GPU that is not there."""
+    """Whether `value` names a GPU; None if it names no device. Raises RuntimeError for a GPU that is not there."""
     index: int | None
     if isinstance(value, torch.device):
         kind, index = value.type, value.index

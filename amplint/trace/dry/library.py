@@ -128,7 +128,7 @@ def _kept(*_: Any) -> Any:
 
 
 def _pinned(data: Any, device: Any = None) -> Any:
-    """`data` as it is. Raises RuntimeError where it lies on the GPU."""
+    """`data` as it is. Raises RuntimeError if it lies on the GPU."""
     for value in tree_leaves(data):
         if isinstance(value, torch.Tensor) and placement.on_gpu(value):
             raise RuntimeError("cannot pin tensors of the GPU; only dense CPU tensors can be pinned")
@@ -151,7 +151,7 @@ _start: Callable[..., Any] = import_module("torch.multiprocessing.spawn").start_
 def _started(
     fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, *rest: Any, **more: Any
 ) -> Any:
-    """A single process is this one, which knows of the GPU and is watched. Raises CannotFollow where others need it."""
+    """A single process is this one, which knows of the GPU and is watched. Raises CannotFollow if others need it."""
     if nprocs != 1:
         try:
             return _start(fn, args, nprocs, join, *rest, **more)

@@ -31,7 +31,7 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`. Raises RuntimeError where a GPU would refuse its operands."""
+        """Run `func`. Raises RuntimeError if a GPU would refuse its operands."""
         with torch._C.DisableTorchFunction():  # on in a backward pass, and slow
             return _run(func, args, kwargs or {})
 

@@ -24,7 +24,7 @@ class Seen:
 
     @property
     def autocast(self) -> str:
-        """The `autocast` of the variant that changes nothing of them, empty where none is known."""
+        """The `autocast` of the variant that changes nothing of them, empty if none is known."""
         if self._dtypes <= {"None"}:
             return "off"
         return next(iter(self._dtypes)) if len(self._dtypes) == 1 else ""

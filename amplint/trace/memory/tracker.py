@@ -74,7 +74,7 @@ class Peak:
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts bytes on `gpu` by kind. `peaks` tells how they stood when there were most in each phase, the last time.
+    """Counts bytes on `gpu` by kind. `peaks` says how they stood when there were most in each phase, the last time.
 
     In the backward pass, its line is the one whose gradient was computed. What the forward pass makes and lets go of
     before a backward pass begins is temporary, also at the peak. `batch` is how many samples the first tensor has that
@@ -117,7 +117,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def phase(self) -> str:
-        """The phase with the highest peak, the last of them; empty where nothing lay on the GPU."""
+        """The phase with the highest peak, the last of them; empty if nothing lay on the GPU."""
         return max(reversed(self.peaks), key=lambda phase: self.peaks[phase].total, default="")
 
     @property
