@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Accumulation, Event, Job, NeverCleared
+from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
+from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
 
 from .places import boundary_block
@@ -46,6 +47,10 @@ class ZeroGradInsideWindow(Rule):
             optimizer.zero_grad()
     ```
 
+    Inside of `accelerator.accumulate(model)` the prepared optimizer clears, and steps, only on the last micro-batch of
+    a window: `zero_grad()` before that `backward()` throws away what the others have added up. If the number of
+    micro-batches is not written out, this is an info: with one, nothing is wrong.
+
     ## Fix safety
     The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches. Where
     there is none it is added behind the step.
@@ -57,7 +62,7 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
-    screen = (b"backward", (b"zero_grad", b"autocast"), (b"%", b"range(", b"+= 1", b"autocast"))
+    screen = (b"backward", (b"zero_grad", b"autocast"), (b"%", b"range(", b"+= 1", b"autocast", b"accumulate("))
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 
@@ -71,6 +76,17 @@ class ZeroGradInsideWindow(Rule):
                 at=cleared[0].node,
                 notes=[(event.node, "steps only here" if event.guard else "runs through one window")],
             )
+
+    def on_cleared_in_window(self, event: ClearedInWindow) -> Iterator[Report]:
+        certain = isinstance(event.manager.steps, Const)
+        yield self.report(
+            event,
+            "gradients are cleared before the last backward pass of a window, which throws away those of the others"
+            + ("" if certain else ", if it has several"),
+            advice="Clear them after optimizer.step().",
+            notes=[(event.backward, "adds to the gradients of earlier micro-batches"), (event.step, "uses them")],
+            severity=None if certain else Severity.INFO,
+        )
 
     def on_never_cleared(self, event: NeverCleared) -> Iterator[Report]:
         if event.elsewhere is not None:
@@ -97,6 +113,9 @@ class ZeroGradInsideWindow(Rule):
         if isinstance(event, NeverCleared):
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
+        if isinstance(event, ClearedInWindow):
+            edits = rewrite.move_statement(event.node, after=event.step)
+            return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
         assert isinstance(event, Accumulation)
         cleared = [done.node for done in event.inside if done.job is Job.CLEAR]
         closing = [done for done in event.closing if done.job in (Job.STEP, Job.UPDATE)]

@@ -9,6 +9,7 @@ from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
 from amplint.semantics.events.frameworks import (
     AllHalf,
     Bypassed,
+    ClearedInWindow,
     ClippedEachTime,
     ClippedScaled,
     ClippingLost,
@@ -167,6 +168,7 @@ __all__ = [
     "CheckpointLacksScaler",
     "Checkpointed",
     "Clash",
+    "ClearedInWindow",
     "ClippedEachTime",
     "ClippedEarly",
     "ClippedScaled",

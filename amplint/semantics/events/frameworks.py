@@ -75,6 +75,15 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClearedInWindow(Event):
+    """Gradients are cleared before the `backward` of each micro-batch of `manager`'s windows, and used by `step`."""
+
+    backward: cst.CSTNode
+    step: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedEachTime(Event):
     """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.semantics.events import ClippedEachTime, DividedTwice
+from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
@@ -16,10 +16,25 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
+_EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind})
+
+
+class _Block:
+    """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
+
+    `cleared` maps the symbols of optimizers and models whose gradients were cleared before any step of theirs to that
+    call; `backward` maps them to the first backward pass after it.
+    """
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+        self.cleared: dict[int, cst.Call] = {}
+        self.backward: dict[int, cst.Call] = {}
+        self.stepped: set[int] = set()
 
 
 class MicroBatches(Tracker):
-    """Follows divisions of losses, and what is clipped in a window.
+    """Follows divisions of losses, and what is clipped or cleared in a window.
 
     `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`, by
     what came of it, the divisions of something that is no sum, with the symbol of the divisor.
@@ -28,26 +43,53 @@ class MicroBatches(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.windows: set[cst.CSTNode] = set()
-        self.blocks: dict[cst.CSTNode, Manager] = {}
+        self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
     def is_needed(self) -> bool:
         """Only for rules that ask for it."""
-        return not self.machine.wanted.isdisjoint({ClippedEachTime.kind, DividedTwice.kind})
+        return not self.machine.wanted.isdisjoint(_EVENTS)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A micro-batch begins, its loss is passed, or its gradients are clipped."""
+        """A micro-batch begins, its loss is passed, or its gradients are cleared, clipped or used."""
         manager = call.owner
-        if not isinstance(manager, Manager) or manager.kind not in DIVIDING:
+        if not isinstance(manager, Manager):
+            if self.blocks and manager is not None and call.name in ("zero_grad", "step"):
+                self._worked_on(state, call, manager)
+            return
+        if manager.kind not in DIVIDING:
             return
         if call.name == WINDOW:
             self.windows.add(call.node)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
-            if any(known == manager and _stands_open(block, call.node) for block, known in self.blocks.items()):
+            if any(one.manager == manager and _stands_open(block, call.node) for block, one in self.blocks.items()):
                 name = spelled(self.machine, state, manager)
                 self.machine.emit(state, ClippedEachTime, call.node, call=call.node, manager=manager, spelled=name)
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
+            self._passed_back(call, manager)
             self._handed(state, call, manager, call.arguments.values[0])
+
+    def _worked_on(self, state: State, call: Call, owner: Value) -> None:
+        """`owner`, which may be an optimizer or a model, clears gradients or steps."""
+        symbol = symbol_of(self.machine, owner)
+        for block, one in self.blocks.items():
+            if not _stands_open(block, call.node):
+                continue
+            if call.name == "zero_grad":
+                if symbol not in one.stepped and symbol not in one.backward:
+                    one.cleared[symbol] = call.node
+                continue
+            one.stepped.add(symbol)
+            cleared, backward = one.cleared.get(symbol), one.backward.get(symbol)
+            if cleared is not None and backward is not None:
+                details = {"backward": backward, "step": call.node, "manager": one.manager}
+                self.machine.emit(state, ClearedInWindow, cleared, **details)
+
+    def _passed_back(self, call: Call, manager: Manager) -> None:
+        for block, one in self.blocks.items():
+            if one.manager == manager and _stands_open(block, call.node):
+                for symbol in one.cleared:
+                    one.backward.setdefault(symbol, call.node)
 
     def _handed(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
         division, by = self.divisions.get(symbol_of(self.machine, loss), (None, -1))
@@ -61,7 +103,7 @@ class MicroBatches(Tracker):
         if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
-                self.blocks[by] = manager
+                self.blocks[by] = _Block(manager)
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A division."""
