@@ -254,7 +254,8 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
             if span not in run.outputs:
                 continue
             named = above.targets[0].target if isinstance(above, cst.Assign) else node
-            if span not in run.tensors and not used_as_tensor(named, rewrite):
+            is_tensor = used_as_tensor(named, rewrite)
+            if is_tensor is False or (is_tensor is None and span not in run.tensors):
                 continue
             if isinstance(node, cst.Call):
                 if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):

@@ -74,6 +74,8 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
     yield from brought.values()
     yield from _unread(source)
+    if dtype == "bfloat16" and device == "cuda":
+        yield from _replicated(source)
     said = set[tuple[str, str]]()
     for chunk in _made_of(program, (*_modules(program), *_functions(program))):
         name = _relative(chunk.source, source)
@@ -87,12 +89,30 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
 def _unread(source: Source) -> Iterator[Remark]:
     """The first place where the file imports what only a run decides on."""
+    call = _first_call(source, _IMPORTERS)
+    if call is not None:
+        why = "what is imported here is known to a run alone; see what of it runs in the regions"
+        yield Remark(source.span(call).start.row, why)
+
+
+def _replicated(source: Source) -> Iterator[Remark]:
+    """The first place where a model is replicated in threads, whose autocast regions have the default dtype.
+
+    Source: torch/nn/parallel/parallel_apply.py of PyTorch 2.13, which passes on whether autocast is on, but no dtype.
+    """
+    call = _first_call(source, frozenset({"DataParallel"}))
+    if call is not None:
+        why = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
+        yield Remark(source.span(call).start.row, why)
+
+
+def _first_call(source: Source, names: frozenset[str]) -> cst.Call | None:
+    """The first call of a function with one of these last names."""
     for chunk in source.chunks:
-        for call in every(chunk.module, cst.Call) if _IMPORTERS & chunk.words else ():
-            if (dotted(call.func) or "").rpartition(".")[2] in _IMPORTERS:
-                why = "what is imported here is known to a run alone; see what of it runs in the regions"
-                yield Remark(source.span(call).start.row, why)
-                return
+        for call in every(chunk.module, cst.Call) if names & chunk.words else ():
+            if (dotted(call.func) or "").rpartition(".")[2] in names:
+                return call
+    return None
 
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:

@@ -82,18 +82,19 @@ def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> 
     return not any(may_be_cast(event, node) for node in later if id(node) not in others)
 
 
-def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool:
-    """Whether a variable is certainly a tensor: its function calls tensor methods or PyTorch operations on it.
+def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool | None:
+    """Whether a variable is a tensor by its uses: its function calls tensor methods or PyTorch operations on it.
 
-    Unpacking it, or an attribute that tensors do not have, is evidence against it.
+    False if there is evidence against it: unpacking, a key that is a string, an attribute that tensors do not have. None
+    without evidence.
     """
     if not isinstance(node, cst.Name):
-        return False
+        return None
     source = rewrite.source
     scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
     nodes = walk(scope) if scope is not None else (one for chunk in source.chunks for one in walk(chunk.module))
     uses = [_speaks_for_tensor(source, one) for one in nodes if isinstance(one, cst.Name) and one.value == node.value]
-    return True in uses and False not in uses
+    return False if False in uses else True if True in uses else None
 
 
 def _speaks_for_tensor(source: Source, name: cst.Name) -> bool | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,11 +29,11 @@ class StepInAutocast(Rule):
     """An optimizer or scaler step runs while autocast is on.
 
     ## Why is this bad?
-    A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass after
-    the step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in
-    Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. An
-    info where no forward pass is seen behind the step. Of a step behind which nothing is computed in the region, by
-    an optimizer without products, the rule tells where it is selected by its code.
+    A region keeps the half copies it has made of the weights until its outermost `with` ends: a forward pass of that
+    model after the step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in
+    Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. If no
+    forward pass of a model that ran before the step follows it, and the optimizer is not known to compute products,
+    nothing comes of it: that is reported only where the rule is selected by its code.
 
     ## Example
     ```python
@@ -76,16 +76,20 @@ class StepInAutocast(Rule):
 
     def __init__(self) -> None:
         self._steps: dict[tuple[cst.CSTNode, cst.CSTNode], ScalerStep | OptimizerStep] = {}
-        self._waiting: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self._models: dict[cst.CSTNode, set[Hashable]] = {}
+        self._waiting: dict[cst.CSTNode, dict[cst.CSTNode, frozenset[Hashable]]] = {}
         self._outdated: set[cst.CSTNode] = set()
 
     def on_autocast_entered(self, event: AutocastEntered) -> Iterator[Report]:
         self._waiting.pop(event.context.node, None)
+        self._models.pop(event.context.node, None)
         yield from ()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.region is not None:
-            self._outdated |= self._waiting.pop(event.region.node, set())
+            waiting = self._waiting.get(event.region.node, {})
+            self._outdated |= {step for step, copied in waiting.items() if event.model in copied}
+            self._models.setdefault(event.region.node, set()).add(event.model)
         yield from ()
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
@@ -98,7 +102,8 @@ class StepInAutocast(Rule):
         if event.region_with is not None:
             assert event.region is not None
             self._steps.setdefault((event.node, event.region_with), event)
-            self._waiting.setdefault(event.region.node, set()).add(event.node)
+            copied = frozenset(self._models.get(event.region.node, ()))
+            self._waiting.setdefault(event.region.node, {})[event.node] = copied
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:

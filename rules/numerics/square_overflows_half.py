@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.repairs import squared
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, How, Operation, ScaledLate, Sensitive
 from amplint.semantics.values.values import Tensor
@@ -27,6 +28,9 @@ _PRODUCTS = {
     How.AREA: ("The largest float16 number is 65504.", "Convert the coordinates to float32 first: boxes.float()."),
 }
 """What shows products of single numbers to be too large or too close -> why that matters, and what to do."""
+_VARIANCE = (
+    "PyTorch computes it in float32, but the result is float16: infinite from a deviation of 256 on, 0 below 1.7e-4."
+)
 REDUCTIONS = ("sum", "mean", "nansum", "nanmean")
 
 
@@ -36,9 +40,10 @@ class SquareOverflowsHalf(Rule):
     ## Why is this bad?
     The largest float16 number is 65504, so the square of anything past 255 is infinity, and a norm, a variance or a
     mean square written out by hand is infinite as soon as one element is. Small ones vanish likewise: below 1.7e-4 a
-    square is 0. Under CUDA autocast `x ** 2`, `x.pow(2)` and `x.square()` are computed in float32, but `x * x` and
-    `x.var()` are not; in a model that was converted to float16 none of them is. The product of two norms, or of rows
-    that are scaled down only afterwards, overflows as easily.
+    square is 0. Under CUDA autocast `x ** 2`, `x.pow(2)` and `x.square()` are computed in float32, but `x * x` is
+    not; in a model that was converted to float16 none of them is. `x.var()` adds up in float32 and returns float16: an
+    info, since only a deviation of 256 overflows. The product of two norms, or of rows that are scaled down only
+    afterwards, overflows as easily.
 
     Where the rule is selected by name or `ALL`, it also tells of single squares and norms of half tensors, of norms
     whose result is converted back to another tensor's dtype, of variances that are the difference of a mean square and
@@ -92,6 +97,8 @@ class SquareOverflowsHalf(Rule):
                 f"the {what} of a tensor that {'can be' if announced else 'is'} float16",
                 advice="Convert the tensor to float32 before it is squared: x.float().",
                 severity=Severity.INFO if announced else None,
+                reason="" if squares or lengths else _VARIANCE,
+                premises=() if squares or lengths else (Premise.OUT_OF_RANGE,),
                 notes=[(half.node, half.text)] if half.node is not None else (),
             )
 

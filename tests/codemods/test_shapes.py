@@ -593,3 +593,17 @@ def test_a_class_of_a_module_with_the_name_of_the_model_is_made_outside() -> Non
         "nn.Linear(4, 3)", "net.Ranker(4, 3)"
     )
     assert _regions(_converted(head + LOOP).text) == ["loss = net(x).mean()"]
+
+
+def test_outputs_with_keys_are_no_tensors() -> None:
+    loop = 'for x in data:\n    out = net(x)\n    part = out["part"]\n    whole = torch.zeros(2, 4)\n'
+    loop += '    whole[:, 0] = part\n    out["part"] = whole\n    loss = out["part"].mean()\n'
+    text = _converted(HEAD.replace("nn.Linear(4, 3)", "zoo.make()") + loop + STEP, BFLOAT16).text
+    assert "net(x).float()" not in text
+
+
+@pytest.mark.parametrize(("wish", "said"), [(FLOAT16, 0), (BFLOAT16, 1)])
+def test_replicas_that_do_not_get_the_dtype_of_the_region_are_named(wish: Wish, said: int) -> None:
+    text = HEAD.replace("nn.Linear(4, 3)", "nn.DataParallel(nn.Linear(4, 3))") + LOOP
+    checks = [remark for remark in _converted(text, wish).left if "DataParallel" in remark.text]
+    assert [remark.row for remark in checks] == [4] * said

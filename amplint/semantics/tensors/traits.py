@@ -41,6 +41,10 @@ from amplint.torchlib.promotion import INTEGRAL
 
 FEW = 256
 """As far as this, bfloat16 holds all whole numbers."""
+MANY = 2048
+"""As far as this, float16 does."""
+_TIMESTEPS = 1000
+"""The timesteps that a scheduler of diffusers trains for, if nothing is said."""
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
@@ -77,7 +81,8 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     if step is None or abs(step) != 1:
         return frozenset()
     if op == "randint":
-        return frozenset({INTEGERS}) if _many(arguments) else frozenset()
+        bound = _highest(arguments)
+        return frozenset({INTEGERS, *([SIDES] if bound <= MANY else ())}) if bound > FEW else frozenset()
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
@@ -94,16 +99,18 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     )
 
 
-def _many(arguments: Arguments) -> bool:
-    """Whether random whole numbers are known to go beyond what bfloat16 holds exactly."""
+def _highest(arguments: Arguments) -> float:
+    """The bound of random whole numbers, 0 if it is not known."""
     second = arguments.get("high", 1)
     high = second if second is not None and not isinstance(second.value, Items) else arguments.get("high", 0)
     bound = number(high.value) if high is not None else None
-    return bound > FEW if bound is not None else high is not None and _counts_timesteps(high.node.value)
+    if bound is None and high is not None and _counts_timesteps(high.node.value):
+        return _TIMESTEPS
+    return bound or 0
 
 
 def _counts_timesteps(bound: cst.BaseExpression) -> bool:
-    """Whether a bound is the number of timesteps that a scheduler of diffusers trains for, 1000 if nothing is said."""
+    """Whether a bound is the number of timesteps that a scheduler of diffusers trains for."""
     return (dotted(bound) or "").rpartition(".")[2] == "num_train_timesteps"
 
 
