@@ -85,8 +85,8 @@ def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> 
 def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool | None:
     """Whether a variable is a tensor by its uses: its function calls tensor methods or PyTorch operations on it.
 
-    False if there is evidence against it: unpacking, a key that is a string, an attribute that tensors do not have. None
-    without evidence.
+    False if there is evidence against it: unpacking, a key that is a string, an attribute that tensors do not have.
+    None without evidence.
     """
     if not isinstance(node, cst.Name):
         return None

@@ -11,14 +11,19 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, Autocast, Function, GradMode, Instance, Method, Ref, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.methods import COMPILES, OF_BACKWARD
+from amplint.torchlib.policy import LOWER
 
 
 class Compiled(Tracker):
-    """Follows which functions are `compiled`: those of models that are passed, and what they call."""
+    """Follows which functions are `compiled`: those of models that are passed, and what they call.
+
+    `islands` are the regions in these that switch autocast off, each with the region around it.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.compiled: set[cst.CSTNode | None] = set()
+        self.islands: dict[cst.CSTNode, tuple[Autocast, cst.CSTNode]] = {}
 
     def is_needed(self) -> bool:
         """Only for rules that ask for it."""
@@ -50,4 +55,13 @@ class Compiled(Tracker):
         if outer is None or entered is None or (modes and modes[-1].enabled == FALSE):
             return
         if not any(OF_BACKWARD in chunk.text for chunk in self.machine.program.chunks):
+            self.islands[by] = outer, entered
+
+    def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
+        """The region matters for operations that autocast runs in half: the backward pass of others stays float32."""
+        if op not in LOWER or not self.islands:
+            return
+        by = next((one.entered_by for one in reversed(state.regions) if isinstance(one.context, Autocast)), None)
+        if by in self.islands:
+            outer, entered = self.islands[by]
             self.machine.emit(state, CompiledIsland, by, outer=outer, outer_with=entered)

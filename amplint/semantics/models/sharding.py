@@ -62,6 +62,11 @@ def _policy_class(state: State, policy: Value) -> str | None:
     return next((name.rpartition(".")[2] for name in made), None)
 
 
+def _is_in_a_clip(machine: Machine) -> bool:
+    """Whether a function named like PyTorch's runs, which can call that for gradients that are not sharded."""
+    return any(isinstance(node, cst.FunctionDef) and node.name.value == _CLIPS for node in machine.calls)
+
+
 def _renewed(state: State) -> None:
     """Parameters are put into optimizers by hand: none is outdated any more."""
     for symbol, model in state[ModelStates].known.items():
@@ -119,7 +124,7 @@ class Sharding(Tracker):
         if isinstance(call.callee, Ref) and call.callee.name in _PLAIN and call.arguments.given:
             limit = call.arguments.value("max_norm", 1)
             models = sources(self.machine, call.arguments.values[0]) or set()
-            if len(models) == 1 and limit != Const(None):
+            if len(models) == 1 and limit != Const(None) and not _is_in_a_clip(self.machine):
                 self._clipped(state, call.node, models.pop(), own=False)
 
     def method(self, state: State, call: Call) -> Value | None:

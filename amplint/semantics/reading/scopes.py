@@ -265,8 +265,8 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     for user, used in program.mentions.items():
         for chunk in used:
             users.setdefault(chunk, []).append(user)
-            ours = user.source is program.main
-            if ours and _inherits(user, chunk) and _methods(user) & _called_of_self(chunk):
+            own = user.source is program.main
+            if own and _inherits(user, chunk) and _methods(user) & _called_of_self(chunk):
                 users.setdefault(user, []).append(chunk)
     fresh = list(found)
     while fresh:
