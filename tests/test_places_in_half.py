@@ -67,10 +67,10 @@ PROGRAMS = {
                 places = places.type_as(self.turns)  # found
                 return torch.outer(places, turns)
     """,
-    "positions follow something else": """
+    "positions follow what a layer is given": """
         class Ramp(nn.Module):
             def forward(self, x):
-                return x * torch.arange(x.shape[-1], device=x.device).type_as(x)
+                return x * torch.arange(x.shape[-1], device=x.device).type_as(x)  # found
     """,
     "frequencies are asked for their dtype": """
         class Rotary(nn.Module):

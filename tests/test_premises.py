@@ -85,7 +85,7 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
         None,
         INFO,
     ),
-    "a step of an optimizer out of sight": ("AMP102", LAST, INFO, INFO),
+    "a step of an optimizer out of sight": ("AMP102", LAST, None, INFO),
     "what is put away": ("AMP103", CAST.format(use="store(y.half())"), None, INFO),
     "what is computed with": ("AMP103", CAST.format(use="return (y.half() * 2).mean()"), INFO, INFO),
 }

@@ -33,6 +33,7 @@ REASONS = {
         ("AMP302", "generator"), ("AMP304", "generator"), ("AMP705", "generator"),
     ],
     "a sum in sight may be meant to be one": [("AMP302", "loss_dict")],
+    "another program: a parameter is renamed, and the text that names it is not": [("AMP704", "renamed")],
     "the length of a loop that asks for the next batch is not known": [
         ("AMP303", "while_loop"), ("AMP603", "while_loop"),
     ],

@@ -18,8 +18,8 @@ SEMANTICS = Path(words.__file__).parent
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
     "chosen_devices.py": [
-        "_AMP", "_ASKED", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICE_WORDS", "_FIXED", "_GIVEN",
-        "_KERNELS", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
+        "_AMP", "_ASKED", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES", "_DEVICE_WORDS", "_FIXED",
+        "_GIVEN", "_KERNELS", "_MAKES_DEVICE", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
@@ -37,8 +37,8 @@ IN_SOURCE = {
     "norms.py": ["_LAYER", "_MADE"],
     "outside.py": ["_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
-        "EXTREME_NUMBER", "_CALLED", "_GRADIENT", "_LIBRARY_IMPORT", "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND",
-        "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES",
+        "EXTREME_NUMBER", "_CALLED", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_LIBRARY_IMPORT", "_METHOD",
+        "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND", "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES",
         "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],

@@ -183,13 +183,13 @@ MAIN = """
 
 
 @pytest.mark.parametrize(
-    ("after", "severity"), [("", Severity.INFO), ("                loss = model(inputs).sum()", Severity.WARNING)]
+    ("after", "stale"), [("", []), ("                loss = model(inputs).sum()", [("AMP102", Severity.WARNING, 10)])]
 )
 def test_it_is_told_of_the_call_in_another_file_and_what_follows_there(
-    tmp_path: Path, after: str, severity: Severity
+    tmp_path: Path, after: str, stale: list[object]
 ) -> None:
     write(tmp_path, {"main.py": MAIN, "epoch.py": EPOCH.format(after=after)})
     path = tmp_path / "main.py"
     findings = analyse(Job("main.py", str(path), path.read_bytes(), (), RULES), Modules()).findings
     told = [(one.code, one.severity, one.elsewhere and one.elsewhere.span.start.row) for one in findings]
-    assert told == [("AMP101", Severity.WARNING, 10), ("AMP102", severity, 10)]
+    assert told == [("AMP101", Severity.WARNING, 10), *stale]

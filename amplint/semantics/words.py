@@ -396,9 +396,12 @@ UNSCALES = Guess(
     of="a function that gets what a model returned",
     pattern=r"(?i)inverse_?(?:transform|scale|normali[sz]e)|de_?normali[sz]e|un_?(?:normali[sz]e|scale|standardi[sz]e)",
     because="A conversion that takes too much for such a function only computes more in float32.",
-    examples=("inverse_transform", "denormalize", "unnormalize", "unscale_predictions"),
+    examples=(
+        "inverse_transform", "inverse_scale", "inverse_normalize", "denormalize", "unnormalize", "unscale_predictions",
+        "unstandardize",
+    ),
     counterexamples=("normalize", "transform", "scale"),
-)
+)  # fmt: skip
 TRAINING_STEP = Guess(
     name="a step that trains",
     of="a function around a forward pass",

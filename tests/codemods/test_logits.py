@@ -119,7 +119,7 @@ def run(text: str) -> list[float]:
     return result
 
 
-NOT_MOVED = "nothing here moves to CUDA"
+EXPECTED = ("nothing here moves to CUDA", "with several GPUs this computes in float16")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ NOT_MOVED = "nothing here moves to CUDA"
 def test_the_model_returns_logits(text: str, dtype: str) -> None:
     conversion = convert(text, Wish(to="amp", dtype=dtype))
     assert conversion.refused == ()
-    assert [remark.text for remark in conversion.left if not remark.text.startswith(NOT_MOVED)] == []
+    assert [remark.text for remark in conversion.left if not remark.text.startswith(EXPECTED)] == []
     assert "Sigmoid(" not in conversion.text
     assert "BCELoss" not in conversion.text
     assert convert(conversion.text, Wish(to="amp", dtype=dtype)).text == conversion.text
@@ -178,7 +178,7 @@ def test_others_are_thought_of() -> None:
     text = TUPLE.replace('if __name__ == "__main__":\n    result = main()\n', "")
     conversion = convert(text, Wish(to="amp"))
     left = "{}() returns logits now; what other files do with them has to apply torch.sigmoid()"
-    told = {remark.text for remark in conversion.left if not remark.text.startswith(NOT_MOVED)}
+    told = {remark.text for remark in conversion.left if not remark.text.startswith(EXPECTED)}
     assert told == {left.format("Auto.decode"), left.format("Auto.forward")}
 
 
