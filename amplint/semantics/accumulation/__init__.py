@@ -1,1 +1,1 @@
-"""Windows of gradient accumulation: loops, what ends a window, and what runs before it ends."""
+"""Gradient accumulation: loops, window boundaries, and the work inside of a window."""

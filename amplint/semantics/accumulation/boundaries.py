@@ -1,4 +1,4 @@
-"""Conditions that come true once every so many iterations, and the counters they look at."""
+"""Conditions that hold once every n iterations, and the counters they test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COUNTER = "counter"
 
 
 def boundary(machine: Machine, symbol: int) -> Boundary | None:
-    """What the condition `symbol` says of windows, None if it says nothing."""
+    """The window boundary that the condition `symbol` tests, None if it tests none."""
     if symbol not in machine[Rhythm].boundaries:
         machine[Rhythm].boundaries[symbol] = _parsed(machine, symbol, machine.symbols.key(symbol))
     return machine[Rhythm].boundaries[symbol]
@@ -56,7 +56,7 @@ def _either(machine: Machine, symbol: int, every_part: bool) -> Boundary | None:
 
 
 def _compared(machine: Machine, left: int, right: int) -> Boundary | None:
-    """`left == right`, seen as a remainder or a count on the left and what it reaches on the right."""
+    """The comparison `left == right` as a remainder or count on the left and its bound on the right."""
     if machine.symbols.key(left)[0] == "Modulo":
         known = constant(machine, right)
         if isinstance(known, int):
@@ -73,7 +73,7 @@ def _periodic(machine: Machine, modulo: int, remainder: int, holds: bool) -> Bou
 
 
 def counts(machine: Machine, symbol: int) -> bool:
-    """Whether `symbol` is a variable that a loop counts up, or the distance from one that it moves along."""
+    """Whether `symbol` is a variable that a loop increments, or the distance to one that it advances."""
     base, _ = shifted(machine, symbol)
     if machine.symbols.key(base)[0] == "Subtract":
         base = machine.symbols.parts(base)[1]
@@ -96,13 +96,13 @@ def shifted(machine: Machine, symbol: int) -> tuple[int, int]:
 
 
 def constant(machine: Machine, symbol: int) -> object:
-    """The Python value that `symbol` stands for, None if it is not one."""
+    """The Python value of `symbol`, None if it is no constant."""
     key = machine.symbols.key(symbol)
     return key[1].value if key[0] == "value" and isinstance(key[1], Const) else None
 
 
 def first_value(machine: Machine, counter: int | None, loop: cst.CSTNode) -> int | None:
-    """The value of `counter` in the first round of `loop`, None if that is not known."""
+    """The value of `counter` in the first iteration of `loop`, None if unknown."""
     if counter is None:
         return None
     base, added = shifted(machine, counter)
@@ -134,7 +134,7 @@ def _call_in(machine: Machine, key: Key, name: str) -> int | None:
 
 
 def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None:
-    """The symbol among `symbols` and what they were made from whose key begins with `names`."""
+    """The symbol among `symbols` and their parts whose key begins with `names`."""
     todo, seen = list(symbols), set()
     while todo:
         current = todo.pop()
@@ -146,7 +146,7 @@ def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None
 
 
 def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
-    """The symbol of `n` for a loop over `range(n)`, also wrapped in a progress bar or `enumerate`."""
+    """The symbol of `n` for a loop over `range(n)`, also inside of a progress bar or `enumerate`."""
     source = machine[Rhythm].sources.get(loop)
     found = found_in(machine, [source], "call", "builtins.range") if source is not None else None
     parts = machine.symbols.parts(found) if found is not None else ()
@@ -156,7 +156,7 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
 
 
 def runs_once(machine: Machine, source: int) -> bool:
-    """Whether a loop over `source` is one over `range(1)`, also wrapped in a progress bar or `enumerate`."""
+    """Whether a loop over `source` is over `range(1)`, also inside of a progress bar or `enumerate`."""
     current: int | None = source
     while current is not None and machine.symbols.key(current)[:2] != ("call", "builtins.range"):
         current = _wrapped(machine, current)
@@ -165,14 +165,14 @@ def runs_once(machine: Machine, source: int) -> bool:
 
 
 def _wrapped(machine: Machine, source: int) -> int | None:
-    """What a progress bar, `enumerate` or `iter` was given."""
+    """The iterable inside of a progress bar, `enumerate` or `iter`."""
     key, parts = machine.symbols.key(source), machine.symbols.parts(source)
     goes_on = key[0] == "call" and PASSES_ON.search(str(key[1]))
     return parts[0] if goes_on and parts else None
 
 
 def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
-    """The names of what passes `loop` the batches of a data loader, as far as these alone tell that it does."""
+    """The names of what passes a data loader's batches to `loop`, if these names alone imply it."""
     guesses: list[Guessed] = []
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
@@ -182,7 +182,7 @@ def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
-    """Whether `loop` goes over a data loader that was seen to be made, and that can yield any number of batches."""
+    """Whether `loop` iterates over a data loader of visible construction, with any number of batches."""
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
         source = _wrapped(machine, source)

@@ -1,4 +1,4 @@
-"""Variables that a loop counts up: their value in one round says nothing about the next."""
+"""Variables that a loop increments: their value in one iteration says nothing about the next."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.source.tree import every
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
-    """The access paths that `loop` counts up, or moves along, and that a remainder or a comparison in it looks at."""
+    """The access paths that `loop` increments or advances, and that a remainder or a comparison in it tests."""
     found = machine[Rhythm].counted.get(loop)
     if found is None:
         raised: set[str] = set()
@@ -46,7 +46,7 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
 
 
 def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
-    """Take the counters of `loop` for unknown in the round that begins now; the `first` says where they start."""
+    """Make the counters of `loop` unknown in the iteration that begins; the `first` records their initial values."""
     for path in counters(machine, loop):
         owner, _, name = path.rpartition(".")
         symbol = -1

@@ -1,4 +1,4 @@
-"""Whether a loss was divided by the number of micro-batches whose gradients add up."""
+"""Division of a loss by the number of micro-batches whose gradients accumulate."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _DEEP = 60
 
 @per_chunk
 def may_divide(chunk: Chunk) -> bool:
-    """Whether code that is not followed could divide, multiply or sum what it returns."""
+    """Whether code that is not followed might divide, multiply or sum its result."""
     return _MAY_DIVIDE.search(chunk.text) is not None
 
 
 @per_chunk
 def sums(chunk: Chunk) -> bool:
-    """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided on their way."""
+    """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided later."""
     return _SUMMED.search(chunk.text) is not None
 
 
 def divided(machine: Machine, loss: int, every: int) -> bool | None:
-    """Whether `loss` was divided by `every`, None if that cannot be told."""
+    """Whether `loss` was divided by `every`, None if unknown."""
     return _Judge(machine, every).of(loss, _DEEP)
 
 
 def divided_by_position(machine: Machine, loss: int, counter: int) -> bool:
-    """Whether `loss` was divided by what counts the micro-batches of a window, and not by how many there are."""
+    """Whether `loss` was divided by the counter of micro-batches in a window instead of their number."""
     which, todo, seen = _counter(machine, counter), [loss], set[int]()
     while todo:
         symbol = todo.pop()
@@ -63,7 +63,7 @@ def divided_by_position(machine: Machine, loss: int, counter: int) -> bool:
 
 
 def _counter(machine: Machine, symbol: int) -> Key:
-    """What counts, in whatever round and from wherever."""
+    """The identity of a counter, irrespective of iteration and position."""
     base, _ = shifted(machine, symbol)
     key = machine.symbols.key(base)
     if key[:2] == ("part", 0):
@@ -81,7 +81,7 @@ class _Judge:
         self._known: dict[int, bool | None] = {}
 
     def of(self, symbol: int, depth: int) -> bool | None:
-        """Whether what `symbol` stands for was divided."""
+        """Whether the value of `symbol` was divided."""
         if symbol not in self._known:
             self._known[symbol] = None
             self._known[symbol] = self._of(symbol, depth) if depth else None
@@ -128,7 +128,7 @@ class _Judge:
             return None if name.rpartition(".")[2] in _RESCALES else False
         key = self.machine.symbols.key(callee)
         if key[0] == "value" and isinstance(key[1], Method) and isinstance(key[1].owner, Const):
-            return None  # such as `None.scale`, where there may be no scaler
+            return None  # such as `None.scale`, if there may be no scaler
         if key[0] != "attribute":
             return False
         owner = self.machine.symbols.parts(callee)[0]
@@ -157,7 +157,7 @@ class _Judge:
         return key[-1] if key[0] in ("parameter", "name") else None
 
     def _names(self, symbol: int) -> Iterator[object]:
-        """What the values that went into `symbol` are called, without what they were taken from."""
+        """The names of the values that contributed to `symbol`, without their owners."""
         name = self._name(symbol)
         if name is not None:
             yield name

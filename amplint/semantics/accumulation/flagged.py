@@ -1,6 +1,6 @@
-"""Functions that unscale gradients in every call, and step only where a flag of their caller says so.
+"""Functions that unscale gradients in every call, and step only if a flag of their caller is set.
 
-Two calls in a row that do not step unscale the same gradients twice, which PyTorch refuses.
+Two consecutive calls without a step unscale the same gradients twice, which PyTorch rejects.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from amplint.source.tree import every
 
 
 def compare(machine: Machine, function: cst.FunctionDef, states: Sequence[State]) -> None:
-    """Look at the paths on which a call of `function` from unseen code has ended."""
+    """Compare the paths on which a call of `function` by unseen code ended."""
     began = machine[Undone].began
     if began is None or machine.muted:
         return
@@ -44,7 +44,7 @@ def compare(machine: Machine, function: cst.FunctionDef, states: Sequence[State]
 
 
 def _left_unscaled(machine: Machine, state: State, began: int) -> Work | None:
-    """What has unscaled new gradients of a scaler that was there before the call, which ends without a step."""
+    """The call that unscaled new gradients of a scaler older than the running call, which ends without a step."""
     if _has(state, Job.STEP) or _has(state, Job.UPDATE) or not _has(state, Job.BACKWARD):
         return None
     open_ = {
@@ -60,7 +60,7 @@ def _has(state: State, job: Job) -> bool:
 
 
 def _flags(machine: Machine, state: State) -> list[tuple[int, Const]]:
-    """The parameters of functions that the path has taken for true or false."""
+    """The parameters of functions that the path assumes true or false."""
     return [
         (symbol, fact)
         for symbol, fact in state.facts.items()

@@ -1,8 +1,8 @@
-"""Gradients that nothing within reach ever clears: every step repeats what the steps before it have used.
+"""Gradients that nothing ever clears: every step repeats those of all earlier steps.
 
-A scaler's step divides what earlier rounds have left by the scale once more, so that next to nothing of it remains
-until gradients overflow: inf stays inf, and every later step is skipped. Such steps are told where another path through
-the same round clears gradients.
+A scaler's step divides the gradients of earlier iterations by the scale once more, so that little remains of them until
+they overflow: inf stays inf, and every later step is skipped. Such steps are reported if another path through the same
+iteration clears gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMMENT = regex(r"#[^\n]*")
 
 
 def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
-    """A round of `loop` is over: record a step in it behind a backward, where nothing has cleared gradients yet."""
+    """An iteration of `loop` ended: record a step after a backward pass with gradients not cleared so far."""
     if machine.muted or machine.entered_from is not None or machine.statement is None:
         return
     here = [done for done in state[WorkDone].work if done.loops[-1:] == (loop,) and done.certain]
@@ -42,7 +42,7 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
-    """A round of `loop` is over: record the scaler's steps on paths that clear nothing, beside one that does."""
+    """An iteration of `loop` ended: record the scaler's steps on paths that clear nothing, if another path does."""
     if machine.muted or machine.entered_from is not None or not isinstance(loop, (cst.For, cst.While)):
         return
     rounds = [[done for done in state[WorkDone].work if done.iteration == state.iteration] for state in states]
@@ -66,14 +66,14 @@ def _by_scaler(step: cst.CSTNode) -> TypeGuard[cst.Call]:
 
 
 def _optimizer(step: cst.CSTNode) -> str | None:
-    """How a step names its optimizer."""
+    """The expression by which a step names its optimizer."""
     if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
         return None
     return dotted(step.args[0].value if step.args else step.func.value)
 
 
 def conclude(machine: Machine) -> None:
-    """Report the steps whose gradients nothing clears."""
+    """Emit the steps whose gradients nothing clears."""
     if machine.complete and not machine[Undone].optimizer_escaped:
         for step, (backward, elsewhere) in machine[Undone].left_alone.items():
             if step not in machine[Undone].cleared:
@@ -89,8 +89,8 @@ def conclude(machine: Machine) -> None:
 
 
 class Clearing(Tracker):
-    """Follows gradients that nothing clears."""
+    """Tracks gradients that nothing clears."""
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report the steps that repeat them."""
+        """Emit the steps that repeat gradients."""
         conclude(self.machine)

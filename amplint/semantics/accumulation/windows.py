@@ -1,9 +1,9 @@
-"""Gradient accumulation: which loop adds up gradients, what ends a window, and what runs before it ends.
+"""Accumulation windows: the loop that accumulates gradients, the window's boundary, and the work inside.
 
-Every call that touches gradients is noted with the loop iteration it runs in. When an iteration is over, the paths
-through it are compared: where one condition sends those that ran backward either to a step or to the next iteration,
-gradients accumulate until it holds. A loop over `range(n)` that runs backward and leaves the step to the code behind it
-is a window as a whole.
+Every call that touches gradients is recorded with its loop iteration. At the end of an iteration, the paths through it
+are compared: if one condition sends those with a backward pass either to a step or to the next iteration, gradients
+accumulate until it holds. A loop over `range(n)` with a backward pass whose step follows the loop is a window as a
+whole.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: b
 
 
 def _at_end(machine: Machine, state: State) -> bool:
-    """Whether a condition has told that this micro-batch ends a window.
+    """Whether a condition implies that this micro-batch ends a window.
 
-    One that was only asked before all loops tells nothing about a round.
+    One tested only before all loops implies nothing about an iteration.
     """
     early = machine[Rhythm].early if machine.loops else ()
     for symbol, fact in state.facts.items():
@@ -77,7 +77,7 @@ def _at_end(machine: Machine, state: State) -> bool:
 
 
 def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
-    """Record a backward pass and what it runs on."""
+    """Record a backward pass and its argument."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
     machine[Rhythm].losses.setdefault(node, set()).add(plain)
     shares.backward_ran(machine, state, plain)
@@ -87,7 +87,7 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
 
 
 def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
-    """Look at the paths on which an iteration of `loop`, the `first` or not, or a call of a function has ended."""
+    """Compare the paths on which an iteration of `loop`, the `first` or not, or a call of a function ended."""
     for state in states:
         uncleared.note(machine, loop, state)
     uncleared.compare(machine, loop, states)
@@ -108,7 +108,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
 
 
 class _Round:
-    """One path through one iteration; what the `first` one clears was left by something before the loop."""
+    """One path through one iteration; what the `first` one clears was left by code before the loop."""
 
     def __init__(self, state: State, depth: int, first: bool) -> None:
         self.state = state
@@ -122,15 +122,15 @@ class _Round:
         self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
 
     def of(self, *jobs: Job) -> list[Work]:
-        """What does one of these jobs."""
+        """The calls that do one of these jobs."""
         return [done for done in self.work if done.job in jobs]
 
     def has(self, job: Job) -> bool:
-        """Whether something does this job."""
+        """Whether a call does this job."""
         return any(done.job is job for done in self.work)
 
     def asked(self, machine: Machine) -> dict[cst.BaseExpression, tuple[bool, Boundary]]:
-        """The conditions about windows that this path has taken a side of, and whether they end one here."""
+        """The conditions about windows that this path decided, and whether they end one here."""
         if self._asked is None:
             self._asked = {}
             for symbol, fact in self.state.facts.items():
@@ -142,7 +142,7 @@ class _Round:
         return self._asked
 
     def ends(self, machine: Machine, guard: cst.BaseExpression) -> bool | None:
-        """Whether `guard` ends a window on this path, None if it was not asked or joined paths differ."""
+        """Whether `guard` ends a window on this path, None if it was not tested or joined paths differ."""
         found = self.asked(machine).get(guard)
         return found[0] if found is not None else None
 
@@ -150,7 +150,7 @@ class _Round:
 def _outer_window(
     machine: Machine, loop: cst.CSTNode, rounds: list[_Round], guard: cst.BaseExpression, found: Boundary
 ) -> None:
-    """Report a window that `guard` ends, where the paths bear it out."""
+    """Emit a window that `guard` ends, if the paths confirm it."""
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
     partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
@@ -197,7 +197,7 @@ def _is_behind(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNod
 
 
 def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
-    """Whether the path has found that windows hold no more than one micro-batch."""
+    """Whether the path assumes windows of at most one micro-batch."""
     if found.every is None:
         return False
     more = machine.symbols.intern("GreaterThan", parts=(found.every, symbol_of(machine, Const(1))))
@@ -205,7 +205,7 @@ def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
 
 
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Report loops over a data loader whose last, shorter window is cleared before anything steps with it."""
+    """Emit loops over a data loader whose last, shorter window is cleared before any step."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
         remainder = machine[Rhythm].exact.get(loop)
         if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
@@ -219,7 +219,7 @@ def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
 
 
 def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
-    """What clears the gradients before `loop`, where no step uses what it leaves."""
+    """The call that clears the gradients before `loop`, if no step uses what it leaves."""
     within = [index for index, done in enumerate(one.work) if loop in done.loops]
     if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in one.work[within[-1] + 1 :]):
         return None
@@ -228,7 +228,7 @@ def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
-    """Whether another backward, of a loss that is not there every time, comes with the step."""
+    """Whether another backward pass, of a conditional loss, comes with the step."""
     always = {done.node for one in partial for done in one.of(Job.BACKWARD)}
     ours = [done for one in full for done in one.of(Job.BACKWARD)]
     shared = any(done.node in always for done in ours)
@@ -236,9 +236,9 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
 
 
 def _clears_apart(full: list[_Round], partial: list[_Round]) -> bool:
-    """Whether the gradients are cleared, after backward, in code that runs only where the window does not end.
+    """Whether the gradients are cleared, after backward, in code that runs only inside of a window.
 
-    What stands there steps with them in a way that is not seen, or means to discard them.
+    That code steps with them in a way that is not seen, or intends to discard them.
     """
     shared = {done.node for one in full for done in one.of(Job.CLEAR)}
     return any(
@@ -249,12 +249,12 @@ def _clears_apart(full: list[_Round], partial: list[_Round]) -> bool:
 
 
 def _accumulated_before(machine: Machine, one: _Round) -> bool:
-    """Whether a loop inside accumulates these gradients, so that what is asked here concerns what it leaves over."""
+    """Whether an inner loop accumulates these gradients, so that the condition is about the remainder."""
     return all(machine[Rhythm].windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
 
 
 def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
-    """Whether a condition tells the paths that step early from those that go on accumulating."""
+    """Whether a condition separates paths that step early from those that continue to accumulate."""
     stepping = [one for one in rest if one not in partial]
     shared = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(True)} for one in stepping))
     denied = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(False)} for one in partial))
@@ -262,7 +262,7 @@ def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
 
 
 def _starts_over(machine: Machine, full: list[_Round], counter: int) -> bool:
-    """Whether what counts to the end of a window is set back there."""
+    """Whether the counter of the window is reset there."""
     base = counter
     while machine.symbols.key(base)[0] in ("Add", "Subtract"):
         left, right = machine.symbols.parts(base)
@@ -292,12 +292,12 @@ def _before_backward(one: _Round) -> set[cst.CSTNode]:
 
 
 def _simple(machine: Machine, found: Boundary) -> bool:
-    """Whether what is compared is a counter, and no distance between two, whose length can change on the way."""
+    """Whether the compared value is a counter, and no distance between two whose length can change."""
     return found.counter is not None and machine.symbols.key(shifted(machine, found.counter)[0])[0] == COUNTER
 
 
 def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
-    """What spells the counter and the number of micro-batches of a window."""
+    """The expressions for the counter and the number of micro-batches of a window."""
     spelled = machine[Rhythm].spelled.get(found.modulo) if found.modulo is not None else None
     return spelled if isinstance(spelled, cst.BinaryOperation) else None
 
@@ -305,7 +305,7 @@ def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
 def _first(
     machine: Machine, loop: cst.CSTNode, full: list[_Round], guard: cst.BaseExpression, found: Boundary
 ) -> int | None:
-    """How many micro-batches the first window holds, None if that is as many as the others or not known."""
+    """The number of micro-batches in the first window, None if it is as long as the others or unknown."""
     if found.counter is None or found.remainder is None or found.every is None:
         return None
     if any(_asked_more(machine, one, guard, found.counter) for one in full):
@@ -322,7 +322,7 @@ def _first(
 
 
 def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
-    """Whether the path has asked something else of the counter."""
+    """Whether the path tested the counter otherwise as well."""
     base, _ = shifted(machine, counter)
     name = machine.symbols.key(base)
     return any(
@@ -335,7 +335,7 @@ def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counte
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Report the loops over micro-batches whose gradients the rest of the iteration steps with."""
+    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step."""
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
         every = repeats(machine, loop)
@@ -359,7 +359,7 @@ def _is_range(node: cst.Call) -> bool:
 
 
 def _says_micro(loop: cst.For) -> str:
-    """The name by which the header of a loop says that it goes over micro-batches, empty if none does."""
+    """The name in a loop's header that implies micro-batches, empty without one."""
     words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
     return next(filter(SAYS_MICRO_BATCHES.search, words), "")
 
@@ -417,7 +417,7 @@ def _tell(
 
 
 def _always_synchronised(machine: Machine) -> cst.Call | None:
-    """The only distributed model of a program in which nothing switches its synchronisation off."""
+    """The only distributed model of a program in which nothing disables its synchronisation."""
     makers = {id(call): call for call in machine[Rhythm].parallel}
     if len(makers) != 1 or machine[Rhythm].bypassed or any(map(_may_skip_sync, machine.program.chunks)):
         return None
@@ -425,7 +425,7 @@ def _always_synchronised(machine: Machine) -> cst.Call | None:
 
 
 def _clauses(machine: Machine, symbol: int) -> Iterator[int]:
-    """A condition and the conditions that it combines."""
+    """A condition and its operands."""
     yield symbol
     if machine.symbols.key(symbol)[0] in ("not", "and", "or"):
         for part in machine.symbols.parts(symbol):
@@ -450,7 +450,7 @@ def _goes_by_position(machine: Machine, backward: cst.CSTNode, counter: int | No
 
 
 def _together(rounds: Iterable[list[Work]]) -> list[Work]:
-    """What any of the paths does, in order; certain where all of them do."""
+    """The jobs of all paths, in order; certain if all paths do them."""
     lists = list(rounds)
     found: dict[cst.CSTNode, Work] = {}
     for done in (done for work in lists for done in work):
@@ -462,13 +462,13 @@ def _together(rounds: Iterable[list[Work]]) -> list[Work]:
 
 
 class Windows(Tracker):
-    """Follows accumulation windows."""
+    """Tracks accumulation windows."""
 
     methods = _CHANGING
     part = WorkDone
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A forward pass may go around the wrapper of a distributed model."""
+        """A forward pass may bypass the wrapper of a distributed model."""
         if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
             self.machine[Rhythm].bypassed = True
 
@@ -497,17 +497,17 @@ class Windows(Tracker):
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """What an inherited method returns may count micro-batches."""
+        """The result of an inherited method may count micro-batches."""
         if call.inherited and call.entered is None:
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def unfollowed(self, function: Function, result: Value) -> None:
-        """What a function returns that is not followed may have been divided in it."""
+        """The result of a function that is not followed may have been divided in it."""
         if may_divide(function.chunk):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def condition(self, node: cst.BaseExpression, value: Value) -> None:
-        """A condition may tell where a window ends."""
+        """A condition may test the end of a window."""
         if isinstance(value, Unknown):
             rhythm = self.machine[Rhythm]
             rhythm.spelled.setdefault(value.symbol, node)
@@ -517,20 +517,20 @@ class Windows(Tracker):
                 asked.update(_clauses(self.machine, value.symbol))
 
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
-        """A remainder may tell where a window ends."""
+        """A remainder may test the end of a window."""
         if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
             self.machine[Rhythm].spelled.setdefault(value.symbol, node)
 
     def loop_begins(self, node: cst.For, source: int) -> None:
-        """Record what a loop goes over."""
+        """Record the iterable of a loop."""
         self.machine[Rhythm].sources[node] = source
 
     def runs_once(self, source: int) -> bool:
-        """Whether a loop goes over one number."""
+        """Whether a loop iterates over one number."""
         return runs_once(self.machine, source)
 
     def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
-        """Counters of rounds are unknown from here on."""
+        """Counters are unknown from here on."""
         begin_round(self.machine, state, loop, first)
 
     def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:

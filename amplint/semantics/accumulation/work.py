@@ -1,4 +1,4 @@
-"""What a path has done that matters to accumulation."""
+"""The work on a path that matters to accumulation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 
 
 class WorkDone(Part):
-    """What has been done on a path by the node that did it, in order."""
+    """The calls on a path by job, in order."""
 
     __slots__ = ("_work",)
 
@@ -20,11 +20,11 @@ class WorkDone(Part):
 
     @property
     def work(self) -> tuple[Work, ...]:
-        """What has been done; what a node has done several times stands once, where it was done last."""
+        """The calls, each once, at its last position."""
         return tuple(self._work.values())
 
     def add(self, done: Work) -> None:
-        """`done` is the latest now."""
+        """Append `done`."""
         self._work.pop(done.node, None)
         self._work[done.node] = done
 
@@ -33,11 +33,11 @@ class WorkDone(Part):
         return WorkDone(dict(self._work))
 
     def key(self, now: Iteration) -> Hashable:
-        """Paths need not have done the same to be joined."""
+        """Paths are joined whatever work they did."""
         return None
 
     def joined(self, other: WorkDone) -> WorkDone:
-        """What either path has done; certain is what both have."""
+        """The work of either path; certain if both did it."""
         joined = {**self._work, **{node: done for node, done in other._work.items() if node not in self._work}}
         for node, done in joined.items():
             if done.certain and not (self._is_certain(node) and other._is_certain(node)):
@@ -48,9 +48,9 @@ class WorkDone(Part):
         return node in self._work and self._work[node].certain
 
     def continued(self, now: WorkDone, before: WorkDone, then: Iteration, here: Iteration) -> WorkDone:
-        """What is done now, and what the call does."""
+        """The work so far and that of the call."""
         return WorkDone({**now._work, **{node: done for node, done in self._work.items() if node not in now._work}})
 
     def is_unchanged(self, before: WorkDone) -> bool:
-        """Whether nothing has been done since."""
+        """Whether nothing was done since."""
         return list(self._work) == list(before._work)

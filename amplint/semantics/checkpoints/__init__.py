@@ -1,1 +1,1 @@
-"""What checkpoints hold of optimizers and scalers."""
+"""The state of optimizers and scalers in checkpoints."""

@@ -1,7 +1,7 @@
-"""Checkpoints: whose state is saved and restored, and whether the scaler's is forgotten.
+"""Checkpoints: whose state is saved and restored, and whether the scaler's is missing.
 
-A resumed run needs the optimizer's state and the scaler's. Saved is what reaches a call that saves (`torch.save`, or
-one in unseen code that says so in its name) or is returned by a method that gives out state. A scaler that is passed to
+A resumed run needs the optimizer's state and the scaler's. State counts as saved if it reaches a call that saves
+(`torch.save`, or an unseen one with such a name), or is returned by a method that exports state. A scaler passed to
 unseen code counts as saved and restored there.
 """
 
@@ -56,7 +56,7 @@ _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
-    """`owner.state_dict()`; what possibly is a scaler counts as restored, too."""
+    """`owner.state_dict()`; the state of a possible scaler counts as restored, too."""
     symbol = symbol_of(machine, owner)
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_saved = True
@@ -67,9 +67,9 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
 
 
 def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
-    """`owner.load_state_dict(...)`; state that was taken in visible code does not come from a checkpoint.
+    """`owner.load_state_dict(...)`; state taken in visible code does not come from a checkpoint.
 
-    A `load_state_dict` that passes on what it was given stands for its owner's: a checkpoint is restored by its caller.
+    A `load_state_dict` that passes its argument on stands for its owner's: its caller restores the checkpoint.
     """
     if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
         return
@@ -83,7 +83,7 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
 def out_of_sight(
     machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments, owner: Value | None
 ) -> None:
-    """A call whose code is unseen gets these arguments."""
+    """These arguments are passed to an unseen call."""
     ledger = machine[Ledger]
     if not ledger.watching:
         return
@@ -110,14 +110,14 @@ def out_of_sight(
 
 
 def _holds_scaler(state: State, value: Value) -> bool:
-    """Whether `value` is a scaler, or an object of the file that has one."""
+    """Whether `value` is a scaler, or an object of the file with one."""
     if isinstance(value, Instance):
         return any(isinstance(held, Scaler) for held in state.heap.get(value.symbol, {}).values())
     return isinstance(value, Scaler)
 
 
 def _named_in(machine: Machine, state: State, call: cst.Call) -> Iterator[Value]:
-    """What the variables hold that the arguments of a call are computed from, in calls inside it too."""
+    """The values of the variables in the arguments of a call, including those of nested calls."""
     for argument in call.args:
         for node in walk(argument.value):
             found = machine.lookup(state, node.value) if isinstance(node, cst.Name) else None
@@ -137,9 +137,9 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
-    """A function returns `value`; one whose name says so gives it out as state to be saved.
+    """A function returns `value`; one with such a name exports it as state to save.
 
-    A `state_dict` that returns nothing but another's stands for that one.
+    A `state_dict` that returns only another's stands for that one.
     """
     if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
         return
@@ -158,7 +158,7 @@ def _is_parameter(machine: Machine, value: Value) -> bool:
 
 
 def conclude(machine: Machine) -> None:
-    """Tell what the checkpoints of the whole file lack."""
+    """Emit what the checkpoints of the whole file lack."""
     ledger = machine[Ledger]
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
@@ -201,7 +201,7 @@ def conclude(machine: Machine) -> None:
 
 
 def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
-    """Whether the method of a base saves, and the file of that base makes the scaler, too."""
+    """Whether a base class's method saves, and the base's file constructs the scaler as well."""
     called = place.node.func if isinstance(place.node, cst.Call) else None
     base = called.value if isinstance(called, cst.Attribute) else None
     by_base = isinstance(base, cst.Call) and dotted(base.func) == "super"
@@ -209,7 +209,7 @@ def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
 
 
 def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
-    """Whether `owner` is, or as far as known could be, a scaler."""
+    """Whether `owner` is, or may be, a scaler."""
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
     named = not isinstance(node.func, cst.Attribute) or _is_named_scaler(node, owner)
@@ -217,7 +217,7 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
 
 
 def _is_anything(machine: Machine, symbol: int) -> bool:
-    """Whether this is whatever a loop over a container comes by, or what a name finds."""
+    """Whether this can be any element of a container or the result of a lookup by name."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in ("either", "if") or key[:2] in _UNWRAPPED:
         return any(_is_anything(machine, part) for part in parts)
@@ -240,7 +240,7 @@ def _is_named_scaler(node: cst.Call, owner: Value) -> bool:
 
 
 def _place(machine: Machine, state: State, node: cst.Call) -> Place:
-    """Where state goes by, in the linted file: the call that leads to `node` where that stands in another one."""
+    """The place in the linted file where state is saved or restored: `node`, or the call that leads to it."""
     if machine.entered_from is not None:
         return Place(machine.entered_from, machine.entered_from)
     seen: dict[str, Value] = {}
@@ -276,7 +276,7 @@ def _is_none_at(machine: Machine, place: Place) -> bool:
 def _enter(
     machine: Machine, table: dict[int, list[Place]], symbol: int, place: Place, guesses: tuple[Guessed, ...]
 ) -> None:
-    """Note in `table` that state of the object `symbol` goes by at `place`, as far as these `guesses` tell."""
+    """Record in `table` that state of the object `symbol` is handled at `place`, subject to these `guesses`."""
     machine.guess(place.node, guesses)
     places = table.setdefault(symbol, [])
     if all(known.node is not place.node for known in places):
@@ -290,7 +290,7 @@ def _save(machine: Machine, states: Iterable[int], guesses: tuple[Guessed, ...])
 
 
 def _objects(state: State, value: Value) -> Iterator[Value]:
-    """`value`, or what a container of the file that it is holds."""
+    """`value`, or the elements of a container of the file."""
     if isinstance(value, Items):
         for item in value.values:
             yield from _objects(state, item)
@@ -305,7 +305,7 @@ def _objects(state: State, value: Value) -> Iterator[Value]:
 
 
 def _states(machine: Machine, state: State, values: Iterable[Value], depth: int = 4) -> Iterator[int]:
-    """The symbols of the `state_dict()` values that `values` hold or were made from."""
+    """The symbols of the `state_dict()` results that `values` are or were made from."""
     if not machine[Ledger].taken:
         return
     for value in values:
@@ -331,13 +331,13 @@ def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
 
 
 def _path(call: cst.CSTNode) -> str:
-    """The attribute whose method `call` calls; names alone say nothing."""
+    """The attribute whose method `call` calls; a plain name implies nothing."""
     owner = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
     return (dotted(owner) or "") if isinstance(owner, cst.Attribute) else ""
 
 
 def _taken_for_wrappers(machine: Machine, symbol: int, partners: Set[int]) -> tuple[Guessed, ...]:
-    """The names of what made wrappers of optimizers, by which alone `symbol` is one of `partners` or its wrapper."""
+    """The names of constructors by which alone `symbol` is one of `partners` or its wrapper."""
     plain = {known for partner in partners for known in _kin(machine, partner, wrapped=False)}
     if plain & _kin(machine, symbol, wrapped=False):
         return ()
@@ -346,16 +346,16 @@ def _taken_for_wrappers(machine: Machine, symbol: int, partners: Set[int]) -> tu
 
 
 def _wrapper(machine: Machine, symbol: int) -> str | None:
-    """The function that made a wrapper of optimizers, by its name, if `symbol` is an attribute of one."""
+    """The function that constructed a wrapper of optimizers, by its name, if `symbol` is an attribute of one."""
     kind, parts = machine.symbols.key(symbol)[0], machine.symbols.parts(symbol)
     maker = machine.symbols.key(parts[0]) if kind == "attribute" else ("",)
     return str(maker[1]) if maker[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(maker[1])) else None
 
 
 def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[object]:
-    """What a symbol shares with those of the same object on other paths: where it was made, or how it is reached.
+    """The keys that a symbol shares with those of the same object on other paths: its construction, or its access path.
 
-    An attribute of a wrapper stands for that, too, if it may be `wrapped`.
+    An attribute of a wrapper stands for the wrapper, too, if it may be `wrapped`.
     """
     kind, *details = machine.symbols.key(symbol)
     parts = machine.symbols.parts(symbol)
@@ -377,19 +377,19 @@ def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[ob
 
 
 class Checkpoints(Tracker):
-    """Follows the state that is saved and restored."""
+    """Tracks the state that is saved and restored."""
 
     methods = frozenset({"state_dict", "load_state_dict"})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What saves and loads is watched, where a rule asks for it."""
+        """Calls that save and load are run, if a rule needs them."""
         wanted = CheckpointLacksScaler.kind in self.machine.wanted
         watched = saving_names(chunks) if wanted else frozenset[str]()
         self.machine[Ledger].watching = bool(watched)
         return Words(watched=watched)
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """`torch.save` and whatever else a library offers."""
+        """`torch.save` and other functions of libraries."""
         out_of_sight(self.machine, state, call.node, call.callee, call.arguments, None)
         return None
 
@@ -404,22 +404,22 @@ class Checkpoints(Tracker):
         return None
 
     def unseen(self, state: State, call: Call) -> None:
-        """What is unseen may save and load."""
+        """Unseen code may save and load."""
         if not isinstance(call.callee, Ref):
             owner = None if call.entered == "super" else call.owner
             out_of_sight(self.machine, state, call.node, call.callee, call.arguments, owner)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """State may go into what is saved."""
+        """State may be stored in an object that is saved."""
         stored(self.machine, state, target, owner, value)
         return None
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """State may go into what is saved."""
+        """State may be stored in a container that is saved."""
         stored(self.machine, state, target, owner, value)
 
     def function_returns(self, state: State, value: Value) -> None:
-        """A method may give out state."""
+        """A method may export state."""
         returned(self.machine, state, value)
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
@@ -428,5 +428,5 @@ class Checkpoints(Tracker):
             self.machine[Ledger].perhaps_none.add(joint.symbol)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Tell what the checkpoints lack."""
+        """Emit what the checkpoints lack."""
         conclude(self.machine)

@@ -1,1 +1,1 @@
-"""The protocol of scalers and optimizers, and the gradients between them."""
+"""The protocol of scalers and optimizers, and of the gradients between them."""

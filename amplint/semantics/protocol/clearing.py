@@ -1,4 +1,4 @@
-"""What a loop does as a whole: to the gradients of all parameters, or with the optimizers it goes over."""
+"""Loops with an effect as a whole: on the gradients of all parameters, or with the optimizers they iterate over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.torchlib.methods import CLEARING
 
 
 def clears(loop: cst.For) -> bool:
-    """Whether all that `loop` does is to clear the gradient of each parameter that has one."""
+    """Whether `loop` does nothing but clear the gradient of each parameter that has one."""
     names = {node.value for node in walk(loop.target) if isinstance(node, cst.Name)}
     body = loop.body.body
     if len(body) == 1 and isinstance(body[0], cst.If) and body[0].orelse is None:
@@ -29,7 +29,7 @@ def clears(loop: cst.For) -> bool:
 
 
 def looped(machine: Machine, state: State, loop: cst.CSTNode) -> None:
-    """A loop is done: where it stepped the optimizers it went over, none is left whose gradients wait."""
+    """A loop ended: if it stepped the optimizers it iterated over, none has pending gradients."""
     for symbol, gradients in list(state[Progress].gradients.items()):
         if gradients.consumed is not None and machine.symbols.involves(symbol, "item", id(loop)):
             state.change(Progress).gradients[ANY_OPTIMIZER] = gradients
@@ -52,12 +52,12 @@ def _parameter(gradient: str | None) -> str | None:
 
 
 class LoopsOverGradients(Tracker):
-    """Follows loops that clear all gradients or step several optimizers."""
+    """Tracks loops that clear all gradients or step several optimizers."""
 
     triggers = frozenset({"grad"})
 
     def loop_as_whole(self, state: State, node: cst.For) -> bool:
-        """Whether all gradients are cleared."""
+        """Whether the loop clears all gradients."""
         if not clears(node):
             return False
         self.machine.contacts += 1

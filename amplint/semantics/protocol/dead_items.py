@@ -1,4 +1,4 @@
-"""Dead loop items: optimizers bound by a loop that nothing references any more, merged where their state is equal."""
+"""Dead loop items: optimizers bound by a loop and referenced no more, merged if their state is equal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KEPT = 2
 
 
 def join(machine: Machine, state: State) -> None:
-    """Let a few of the optimizers that a loop went over stand for all that fared alike and cannot be named again.
+    """Replace unreachable loop items with equal state by a few representatives.
 
-    Otherwise each round would leave its own, and no two paths that ran different rounds could go on as one.
+    Otherwise each iteration would leave its own, and paths with different numbers of iterations could not join.
     """
     items = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER and machine.symbols.key(key)[0] == "item"}
     fresh = [machine.symbols.time(key) for key in items if machine.symbols.key(key)[2] != DEAD]
@@ -54,7 +54,7 @@ def join(machine: Machine, state: State) -> None:
 
 
 def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) -> None:
-    """A loop is done: what its last round went over is no longer held where nothing behind the loop can name it."""
+    """A loop ended: the items of its last iteration are dead if no later code can name them."""
     around = machine.calls[-1] if machine.calls else machine.chunk.module if machine.chunk else None
     if isinstance(loop, cst.For) and around is not None:
         for state in states:
@@ -74,7 +74,7 @@ def _forget(state: State, names: Set[str]) -> None:
 
 @per_file
 def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
-    """The variables that only `loop` and others that bind them too mention, of all that is `around` it."""
+    """The variables that only `loop`, and others that bind them, mention in the code `around` it."""
     inner = walk(loop.body)
     if any(isinstance(node, (cst.FunctionDef, cst.Lambda)) for node in inner):
         return frozenset()
@@ -82,7 +82,7 @@ def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
 
 
 def _mentions(node: cst.CSTNode, name: str) -> bool:
-    """Whether `name` stands anywhere but in loops and comprehensions that bind it."""
+    """Whether `name` occurs outside of loops and comprehensions that bind it."""
     if isinstance(node, cst.Name):
         return node.value == name
     if isinstance(node, cst.Attribute):
@@ -95,7 +95,7 @@ def _mentions(node: cst.CSTNode, name: str) -> bool:
 
 
 def _held(machine: Machine, state: State, since: int) -> set[int]:
-    """The symbols made `since` then that variables and attributes hold, with all that these were made from."""
+    """The symbols created `since` then that variables and attributes hold, with everything they were made from."""
     todo: list[int] = []
     for table in (*state.frames.values(), *state.heap.values()):
         for value in table.values():
@@ -125,10 +125,10 @@ def _symbols(value: Value) -> Iterator[int]:
 
 
 class DeadItems(Tracker):
-    """Merges the protocol's state of optimizers that nothing can name any more."""
+    """Merges the protocol's state of unreachable optimizers."""
 
     def round_over(self, state: State) -> None:
-        """A round's items may be dead."""
+        """An iteration's items may be dead."""
         join(self.machine, state)
 
     def function_ends(self, state: State) -> None:
@@ -136,7 +136,7 @@ class DeadItems(Tracker):
         join(self.machine, state)
 
     def next_round(self, state: State, loop: cst.For | cst.While) -> None:
-        """The next round binds its items anew."""
+        """The next iteration rebinds its items."""
         if isinstance(loop, cst.For):
             _forget(state, frozenset(target_names(loop.target)))
         join(self.machine, state)

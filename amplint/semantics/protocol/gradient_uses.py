@@ -1,4 +1,4 @@
-"""Gradients that a script reads and changes itself: by what is done to `parameter.grad`, and by PyTorch's clipping."""
+"""Gradients that a script reads and changes itself, by operations on `parameter.grad` and by PyTorch's clipping."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from amplint.torchlib.names import CLIPPERS
 
 
 class GradientUses(Tracker):
-    """Follows gradients that are read and changed."""
+    """Tracks reads and changes of gradients."""
 
     triggers = frozenset(name.rpartition(".")[2] for name in CLIPPERS) | {"grad"}
 
@@ -33,7 +33,7 @@ class GradientUses(Tracker):
         return _clip(self.machine, state, call.node, call.callee.name, call.arguments)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Functions of PyTorch that do to `parameter.grad` what methods do; in place where it is their `out`, too."""
+        """PyTorch functions with the effect of methods of `parameter.grad`; in place if it is their `out`."""
         given, callee = call.arguments, call.callee
         if not isinstance(callee, Ref) or not callee.name.startswith("torch.") or not given.given:
             return
@@ -51,7 +51,7 @@ class GradientUses(Tracker):
 
 
 def _is_gradient(machine: Machine, owner: Value) -> bool:
-    """Whether `owner` is `parameter.grad`, or something taken from it by `.data` or `.detach()`."""
+    """Whether `owner` is `parameter.grad`, or derived from it by `.data` or `.detach()`."""
     while isinstance(owner, Unknown):
         kind, *names = machine.symbols.key(owner.symbol)
         if kind != "attribute" or names[0] not in ("grad", "data"):
@@ -72,7 +72,7 @@ _SETS = in_place(having("fills")) | {"set_"}
 
 
 def _involves_scale(machine: Machine, value: Value) -> bool:
-    """Whether `value` was computed from what `get_scale()` returned."""
+    """Whether `value` was computed from the result of `get_scale()`."""
     return machine.symbols.involves(symbol_of(machine, value), "scale of")
 
 

@@ -1,4 +1,4 @@
-"""Steps of another optimizer than the one whose gradients were unscaled for them."""
+"""Steps of another optimizer than the one whose gradients were unscaled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Candidate:
 
 
 def updated(machine: Machine, state: State, scaler: Scaler) -> None:
-    """`scaler.update()`: record a single optimizer that was unscaled and not stepped, beside one that was stepped."""
+    """`scaler.update()`: record a single optimizer that was unscaled and not stepped, if another one was stepped."""
     pairs = [(optimizer, stage) for (one, optimizer), stage in state[Progress].pairs.items() if one == scaler.symbol]
     if len(pairs) != 2 or any(optimizer == ANY_OPTIMIZER or stage.node is None for optimizer, stage in pairs):
         return
@@ -43,20 +43,20 @@ def updated(machine: Machine, state: State, scaler: Scaler) -> None:
 
 
 def _name(machine: Machine, optimizer: int) -> str:
-    """The one path by which the calls of the protocol name an optimizer."""
+    """The only path by which calls of the protocol name an optimizer."""
     paths = {dotted(node) for node in machine[CallIndex].index.optimizers.get(optimizer, ())}
     return (paths.pop() or "") if len(paths) == 1 else ""
 
 
 class Mistaken(Tracker):
-    """Follows optimizers that are unscaled and never stepped; `candidates` are the steps that another one takes."""
+    """Tracks optimizers that are unscaled and never stepped; `candidates` are the steps of other optimizers."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.candidates: dict[cst.CSTNode, _Candidate] = {}
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report those that nothing in the program steps, where nothing unscales the other one."""
+        """Emit those that nothing in the program steps, if nothing unscales the other one."""
         for step, one in self.candidates.items() if self.machine.complete else ():
             meant, taken = (re.escape(path.rpartition(".")[2]) for path in (one.meant, one.taken))
             stepped = rf"\b{meant}\.step\(|\.step\([^)]*\b{meant}\b"

@@ -1,4 +1,4 @@
-"""Clipping in unseen code: functions and methods that are called after it, between backward and the step."""
+"""Unseen clipping: functions and methods with such a name, called between backward and the step."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _OWN = (Scaler, Optimizer, Manager)
 
 
 class NamedClips(Tracker):
-    """Takes unseen calls for clipping by their names."""
+    """Takes unseen calls for clipping, by their names."""
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls of clippers."""
         return Words(calls=frozenset().union(*map(_clippers, chunks)))
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Gradients that wait are clipped, unless what does so can unscale them itself."""
+        """Pending gradients are clipped, unless the callee may unscale them itself."""
         path = dotted(call.node.func) or call.name
         owner, _, name = path.rpartition(".")
         says = CLIPS_GRADIENTS.search(name) is not None
@@ -46,7 +46,7 @@ class NamedClips(Tracker):
             call.notes[NamedClips] = target, guesses
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Gradients of which nothing is known have been clipped, whatever else was done in unseen code."""
+        """Unknown gradients were clipped, whatever else happened in unseen code."""
         if NamedClips in call.notes:
             target, guesses = call.notes[NamedClips]
             protocol.clipped_by_name(self.machine, state, call.node, target, guesses)
@@ -61,7 +61,7 @@ def _knows_scale(path: str) -> bool:
 
 
 def _are_parameters(argument: cst.Arg) -> bool:
-    """Whether an argument speaks of parameters: `net.parameters()`, `group["params"]`."""
+    """Whether an argument is parameters: `net.parameters()`, `group["params"]`."""
     words = (n.value for n in walk(argument.value) if isinstance(n, (cst.Name, cst.SimpleString)))
     return any(map(PARAMETERS.search, words))
 

@@ -1,8 +1,7 @@
-"""The GradScaler protocol: what each call on a scaler, an optimizer or a loss does to the gradients of a path.
+"""The GradScaler protocol: the effect of each call on a scaler, an optimizer or a loss on the gradients of a path.
 
-The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is taken to reach every optimizer,
-since which parameters a loss depends on is not known; what it brings to light is only held against the optimizer that
-is used.
+The stages are PyTorch's own (`torch.amp.grad_scaler.OptState`). A backward pass is assumed to reach every optimizer,
+since the parameters that a loss depends on are unknown; a violation is reported only for the optimizer that is used.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 
 def as_scaler(machine: Machine, value: Value) -> Scaler | None:
-    """`value` as a scaler, when it is one or its use shows that it must be."""
+    """`value` as a scaler, if it is one or its use implies it."""
     if isinstance(value, Scaler):
         return value
     if isinstance(value, Unknown):
@@ -100,7 +99,7 @@ def as_scaler(machine: Machine, value: Value) -> Scaler | None:
 
 
 def as_optimizer(value: Value | None) -> Optimizer | None:
-    """`value` as an optimizer, when it can be one."""
+    """`value` as an optimizer, if it can be one."""
     if isinstance(value, Optimizer):
         return value
     return Optimizer(value.symbol) if isinstance(value, (Unknown, Instance)) else None
@@ -177,7 +176,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
-    """The call of `scale` that `backward` is called on, where a path has gone through it with a scaler that is off."""
+    """The call of `scale` whose result `backward` is called on, on a path with a disabled scaler."""
     owner = node.func.value if isinstance(node.func, cst.Attribute) else None
     return owner if owner in machine[Protocol].idle_scales else None
 
@@ -195,9 +194,9 @@ def _graph_is_kept(gradients: Gradients) -> bool:
 
 
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
-    """Whether `loss` holds gradients made earlier, or what can carry a scale.
+    """Whether `loss` may hold older gradients or carry a scale.
 
-    That is what an unseen call made of a scaled loss, and what an unseen method passes to a private one.
+    That is the result of an unseen call of a scaled loss, and the argument of a private method called by an unseen one.
     """
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
@@ -211,7 +210,7 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
 
 
 def _is_private_method(function: cst.CSTNode | None) -> bool:
-    """Whether other methods of the same object, those of subclasses too, call a function."""
+    """Whether other methods of the same object, including those of subclasses, call a function."""
     if not isinstance(function, cst.FunctionDef) or not function.params.params:
         return False
     name = function.name.value
@@ -347,7 +346,7 @@ def _spell(machine: Machine, scaler: Scaler, node: cst.Call) -> None:
 
 
 def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optimizer) -> cst.CSTNode | None:
-    """The outermost loop that makes the scaler in every round, but not the optimizer."""
+    """The outermost loop that constructs the scaler in every iteration, but not the optimizer."""
     around = optimizer.loops
     if around is None:
         made = machine.symbols.time(optimizer.symbol)
@@ -394,7 +393,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
 
 
 def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | None:
-    """The backward whose gradients wait for a step; those of optimizers still to come only where there can be some."""
+    """The backward pass whose gradients wait for a step; of optimizers not seen yet only if there may be any."""
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     all_met = known and not _has_another(machine, state, known, len(known))
     waiting = [one for key, one in state[Progress].gradients.items() if key in known or not all_met]
@@ -406,7 +405,7 @@ def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | No
 
 
 def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
-    """`optimizer.step()`; a `closure` has made the gradients."""
+    """`optimizer.step()`; a `closure` computed the gradients."""
     machine.idle.add(node)
     machine.contacts += 1
     gradients = carrying(gradients_of(machine, state, optimizer.symbol))
@@ -431,7 +430,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
-    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether the gradients go or become zeros."""
+    """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether gradients become None or zeros."""
     machine.idle.add(node)
     machine.contacts += 1
     windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
@@ -449,7 +448,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
 
 
 def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1) -> bool:
-    """Whether there can be more than `count` optimizers, the `known` ones among them."""
+    """Whether there may be more than `count` optimizers, the `known` ones among them."""
     if sum(kind in OPTIMIZERS for kind in machine.kinds().values()) > count:
         return True
     return len({value.symbol for value in _optimizers(state)} | known) > count
@@ -471,22 +470,22 @@ def gradients_read(
     guesses: tuple[Guessed, ...] = (),
     hidden: bool = False,
 ) -> None:
-    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed, by these `guesses`.
+    """Gradients of `target` (parameters, a model, one gradient) are clipped, measured or changed.
 
-    `hidden` says that what does so may unscale them first.
+    `guesses` are those that this depends on; `hidden` says that the callee may unscale the gradients first.
     """
     machine.contacts += 1
     known, matched, unused = _clipped_of(machine, state, target)
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
     if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
-        return  # perhaps an optimizer that wraps the matched one
+        return  # possibly a wrapper of the matched optimizer
     candidates = matched or unused or known or [ANY_OPTIMIZER]
     if mutates and not guesses:
         _clip_unknown(machine, state, node, candidates)
     all_of_them = [(key, carrying(gradients_of(machine, state, key))) for key in candidates]
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
     if live and not (matched or unused or mutates) and any(g.consumed is not None for _, g in all_of_them):
-        return  # perhaps those that the scaler has stepped with, and unscaled
+        return  # possibly those that the scaler unscaled and stepped with
     if live and all(_is_left_over(machine, g.backward) for _, g in live):
         return
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
@@ -510,9 +509,9 @@ def gradients_read(
 
 
 def _is_left_over(machine: Machine, backward: cst.CSTNode | None) -> bool:
-    """Whether another call of the function that now runs has made gradients, and this one runs no backward pass.
+    """Whether another call of the running function computed the gradients, and this one runs no backward pass.
 
-    A function that is called to train and to evaluate finds what the last window of training has left.
+    A function called for training and evaluation finds the gradients of the last training window.
     """
     ran = machine[Protocol].ran_at.get(backward) if backward is not None else None
     if ran is None or machine.sites in ran or not machine.calls:
@@ -521,7 +520,7 @@ def _is_left_over(machine: Machine, backward: cst.CSTNode | None) -> bool:
 
 
 def _clipped_of(machine: Machine, state: State, target: Value) -> tuple[list[int], list[int], list[int]]:
-    """The optimizers that have been used, those of them that `target` belongs to, and its optimizers not yet used."""
+    """The used optimizers that `target` belongs to, and its optimizers not used yet."""
     known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
@@ -532,14 +531,14 @@ def _clipped_of(machine: Machine, state: State, target: Value) -> tuple[list[int
 def clipped_by_name(
     machine: Machine, state: State, node: cst.CSTNode, target: Value, guesses: tuple[Guessed, ...]
 ) -> None:
-    """What is called as if it clipped the gradients of `target`, by these `guesses`, has returned."""
+    """A call that by its name clips the gradients of `target`, subject to these `guesses`, returned."""
     known, matched, unused = _clipped_of(machine, state, target)
     machine[Protocol].clipped_by_name[node] = guesses
     _clip_unknown(machine, state, node, matched or unused or known or [ANY_OPTIMIZER])
 
 
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
-    """Record that gradients of which nothing is known are clipped."""
+    """Record that unknown gradients are clipped."""
     divided = {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.refuses}
     for key in set(optimizers) - divided:
         gradients = gradients_of(machine, state, key)
@@ -548,7 +547,7 @@ def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers:
 
 
 def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, stage: Stage) -> None:
-    """The first call that unscales gradients, at `node`, comes after what has clipped them."""
+    """The first call that unscales gradients, at `node`, follows a call that clipped them."""
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER} | {optimizer.symbol}
     gradients = gradients_of(machine, state, optimizer.symbol)
     clipped = gradients.clipped if gradients.consumed is None else None
@@ -565,7 +564,7 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def _is_in_handler(machine: Machine, node: cst.CSTNode) -> bool:
-    """Whether `node` runs only where something has failed, before backward perhaps."""
+    """Whether `node` runs only after a failure, possibly before backward."""
     source = machine.program.source_of(node)
     return source is not None and any(isinstance(above, cst.ExceptHandler) for above in source.ancestors(node))
 
@@ -575,7 +574,7 @@ def _is_unscale(node: cst.Call) -> bool:
 
 
 def _owner(machine: Machine, target: Value) -> int | None:
-    """Symbol of the model or optimizer whose parameters `target` is."""
+    """The symbol of the model or optimizer whose parameters `target` is."""
     symbol = symbol_of(machine, target)
     while symbol not in machine[Owners].known:
         kind = machine.symbols.key(symbol)[0]
@@ -602,9 +601,9 @@ _RECORDS = "_per_optimizer_states"
 
 
 def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
-    """Code that cannot be seen gets `values`: what it could do with a scaler or optimizer among them is unknown.
+    """`values` are passed to unseen code: its effect on scalers and optimizers among them is unknown.
 
-    A function called `name` that saves, loads or logs by that name reads them only.
+    A function whose `name` says that it saves, loads or logs only reads them.
     """
     if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
@@ -642,7 +641,7 @@ def _hand_up(machine: Machine, state: State, owner: Value) -> None:
 
 
 def forget_everything(state: State) -> None:
-    """Nothing is known about gradients, stages and updates any more."""
+    """Gradients, stages and updates are unknown from here on."""
     used = {known.scaler.symbol for known in state[Progress].gradients.values() if known.scaler is not None}
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
     used |= {*(pair[0] for pair in state[Progress].pairs), *state[Progress].scalers}
@@ -653,7 +652,7 @@ def forget_everything(state: State) -> None:
 
 
 def gradient_set(machine: Machine, state: State, value: Value) -> None:
-    """`parameter.grad = value`; what is computed from gradients keeps their scale unless it is divided by that."""
+    """`parameter.grad = value`; values computed from gradients keep their scale unless divided by it."""
     symbol = symbol_of(machine, value)
     from_them = machine.symbols.involves(symbol, "attribute", "grad")
     if value != NONE and (not from_them or machine.symbols.involves(symbol, "scale of")):
@@ -675,11 +674,11 @@ def _held(value: Value) -> set[int]:
 
 
 class Protocol(Tracker):
-    """Follows scalers, optimizers and gradients.
+    """Tracks scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, and `handed_out` is what came from methods of objects with a scaler.
-    `ran_at` says by which calls each backward pass was come to, and `began` when the latest call from unseen code
-    began. `clipped_by_name` holds the guesses by which a call clips.
+    `scaled` are losses that carry a scale, and `handed_out` results of methods of objects with a scaler. `ran_at` maps
+    each backward pass to the calls that led to it, and `began` is the start of the latest call by unseen code.
+    `clipped_by_name` maps clipping calls to their guesses.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -695,7 +694,7 @@ class Protocol(Tracker):
         self.began = 0
 
     def is_older(self, scaler: Scaler) -> bool:
-        """Whether a scaler was there before the call from unseen code that now runs, which may have used it."""
+        """Whether a scaler existed before the running call by unseen code, which may have used it."""
         return self.machine.symbols.time(scaler.symbol) < self.began
 
     def script_begins(self, state: State) -> None:
@@ -703,7 +702,7 @@ class Protocol(Tracker):
         state.change(Progress).gradients[ANY_OPTIMIZER] = CLEARED
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """What gradients there are is not known, nor what the scalers of an object have done."""
+        """The gradients, and the state of an object's scalers, are unknown."""
         self.began = self.machine.symbols.tick()
         state.change(Progress).gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
         for value in state.heap.get(me.symbol, {}).values() if me is not None else ():
@@ -711,7 +710,7 @@ class Protocol(Tracker):
                 state.change(Progress).scalers[value.symbol] = ScalerState(checked=True)
 
     def function_ends(self, state: State) -> None:
-        """Forget scalers and optimizers that were made in visible code and that nothing holds any more."""
+        """Forget unreachable scalers and optimizers of visible construction."""
         progress = state[Progress]
         symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
         symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
@@ -737,7 +736,7 @@ class Protocol(Tracker):
         progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
 
     def forget(self, state: State) -> None:
-        """Nothing is known any more."""
+        """Everything is unknown."""
         forget_everything(state)
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
@@ -745,11 +744,11 @@ class Protocol(Tracker):
         forget(self.machine, state, values)
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """Scalers whose methods are among what a skipped call gets may be used."""
+        """Scalers whose methods are arguments of a skipped call may be used."""
         forget(self.machine, state, [value for value in given if isinstance(value, Method)])
 
     def unseen(self, state: State, call: Call) -> None:
-        """A call that nothing is known of may use what it is given, and run backward if it is named so."""
+        """An unseen call may use its arguments, and run backward if its name says so."""
         machine, values = self.machine, call.arguments.values
         if call.entered is not None:
             harmless = call.entered == "super" and (call.name in INHERITED_HARMLESS or call.name == "__init__")
@@ -780,7 +779,7 @@ class Protocol(Tracker):
                 state.change(Progress).gradients[owner.symbol] = CLEARED
 
     def entered_returns(self, state: State, call: Call, result: Value) -> None:
-        """What an object with a scaler passes out can be an optimizer that steps through that scaler by itself."""
+        """The result of a method of an object with a scaler may be an optimizer that steps through that scaler."""
         if call.entered == "method" and isinstance(call.callee, Method) and isinstance(result, Unknown):
             owner = call.callee.owner
             held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
@@ -788,7 +787,7 @@ class Protocol(Tracker):
                 self.handed_out.add(result.symbol)
 
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """The scaler or optimizer that its use shows an unknown value to be."""
+        """The scaler or optimizer that an unknown value is, by its use."""
         known = self.machine.kinds()
         path = dotted(node) if known else None
         kind = known.get(path) if path is not None else None
@@ -810,18 +809,18 @@ class Protocol(Tracker):
         return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
 
     def given_back(self, node: cst.Call, before: Value) -> Value | None:
-        """What a function does to an optimizer or scaler and passes back is the same one; only a class wraps it."""
+        """A function that modifies and returns an optimizer or scaler returns the same one; only a class wraps it."""
         called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
-        """Of two optimizers one is left."""
+        """Two optimizers joined to one."""
         if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
             self.machine[Owners].known.setdefault(joint.symbol, joint.owner)
 
     def stores_apart(self, target: cst.Attribute) -> bool:
-        """Gradients are no attributes like others."""
+        """Gradients are tracked apart from other attributes."""
         return target.attr.value == "grad"
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
@@ -832,7 +831,7 @@ class Protocol(Tracker):
         return None
 
     def attribute_read(self, state: State, owner: Value, name: str) -> None:
-        """Code that asks for the scaler's own records need not run on every path as it seems."""
+        """Code that reads the scaler's internal records may take other paths than it seems."""
         if isinstance(owner, Scaler) and name == _RECORDS:
             forget(self.machine, state, [owner])
 
@@ -847,7 +846,7 @@ class Protocol(Tracker):
         return None
 
     def decided(self, state: State, value: Value, holds: bool) -> None:
-        """Where no parameter has a gradient there is nothing to step with."""
+        """If no parameter has a gradient, there is nothing to step with."""
         if not holds and self._is_any_gradient(value):
             forget_gradients(state)
 
@@ -864,5 +863,5 @@ class Protocol(Tracker):
         return ours and not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)
 
     def resumes(self, function: cst.CSTNode) -> bool:
-        """Whether calls of the protocol stand in a generator."""
+        """Whether a generator contains calls of the protocol."""
         return any(isinstance(node, cst.Attribute) and node.attr.value in _METHODS for node in walk(function))

@@ -1,4 +1,4 @@
-"""Calls of scalers, optimizers and losses, and what makes them."""
+"""Calls of scalers, optimizers and losses, and their constructors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
 
 
 class ProtocolCalls(Tracker):
-    """Follows the calls of the protocol."""
+    """Tracks the calls of the protocol."""
 
     triggers = frozenset(
         {"GradScaler", "ShardedGradScaler", "scale", "unscale_", "step", "update", "get_scale", "backward", "zero_grad"}
@@ -96,7 +96,7 @@ class ProtocolCalls(Tracker):
         return optimizer
 
     def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
-        """A class of the tree that derives from a scaler or an optimizer is one, unless it steps by itself."""
+        """A class of the tree that derives from a scaler or an optimizer is one, unless it overrides the step."""
         machine, node = self.machine, call.node
         if base.name in GRAD_SCALERS:
             if attributes.find_method(machine, state, cls, "step") is not None:
@@ -151,7 +151,7 @@ def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Valu
 
 
 def _handed(machine: Machine, state: State, node: cst.Call) -> None:
-    """`engine.backward(loss)`: what is called a loss is passed to an object that runs backward on it."""
+    """`engine.backward(loss)`: a loss, by its name, is passed to an object that runs backward on it."""
     given = [argument.value for argument in node.args[:1] if argument.keyword is None]
     names = (n.value for first in given for n in walk(first) if isinstance(n, cst.Name))
     said = next(filter(LOSS.search, names), None)
@@ -182,7 +182,7 @@ def _scaler_method(
 
 
 def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
-    """The loops that make an object anew each round: none for one that is made only where there is none yet."""
+    """The loops that construct an object in each iteration: none for one constructed only if it does not exist yet."""
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
     return () if first_time or machine.makes_once() else machine.loops

@@ -1,4 +1,4 @@
-"""What the words of a file rule out: uses of a variable, scaling of losses."""
+"""Facts that follow from the words of a file: unused variables, no scaling of losses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 
 def may_scale(chunks: Iterable[Chunk]) -> bool:
-    """Whether a word in `chunks` speaks of scaling losses or gradients, or of a framework that may do so."""
+    """Whether a word in `chunks` is about scaling losses or gradients, or names a framework that may do so."""
     return any(map(_speaks_of_scaling, chunks))
 
 
@@ -26,12 +26,12 @@ def _speaks_of_scaling(chunk: Chunk) -> bool:
 
 
 def names_cuda(chunks: Iterable[Chunk]) -> bool:
-    """Whether a word in `chunks` speaks of CUDA."""
+    """Whether a word in `chunks` names CUDA."""
     return any("cuda" in chunk.text for chunk in chunks)
 
 
 def never_read(machine: Machine, node: cst.Call) -> bool:
-    """Whether what `node` makes goes to a variable of a function or script, and nothing ever reads that variable."""
+    """Whether `node` is assigned to a local or script variable that is never read."""
     statement, chunk = machine.statement, machine.chunk
     if not isinstance(statement, cst.SimpleStatementLine) or chunk is None or chunk.is_class:
         return False
@@ -47,13 +47,13 @@ def never_read(machine: Machine, node: cst.Call) -> bool:
 
 
 def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
-    """Whether `value` is `node`, or a choice between it and something else."""
+    """Whether `value` is `node`, or a conditional expression with it."""
     return value is node or (isinstance(value, cst.IfExp) and (_holds(value.body, node) or _holds(value.orelse, node)))
 
 
 @per_chunk
 def _only_assigned(chunk: Chunk) -> frozenset[str]:
-    """The names that stand in a chunk as targets of assignments alone."""
+    """The names that occur in a chunk only as targets of assignments."""
     mentioned, assigned = Counter[str](), Counter[str]()
     for node in every(chunk.module, cst.Name, cst.AssignTarget):
         if isinstance(node, cst.Name):

@@ -1,4 +1,4 @@
-"""Reads of the loss scale that serve nothing but a log."""
+"""Reads of the loss scale for logging only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None
 
 
 def _trains_here(state: State, scaler: Scaler) -> bool:
-    """Whether the scaler has stepped an optimizer, or updated, in this very iteration of a loop."""
+    """Whether the scaler stepped an optimizer, or updated, in this loop iteration."""
     if not state.iteration:
         return False
     known = state[Progress].scalers.get(scaler.symbol)
@@ -32,13 +32,13 @@ def _trains_here(state: State, scaler: Scaler) -> bool:
 
 
 def _asked_of_this_iteration(machine: Machine, state: State) -> bool:
-    """Whether the path has assumed something that is new in this iteration, such as its number being a round one."""
+    """Whether the path assumes a fact about this iteration, such as a multiple of its number."""
     symbols = (fact if isinstance(fact, int) else fact[1] for fact in state.facts)
     return any(machine.symbols.time(symbol) >= state.iteration[-1] for symbol in symbols)
 
 
 def _is_logged(machine: Machine, node: cst.Call) -> bool:
-    """Whether the value is passed to a call whose result nobody takes, or put into an entry, just as it is."""
+    """Whether the value is passed unchanged to a call whose result is discarded, or stored in an entry."""
     around = list(_around(machine, node))
     small = around[-1] if around else None
     if any(isinstance(above, _COMPUTES) for above in around):
@@ -49,7 +49,7 @@ def _is_logged(machine: Machine, node: cst.Call) -> bool:
 
 
 def _around(machine: Machine, node: cst.Call) -> Iterator[cst.CSTNode]:
-    """What `node` stands in, up to its statement."""
+    """The ancestors of `node` up to its statement."""
     source = machine.program.source_of(node)
     for above in source.ancestors(node) if source is not None else ():
         yield above

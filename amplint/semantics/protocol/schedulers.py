@@ -1,4 +1,4 @@
-"""Learning-rate schedulers that advance once per step, and whether they wait for a step that the scaler skipped."""
+"""Learning-rate schedulers that advance once per step, and whether they respect steps skipped by the scaler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VIEWS = frozenset({"items", "values"})
 
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instance) -> None:
-    """`owner.step()` of something that is no optimizer and no scaler."""
+    """`owner.step()` of an object that is no optimizer and no scaler."""
     machine.contacts += 1
     if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
         _advanced(
@@ -43,7 +43,7 @@ def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instan
 def _advanced(
     machine: Machine, state: State, node: cst.Call, rounds: Sequence[Iteration], guesses: tuple[Guessed, ...]
 ) -> None:
-    """A scheduler advances at `node`, in what are the latest `rounds` of the loops around it."""
+    """A scheduler advances at `node`, in the latest iterations, `rounds`, of the loops around it."""
     latest = next((found for now in rounds if (found := _stepped(machine, state, now)) is not None), None)
     if latest is not None:
         scaler, call = latest
@@ -54,7 +54,7 @@ def _advanced(
 
 
 def _rounds(machine: Machine, state: State, owner: Unknown | Instance) -> list[Iteration]:
-    """The rounds that advance `owner`: this one, and the one around a loop that goes over schedulers."""
+    """The iterations in which `owner` advances: this one, and the one around a loop over schedulers."""
     loop = machine.loops[-1] if machine.loops else None
     taken = {machine.symbols.key(symbol)[:2] for symbol in _taken_from(machine, owner.symbol)}
     inner = loop is not None and ("item", id(loop)) in taken
@@ -62,7 +62,7 @@ def _rounds(machine: Machine, state: State, owner: Unknown | Instance) -> list[I
 
 
 def _taken_from(machine: Machine, symbol: int) -> Iterator[int]:
-    """`symbol`, what it is an item of, and what all items of that are like."""
+    """`symbol`, its container, and the representative of all items of that."""
     symbols = machine.symbols
     while True:
         yield symbol
@@ -79,7 +79,7 @@ def _taken_from(machine: Machine, symbol: int) -> Iterator[int]:
 
 
 def _zipped(machine: Machine, item: int) -> tuple[int, ...]:
-    """What `zip` goes over that `item` is an item of, perhaps numbered by `enumerate`."""
+    """The argument of `zip` that `item` is an item of, also numbered by `enumerate`."""
     symbols = machine.symbols
     numbered = symbols.key(item)[:2] == ("part", 1)
     sources = symbols.parts(symbols.parts(item)[0] if numbered else item)
@@ -94,7 +94,7 @@ def _is_scheduler(machine: Machine, state: State, spelled: cst.BaseExpression, o
 
 
 def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instance) -> str:
-    """The name of an owner of `step` or of what holds it, if that says that it is a scheduler."""
+    """The name of `step`'s owner, or of its container, if it implies a scheduler."""
     while isinstance(spelled, cst.Subscript):
         spelled = spelled.value
     name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
@@ -112,7 +112,7 @@ def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instan
 def _guesses(
     machine: Machine, state: State, spelled: cst.BaseExpression, owner: Unknown | Instance
 ) -> tuple[Guessed, ...]:
-    """The name of a scheduler that nothing in visible code has made."""
+    """The guess for a scheduler of unseen construction."""
     if _is_made(machine, state, owner):
         return ()
     machine.guess(owner.symbol, SCHEDULER.taken(_name(machine, spelled, owner)))
@@ -120,7 +120,7 @@ def _guesses(
 
 
 def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
-    """Whether a scheduler of a library was made, on whatever path, or an object of a class that derives from one."""
+    """Whether a scheduler of a library, or of a class derived from one, was constructed on any path."""
     if isinstance(owner, Instance):
         above = attributes.lineage(machine, state, owner.cls)
         bases = (base for cls in above for base in attributes.bases(machine, state, cls))
@@ -135,7 +135,7 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
 
 
 def _stepped(machine: Machine, state: State, now: Iteration) -> tuple[int, cst.CSTNode] | None:
-    """The scaler that has stepped an optimizer in the iteration `now`, and the call that did, or its `update`."""
+    """The scaler that stepped an optimizer in the iteration `now`, and that call, or its `update`."""
     for (scaler, _), stage in state[Progress].pairs.items():
         if stage.state is OptState.STEPPED and stage.node and _is_now(machine, state, now, stage.node, stage.iteration):
             return scaler, stage.node
@@ -146,7 +146,7 @@ def _stepped(machine: Machine, state: State, now: Iteration) -> tuple[int, cst.C
 
 
 def _is_now(machine: Machine, state: State, now: Iteration, call: cst.CSTNode, iteration: Iteration) -> bool:
-    """Whether `call` ran in the iteration `now`, or in a loop inside it that goes over the optimizers it steps."""
+    """Whether `call` ran in the iteration `now`, or in an inner loop over the optimizers it steps."""
     if iteration == now:
         return True
     if iteration[:-1] != now or machine.chunk is None:
@@ -160,17 +160,17 @@ def _is_now(machine: Machine, state: State, now: Iteration, call: cst.CSTNode, i
 
 
 class Schedulers(Tracker):
-    """Follows learning-rate schedulers."""
+    """Tracks learning-rate schedulers."""
 
     triggers = frozenset({"step"})
     methods = frozenset({"step"})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of what advances schedulers by its name."""
+        """Calls that by their name advance schedulers."""
         return Words(calls=frozenset().union(*map(_advancing, chunks)))
 
     def annotated(self, symbol: int, name: str) -> Value | None:
-        """An annotation tells that this is a scheduler."""
+        """An annotation implies a scheduler."""
         if name.startswith(_SCHEDULERS):
             self.machine.guess(symbol, ())
         return None
@@ -182,7 +182,7 @@ class Schedulers(Tracker):
         return None
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Unseen code advances schedulers by its name, each time and not by what it is given."""
+        """Unseen code that, by its name, advances schedulers each time and irrespective of its arguments."""
         name = (dotted(call.node.func) or call.name).rpartition(".")[2]
         if isinstance(call.callee, Ref) or not ADVANCES_SCHEDULERS.search(name):
             return

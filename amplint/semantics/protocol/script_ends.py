@@ -14,7 +14,7 @@ class ScriptEnds(Tracker):
     """Emits the end of the file."""
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Everything has been run."""
+        """Everything was run."""
         program = self.machine.program
         grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
         if grown is not None:

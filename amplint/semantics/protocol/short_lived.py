@@ -1,4 +1,4 @@
-"""Scalers that do not live as long as their optimizer: what is made in each call, or passed on in each round."""
+"""Scalers with a shorter lifetime than their optimizer: constructed in each call, or in each iteration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Candidate:
 
 
 def stepped(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, optimizer: Optimizer) -> None:
-    """`scaler` steps `optimizer`: record it where this call from unseen code made it, and found the optimizer."""
+    """`scaler` steps `optimizer`: record it if this call by unseen code constructed it, and the optimizer is older."""
     tracker, function = machine[ShortLived], machine.calls[0] if machine.calls else None
     if scaler.created is None or scaler.loops or scaler.created in tracker.candidates or machine.muted:
         return
@@ -60,7 +60,7 @@ def _is_global(state: State, scaler: Scaler) -> bool:
 
 
 def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple[Guessed, ...]:
-    """The name that says that `function`, in whose `loops` the scaler steps, runs one epoch of several."""
+    """The name that implies that `function`, in whose `loops` the scaler steps, runs one epoch of several."""
     headers = [part for loop in loops if isinstance(loop, cst.For) for part in (loop.target, loop.iter)]
     if any(EPOCHS.search(inner.value) for part in headers for inner in walk(part) if isinstance(inner, cst.Name)):
         return ()
@@ -69,10 +69,10 @@ def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple
 
 
 class ShortLived(Tracker):
-    """Follows scalers made in a call or a round, whose optimizer was there before.
+    """Tracks scalers constructed in a call or an iteration, whose optimizer is older.
 
-    `began` is when the latest call from unseen code began, `candidates` are scalers made and used in one, by what made
-    them, and `kept` what made those that something else holds.
+    `began` is the start of the latest call by unseen code, `candidates` are scalers constructed and used in one, by
+    constructor call, and `kept` are the constructor calls of those that other objects hold.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -86,24 +86,24 @@ class ShortLived(Tracker):
         return ScalerMadeAnew.kind in self.machine.wanted
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """What is there already stays."""
+        """Existing objects persist."""
         self.began = self.machine.symbols.tick()
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """A scaler in an attribute lasts."""
+        """A scaler in an attribute persists."""
         self._keep((value,))
         return None
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """A scaler in a container may last."""
+        """A scaler in a container may persist."""
         self._keep((value,))
 
     def function_returns(self, state: State, value: Value) -> None:
-        """A scaler that is returned may last."""
+        """A returned scaler may persist."""
         self._keep((value,))
 
     def unseen(self, state: State, call: Call) -> None:
-        """What gets a scaler may keep it; beside an optimizer from before the round it is for training."""
+        """A callee may keep a scaler; with an optimizer from before the iteration it is for training."""
         scalers = [value for value in call.arguments.values if isinstance(value, Scaler)]
         if not scalers or KEEPS_RECORDS.search(call.name or (dotted(call.node.func) or "").rpartition(".")[2]):
             return
@@ -131,7 +131,7 @@ class ShortLived(Tracker):
                 return
 
     def _loop(self, scaler: Scaler, optimizer: Optimizer | Unknown, name: str, state: State) -> cst.CSTNode | None:
-        """The outermost loop that makes the scaler anew and leaves the optimizer, known as `name`, alone."""
+        """The outermost loop that constructs the scaler and not the optimizer, known as `name`."""
         for loop, began in zip(self.machine.loops, state.iteration, strict=False):
             older = self.machine.symbols.time(optimizer.symbol) < began
             if loop in scaler.loops and older and not self._binds(loop, name):
@@ -151,7 +151,7 @@ class ShortLived(Tracker):
                 self._keep(value.values)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report scalers that nothing holds when the call is over, once for those of exclusive branches."""
+        """Emit scalers that nothing holds at the end of the call, once for those of exclusive branches."""
         told: set[cst.CSTNode] = set()
         for made, one in self.candidates.items() if self.machine.complete else ():
             if made not in self.kept and one.step not in told:

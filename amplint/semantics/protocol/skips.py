@@ -1,4 +1,4 @@
-"""Whether a path can know that gradients overflowed, so that a step of theirs was or ought to be skipped."""
+"""A path's knowledge of overflowed gradients, whose step was or should be skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.source.tree import walk
 
 
 def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
-    """Whether the path has taken a side since the call `since` of a condition that knows about skipped steps."""
+    """Whether the path decided, since the call `since`, a condition that depends on skipped steps."""
     for fact in state.facts:
         symbol = fact if isinstance(fact, int) else fact[1]
         if machine.symbols.involves(symbol, "scale of"):
@@ -30,7 +30,7 @@ def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
 
 
 def _names(condition: cst.CSTNode) -> Iterator[str]:
-    """The names in a condition but for those that are only asked to be there, as in `if scaler is not None`."""
+    """The names in a condition, except those tested only for existence, as in `if scaler is not None`."""
     if isinstance(condition, cst.BooleanOperation):
         yield from _names(condition.left)
         yield from _names(condition.right)
@@ -49,7 +49,7 @@ def _asks_for_presence(condition: cst.CSTNode) -> bool:
 
 
 def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTNode | None:
-    """The `unscale_` of the optimizer's gradients that has looked for inf and NaN, if nothing has asked what it saw."""
+    """The `unscale_` that checked the optimizer's gradients for inf and NaN, if no condition has used the result."""
     for (_, stepped), stage in state[Progress].pairs.items():
         if stepped == optimizer.symbol and stage.state is OptState.UNSCALED and stage.node and not stage.unchecked:
             return None if asks(machine, state, stage.node) else stage.node

@@ -1,4 +1,4 @@
-"""Two choices between scaled and plain work, one for backward and one for the step, which may be the same choice."""
+"""Two choices between scaled and plain work, for backward and for the step, which may be the same choice."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _Choice: TypeAlias = tuple[cst.If, cst.CSTNode]
 
 
 def may_agree(machine: Machine, state: State, backward: cst.CSTNode | None, step: cst.CSTNode) -> bool:
-    """Whether each of the two stands opposite to a call of its kind, under conditions that the path tells apart.
+    """Whether each of the two has a counterpart in the other branch, under conditions that the path distinguishes.
 
-    `if scaler is None` around backward and `if use_amp` around the step mean the same where a scaler is made for
-    `use_amp`, which a path no longer knows once it has been joined with others. Where it does, the condition of the
-    step was decided before it was asked.
+    `if scaler is None` around backward and `if use_amp` around the step are equivalent if a scaler is constructed for
+    `use_amp`, which a path does not know any more after a join. If it does, the condition of the step was decided
+    before it was tested.
     """
     first, second = _choice(machine, backward), _choice(machine, step)
     if first is None or second is None or first[0] is second[0] or not _is_open(state, second[0].test):
@@ -36,7 +36,7 @@ def _calls_opposite(machine: Machine, choice: _Choice) -> Iterator[cst.Call]:
 
 
 def _choice(machine: Machine, node: cst.CSTNode | None) -> _Choice | None:
-    """The innermost `if` around `node` that has two branches, and the one that `node` is not in."""
+    """The innermost `if` around `node` with two branches, and the branch that `node` is not in."""
     source = machine.program.source_of(node) if node is not None else None
     inner = node
     for above in source.ancestors(node) if source is not None and node is not None else ():
@@ -47,7 +47,7 @@ def _choice(machine: Machine, node: cst.CSTNode | None) -> _Choice | None:
 
 
 def _is_open(state: State, test: cst.BaseExpression) -> bool:
-    """Whether the path parted from another one when it last came to `test`."""
+    """Whether the path diverged from another one when it last reached `test`."""
     trail = state.trail
     while trail is not None and trail.step[0] is not test:
         trail = trail.before
@@ -55,7 +55,7 @@ def _is_open(state: State, test: cst.BaseExpression) -> bool:
 
 
 def _is_plain_backward(call: cst.Call) -> bool:
-    """Whether `call` is a backward pass, of something else than `scaler.scale(...)`."""
+    """Whether `call` is a backward pass of anything but `scaler.scale(...)`."""
     if not isinstance(call.func, cst.Attribute) or _method(call) != "backward":
         return False
     loss = call.func.value

@@ -1,4 +1,4 @@
-"""Scalers that step an optimizer whenever unseen code calls, and that nothing within reach ever updates."""
+"""Scalers that step an optimizer in every call by unseen code, and that no visible code updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amplint.source import syntax as cst
 
 
 def conclude(machine: Machine) -> None:
-    """Report the scalers that never get an `update`: the second call of what steps them raises."""
+    """Emit the scalers without `update`: the second call that steps them raises."""
     if not machine[Undone].unended or machine[Undone].scaler_escaped or not machine.complete:
         return
     for symbol, last in machine[Undone].unended.items():
@@ -31,7 +31,7 @@ def conclude(machine: Machine) -> None:
 
 
 def _texts(machine: Machine, last: Unended) -> Iterator[str]:
-    """The text within reach, without the methods that a class derived from theirs replaces."""
+    """The reachable text, without methods overridden in a derived class."""
     above = attributes.lineage(machine, State(), last.owner) if last.owner is not None else []
     family = {cls.chunk for cls in above if cls.node is None}
     for chunk in machine.program.chunks:
@@ -47,13 +47,13 @@ def _texts(machine: Machine, last: Unended) -> Iterator[str]:
 
 
 class Updates(Tracker):
-    """Follows scalers that step and never update."""
+    """Tracks scalers that step and never update."""
 
     def root_begins(self, owner: Class | None, whole: bool) -> None:
-        """What was there before belongs to whoever calls."""
+        """Older objects belong to the caller."""
         undone = self.machine[Undone]
         undone.began, undone.owner, undone.whole = self.machine.symbols.tick(), owner, whole
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report scalers that never update."""
+        """Emit scalers that never update."""
         conclude(self.machine)
