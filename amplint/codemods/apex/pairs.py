@@ -41,7 +41,7 @@ def _plain(text: str) -> str:
 def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Script:
     """The script with one side of each such `if`, from the innermost outwards.
 
-    Raises Refusal if the loss is scaled on one side only, and not just where the scaler is on.
+    Raises Refusal if the loss is scaled on one side only, and not just if the scaler is on.
     """
 
     def edit_of(script: Script, node: cst.If) -> Edit | None:

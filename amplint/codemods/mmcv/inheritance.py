@@ -37,7 +37,7 @@ class Inherited:
 def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()) -> Inherited:
     """What the bases of `text`, the content of the file at `path`, come to once they are converted.
 
-    Raises Refusal if one of them cannot be converted, and where two of them would set the same thing.
+    Raises Refusal if one of them cannot be converted, and if two of them would set the same thing.
     """
     tree = parse(text)
     values = evaluated(tree)
