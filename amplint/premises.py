@@ -59,7 +59,7 @@ def weight(premises: Iterable[Premise]) -> int:
     return sum(premise.weight for premise in set(premises))
 
 
-def left_of(severity: Severity, premises: Iterable[Premise], *, asked: bool) -> Severity | None:
+def remaining_severity(severity: Severity, premises: Iterable[Premise], *, asked: bool) -> Severity | None:
     """The severity of a finding with these premises, None if it is dropped.
 
     `severity` applies with evidence for all of them. `asked` says whether the rule was selected explicitly.

@@ -114,8 +114,8 @@ class Rule:
         """Report `event` as a problem, together with the events `besides` that it depends on.
 
         `severity` overrides the rule's severity, `claims` the rule's claims.
-        `premises` are assumptions without evidence, in addition to those of the events; `premises.left_of` derives the
-        severity of the finding from them.
+        `premises` are assumptions without evidence, in addition to those of the events;
+        `premises.remaining_severity` derives the severity of the finding from them.
         """
         where, weight = at or event.node, severity or self.severity
         op = getattr(event, "op", "")

@@ -8,7 +8,7 @@ from amplint.engine.analyse import Job, analyse
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
-from amplint.premises import Premise, left_of, named
+from amplint.premises import Premise, named, remaining_severity
 
 RULES = tuple(load_registry().rules.values())
 INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
@@ -146,6 +146,6 @@ def test_every_premise_reads_as_the_end_of_a_sentence() -> None:
         text = named([premise])
         assert text.startswith("It holds where ")
         assert premise.value[0].islower() or premise.value.startswith("PyTorch")
-        assert left_of(ERROR, [premise], asked=True) is INFO
+        assert remaining_severity(ERROR, [premise], asked=True) is INFO
     assert named([]) == ""
-    assert left_of(ERROR, [], asked=False) is ERROR
+    assert remaining_severity(ERROR, [], asked=False) is ERROR

@@ -12,7 +12,7 @@ from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
 from amplint.engine.purposes import purposes
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
-from amplint.premises import Premise, left_of, named, weight
+from amplint.premises import Premise, named, remaining_severity, weight
 from amplint.rule import Handler, Report, Rule
 from amplint.source.configs.names import is_config
 from amplint.source.rewrite import Rewriter
@@ -176,7 +176,7 @@ class Dispatcher:
         severity = Severity.INFO if report.event.assumed else report.severity
         certain = report.rule.anywhere or severity is Severity.ERROR
         unseen = report.premises if certain else (*report.premises, *self._purposes)
-        return left_of(severity, unseen, asked=report.rule.code in self._asked), unseen
+        return remaining_severity(severity, unseen, asked=report.rule.code in self._asked), unseen
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""

@@ -52,13 +52,13 @@ class MicroBatches(Tracker):
 
     def call_begins(self, state: State, call: Call) -> None:
         """A micro-batch begins, its loss is passed, or its gradients are cleared, clipped or used."""
-        manager = call.owner
-        if not isinstance(manager, Manager):
-            if self.blocks and manager is not None and call.name in ("zero_grad", "step"):
-                self._worked_on(state, call, manager)
-            return
-        if manager.kind not in DIVIDING:
-            return
+        owner = call.owner
+        if self.blocks and owner is not None and call.name in ("zero_grad", "step"):
+            self._worked_on(state, call, owner)
+        if isinstance(owner, Manager) and owner.kind in DIVIDING:
+            self._managed(state, call, owner)
+
+    def _managed(self, state: State, call: Call, manager: Manager) -> None:
         if call.name == WINDOW:
             self.windows.add(call.node)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):

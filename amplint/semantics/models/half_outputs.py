@@ -269,7 +269,7 @@ class HalfOutputs(Tracker):
         if model is not None and call.entered in (None, "object"):
             ran(self.machine, state, model[0], model[1], result)
 
-    def comes_to(self, state: State, call: Call, result: Value) -> Value | None:
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """What a model gives in a region counts as half, where that is asked for and nothing else is known."""
         model = call.notes.get(Models) if self.machine.halves else None
         if model is None or call.entered not in (None, "object"):

@@ -94,8 +94,8 @@ def _returned(machine: Machine, state: State, made: Call, result: Value) -> Valu
     hooks = machine.hooks
     for returns in hooks.unseen_returns if made.entered in _UNSEEN else hooks.entered_returns:
         returns(state, made, result)
-    for comes_to in hooks.comes_to:
-        result = comes_to(state, made, result) or result
+    for call_returned in hooks.call_returned:
+        result = call_returned(state, made, result) or result
     return result
 
 

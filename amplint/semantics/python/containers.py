@@ -10,8 +10,8 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
 
-ONE_BY_ONE = 4
-"""As many optimizers are gone over one after the other."""
+MOST_UNROLLED = 4
+"""The longest list of optimizers over which a loop is unrolled."""
 _EACH = "<each>"
 
 
@@ -48,7 +48,7 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
     return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
 
 
-def beside_each_other(name: str, values: Sequence[Value]) -> Items | None:
+def zipped(name: str, values: Sequence[Value]) -> Items | None:
     """The rows that `enumerate` or `zip` makes of a few optimizers and what is put beside them, each known."""
     if not all(isinstance(value, Items) and value.keys is None for value in values):
         return None
@@ -63,7 +63,7 @@ def beside_each_other(name: str, values: Sequence[Value]) -> Items | None:
 
 def is_of_optimizers(iterable: Value) -> TypeGuard[Items]:
     """Whether these are a few optimizers, maybe each with what belongs to it, which fare differently."""
-    if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > ONE_BY_ONE:
+    if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
         return False
     rows = [value.values if isinstance(value, Items) else (value,) for value in iterable.values]
     return bool(rows) and all(any(isinstance(value, Optimizer) for value in row) for row in rows)

@@ -62,7 +62,7 @@ def call_function(
     """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none."""
     for function_called in machine.hooks.function_called:
         function_called(state, node, function)
-    if function.chunk not in machine.relevant and _is_followed_anyhow(machine, state, function, positional, keywords):
+    if function.chunk not in machine.relevant and _is_made_relevant(machine, state, function, positional, keywords):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
         if len(positional) == 2 and not keywords and chooses(function.chunk):
@@ -157,10 +157,10 @@ def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
     return any(machine.symbols.time(symbol) == now for symbol in decided)
 
 
-def _is_followed_anyhow(
+def _is_made_relevant(
     machine: Machine, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
 ) -> bool:
-    """Whether what a function is given makes it matter."""
+    """Whether the arguments of a function make it relevant."""
     given = [*positional, *keywords.values()]
     if _runs_what_it_gets(function, given):
         return True

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
-from amplint.semantics.python.containers import beside_each_other, each, hold
+from amplint.semantics.python.containers import each, hold, zipped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
@@ -17,8 +17,8 @@ from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.source import syntax as cst
 
-ADDED_UP = 8
-"""As many values that are known one by one are added up."""
+MOST_SUMMED = 8
+"""The largest number of known values that a `sum` adds."""
 
 
 def same_again(
@@ -69,7 +69,7 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return values[0]
     if name in ("builtins.enumerate", "builtins.zip"):
         return _rows(machine, state, name, arguments)
-    if name == "builtins.sum" and (added := _added_up(machine, state, node, values)) is not None:
+    if name == "builtins.sum" and (added := _sum(machine, state, node, values)) is not None:
         return added
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         return same_again(machine, state, name, arguments)
@@ -83,7 +83,7 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
     """What `enumerate` or `zip` returns."""
     values = arguments.values
-    if values and (rows := beside_each_other(name, values)) is not None:
+    if values and (rows := zipped(name, values)) is not None:
         return rows
     pairs = same_again(machine, state, name, arguments)
     known = [each(state, value) for value in values]
@@ -93,10 +93,10 @@ def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Va
     return pairs
 
 
-def _added_up(machine: Machine, state: State, node: cst.Call, given: Sequence[Value]) -> Value | None:
+def _sum(machine: Machine, state: State, node: cst.Call, given: Sequence[Value]) -> Value | None:
     """The sum of what `sum` gets, None if that is not known one by one."""
     values = given[0].values if len(given) == 1 and isinstance(given[0], Items) and given[0].keys is None else ()
-    if not 0 < len(values) <= ADDED_UP:
+    if not 0 < len(values) <= MOST_SUMMED:
         return None
     place, total = node.args[0].value, values[0]
     for value in values[1:]:

@@ -162,8 +162,8 @@ class Tracker:
     def entered_returns(self, state: State, call: Call, result: Value) -> None:
         """A call of a function, method or class of the tree returned."""
 
-    def comes_to(self, state: State, call: Call, result: Value) -> Value | None:
-        """What takes the place of the `result` of a call, None to leave it."""
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """A call returned `result`: a replacement, None to keep it."""
 
     # Functions and classes of the tree
 
