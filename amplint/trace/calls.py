@@ -38,9 +38,9 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 class Calls(TorchFunctionMode):
     """The outermost running call of PyTorch's Python API, and counts of calls while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`, which run in the context that `around` returns; `on_backward` is
-    called with the line and loss of each while `is_on()`, and `on_gradients` with the losses and the result of each
-    gradient computation.
+    `backwards` counts all calls of `Tensor.backward`. They run in the context that `around` returns for their loss, and
+    for whether they are `plain`: compute no other gradients, and no graph. `on_backward` is called with the line and
+    loss of each while `is_on()`, and `on_gradients` with the losses and the result of each gradient computation.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Calls(TorchFunctionMode):
         modules: Modules,
         regions: Regions,
         is_on: Callable[[], bool],
-        around: Callable[[], AbstractContextManager[None]],
+        around: Callable[..., AbstractContextManager[None]],
     ) -> None:
         super().__init__()
         self.current: Any = None
@@ -76,7 +76,8 @@ class Calls(TorchFunctionMode):
         try:
             if func not in _GRADIENTS:
                 return func(*args, **kwargs) if kwargs else func(*args)
-            with self._around() if func is _BACKWARD else contextlib.nullcontext():
+            plain = all(value is None or value is False for name, value in kwargs.items() if name != "retain_graph")
+            with self._around(args[0], plain=plain) if func is _BACKWARD else contextlib.nullcontext():
                 result = func(*args, **(kwargs or {}))
             if self.on_gradients is not None:
                 self.on_gradients(args[0] if args else None, result)

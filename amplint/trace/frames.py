@@ -21,7 +21,7 @@ _STANDARD = f"{Path(str(contextlib.__file__)).parent}/"
 """The folder of the standard library, which may hold those of packages."""
 _OPTIMIZERS = f"{Path(str(torch.optim.__file__)).parent}/"
 _CHECKPOINT = str(checkpoint.__file__)
-_ENGINE = graph._engine_run_backward.__code__
+ENGINE = graph._engine_run_backward.__code__
 """The function that every backward pass begins in."""
 _OWN, _LIBRARY, _OTHER = 1, 2, 0
 """Whose code a file holds: the user's, that of an installed package, or PyTorch's, Python's and the tracer's."""
@@ -110,7 +110,7 @@ def is_called_back() -> bool:
     Otherwise it runs an operator of its own, which with `create_graph` may have gradients.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not _ENGINE:
+    while frame is not None and frame.f_code is not ENGINE:
         name = frame.f_code.co_filename
         if name == _CHECKPOINT or not name.startswith((*_HIDDEN, _STANDARD)):
             return True

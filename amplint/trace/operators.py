@@ -27,9 +27,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from amplint.trace.calls import Calls, tensors
 from amplint.trace.float8 import takes_scales
-from amplint.trace.frames import NOWHERE, Line, is_called_back, is_own
+from amplint.trace.frames import ENGINE, NOWHERE, Line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
+from amplint.trace.passes import Passes
 from amplint.trace.placement import device_type
 from amplint.trace.record import Operation
 from amplint.trace.regions import Regions
@@ -45,7 +46,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     While `alert`, and not `on`, forward operations are not counted, and only their results are checked.
     Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to skip them the modes are
-    removed from PyTorch's stack for that time.
+    removed from PyTorch's stack for that time. So is the dispatch mode during backward passes that are not counted, or
+    whose operations are known and whose numbers nobody looks at.
     """
 
     supports_higher_order_operators = True
@@ -59,9 +61,10 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._attached = False
         self._depth = (0, 0)
         self.regions = Regions()
-        self.calls = Calls(modules, self.regions, lambda: self.on, self._resting)
+        self.calls = Calls(modules, self.regions, lambda: self.on, self._backward)
         self._modules = modules
         self._kinds: dict[tuple[Any, ...], Kind] = {}
+        self._passes = Passes(self._kinds)
         self._origins: dict[int, tuple[Line, Line, str]] = {}
         self._is_written_out = functools.cache(_is_written_out)
 
@@ -131,24 +134,33 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.on, self.alert = before
 
     @contextlib.contextmanager
-    def _resting(self) -> Iterator[None]:
-        """Leave the stack during a backward pass that is not counted."""
-        if self.on or not self._attached or _get_current_dispatch_mode() is not self:
+    def _backward(self, loss: Tensor, *, plain: bool) -> Iterator[None]:
+        """Observe the backward pass from `loss` that runs in this context, if that is necessary."""
+        if not self._attached or _get_current_dispatch_mode() is not self or (self.on and self.numerics is not None):
             yield
+            return
+        graph = self._passes.begin(loss) if self.on else 0
+        if self.on and not (plain and self._passes.knows(graph)):
+            with self._passes.observing(graph) if plain else contextlib.nullcontext():
+                yield
             return
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             yield
         finally:
             self.__enter__()  # type: ignore[no-untyped-call]
+        if self.on:
+            self._passes.count(graph)
 
     def end_step(self) -> None:
         """Discard the lines to which the backward pass of this step belongs."""
         self._origins.clear()
+        self._passes.begin_step()
 
     def forget(self) -> None:
         """Reset the counts."""
         self._kinds.clear()
+        self._passes.forget()
         self.calls.forget()
 
     def operations(self) -> tuple[Counter[Operation], dict[Operation, float]]:
@@ -183,6 +195,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _kind(self, func: Any, inputs: list[Tensor], outputs: list[Tensor]) -> Kind:
         device = device_type(outputs[0] if outputs else inputs[0])
         node = _autograd_node()
+        if node is not None and sys._getframe(2).f_code is not ENGINE:
+            self._passes.python_ran()
         if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
             line, library, module = self._origins.get(node._sequence_nr(), _UNKNOWN)
@@ -202,6 +216,8 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind is None:
             does = may_overflow(func, took, gave), replayable(func, gave), takes_scales(func)
             kind = self._kinds[key] = Kind(phase, func, api, line, library, module, took, gave, region, device, *does)
+        if node is None and self.numerics is None:
+            self._passes.add(kind, inputs)
         return kind
 
 
