@@ -17,6 +17,7 @@ from amplint.semantics import interpret
 from amplint.semantics.events import Event
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import relevant
+from amplint.semantics.values.symbols import Symbols
 from amplint.source.source import Source
 from benchmarks.chains import chain
 
@@ -146,3 +147,14 @@ def test_small_functions_are_followed_however_often_they_are_called() -> None:
     told: list[Event] = []
     interpret(Program(Source("train.py", head + "".join(calls))), told.append, {"script_end"})
     assert [getattr(event, "complete", None) for event in told] == [True]
+
+
+def test_values_joined_many_times_are_walked_once() -> None:
+    """Each of these joins doubles the paths to the first value: along them the walk would not end."""
+    symbols = Symbols()
+    joined = first = symbols.fresh()
+    for _ in range(1000):
+        joined = symbols.intern("either", parts=(joined, symbols.intern("attribute", "module", parts=(joined,))))
+    assert sum(1 for _ in symbols.behind(joined)) == 2001
+    assert first in symbols.alternatives(joined)
+    assert sum(1 for _ in symbols.alternatives(joined)) == 1001

@@ -158,12 +158,10 @@ class _Judge:
 
     def _names(self, symbol: int) -> Iterator[object]:
         """The names of the values that contributed to `symbol`, without their owners."""
-        name = self._name(symbol)
-        if name is not None:
-            yield name
-            return
-        for part in self.machine.symbols.parts(symbol):
-            yield from self._names(part)
+        symbols = self.machine.symbols
+        for one in symbols.closure(symbol, lambda one: symbols.parts(one) if self._name(one) is None else ()):
+            if (name := self._name(one)) is not None:
+                yield name
 
     def _owners(self, symbol: int) -> set[int]:
         found = set()

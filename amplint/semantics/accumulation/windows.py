@@ -47,6 +47,7 @@ from amplint.source.tree import walk
 from amplint.torchlib.catalogue import in_place, spellings
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
+_LOGICAL = frozenset({"not", "and", "or"})
 _MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
 _OTHER_WRAPPERS = frozenset({"apex.parallel.DistributedDataParallel", "deepspeed.initialize"})
 """What wraps a model instead where a program can distribute it in several ways, and reduces gradients by itself."""
@@ -426,10 +427,8 @@ def _always_synchronised(machine: Machine) -> cst.Call | None:
 
 def _clauses(machine: Machine, symbol: int) -> Iterator[int]:
     """A condition and its operands."""
-    yield symbol
-    if machine.symbols.key(symbol)[0] in ("not", "and", "or"):
-        for part in machine.symbols.parts(symbol):
-            yield from _clauses(machine, part)
+    symbols = machine.symbols
+    return symbols.closure(symbol, lambda one: symbols.parts(one) if symbols.key(one)[0] in _LOGICAL else ())
 
 
 @per_chunk

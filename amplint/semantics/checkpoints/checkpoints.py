@@ -218,12 +218,20 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
 
 def _is_anything(machine: Machine, symbol: int) -> bool:
     """Whether this can be any element of a container or the result of a lookup by name."""
-    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in ("either", "if") or key[:2] in _UNWRAPPED:
-        return any(_is_anything(machine, part) for part in parts)
-    if key[0] == "part":
-        return machine.symbols.key(parts[0])[0] == "item" and _lists_items(machine, *machine.symbols.parts(parts[0]))
-    return key[0] in _ANYTHING or key[:2] == ("call", "builtins.getattr")
+    symbols = machine.symbols
+
+    def alternatives(one: int) -> tuple[int, ...]:
+        key = symbols.key(one)
+        return symbols.parts(one) if key[0] in ("either", "if") or key[:2] in _UNWRAPPED else ()
+
+    def looks_up(one: int) -> bool:
+        key = symbols.key(one)
+        if key[0] == "part":
+            (whole,) = symbols.parts(one)
+            return symbols.key(whole)[0] == "item" and _lists_items(machine, *symbols.parts(whole))
+        return key[0] in _ANYTHING or key[:2] == ("call", "builtins.getattr")
+
+    return any(map(looks_up, symbols.closure(symbol, alternatives)))
 
 
 def _lists_items(machine: Machine, symbol: int) -> bool:
@@ -367,8 +375,9 @@ def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[ob
     if kind == "parameter":
         return frozenset({str(details[-1])})
     if kind == "either":
-        alternatives = frozenset[object]().union(*(_kin(machine, part, wrapped=wrapped) for part in parts))
-        return alternatives or frozenset({("symbol", symbol)})
+        joined = [one for one in machine.symbols.alternatives(symbol) if one != symbol]
+        kin = frozenset[object]().union(*(_kin(machine, one, wrapped=wrapped) for one in joined))
+        return kin or frozenset({("symbol", symbol)})
     if kind == "index" and parts:
         return _kin(machine, parts[0], wrapped=wrapped)
     if kind == "part":

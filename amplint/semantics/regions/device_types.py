@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
@@ -122,17 +122,23 @@ def _type_before_index(machine: Machine, symbol: int) -> str | None:
 
 def _options(machine: Machine, symbol: int) -> Iterator[int]:
     """The symbols of what a value is one of."""
-    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] == "if":
-        parts = parts[1:]
-    elif key[0] != "either":
-        yield symbol
-        return
-    for part in (*parts, *key):
-        if isinstance(part, Unknown):
-            yield from _options(machine, part.symbol)
-        elif isinstance(part, int):
-            yield from _options(machine, part)
+    symbols = machine.symbols
+
+    def options(one: int) -> list[int]:
+        key, parts = symbols.key(one), symbols.parts(one)
+        if key[0] not in ("if", "either"):
+            return []
+        return [*_symbols((*(parts[1:] if key[0] == "if" else parts), *key))]
+
+    return (one for one in symbols.closure(symbol, options) if not options(one))
+
+
+def _symbols(values: Iterable[Hashable]) -> Iterator[int]:
+    for value in values:
+        if isinstance(value, Unknown):
+            yield value.symbol
+        elif isinstance(value, int):
+            yield value
 
 
 def _guesses(name: str) -> tuple[Guessed, ...]:
@@ -143,7 +149,8 @@ def _name(machine: Machine, symbol: int) -> str:
     """The last name of a variable, an attribute or a function that was called, or the key of an item."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "either":
-        return next((name for part in parts if is_device_name(name := _name(machine, part))), "")
+        names = (_name(machine, one) for one in machine.symbols.alternatives(symbol) if one != symbol)
+        return next(filter(is_device_name, names), "")
     if key[0] == "index" and len(parts) == 2:
         held = machine.symbols.key(parts[1])[-1]
         return str(held.value) if isinstance(held, Const) else ""

@@ -209,9 +209,13 @@ def _goes_along(node: cst.Call) -> bool:
 
 def _is_weight(machine: Machine, symbol: int) -> bool:
     """Whether this is a view of the weight of a layer, or computed with one."""
-    symbol = behind(machine, symbol)
-    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    return key[:2] == ("attribute", "weight") or (key[0] in ARITHMETIC and any(_is_weight(machine, p) for p in parts))
+    symbols = machine.symbols
+
+    def operands(one: int) -> list[int]:
+        return [behind(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] in ARITHMETIC else []
+
+    origin = behind(machine, symbol)
+    return any(symbols.key(one)[:2] == ("attribute", "weight") for one in symbols.closure(origin, operands))
 
 
 def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | None:

@@ -182,14 +182,16 @@ def _splits(machine: Machine, symbol: int) -> bool:
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
     """Whether boxes are a tensor, which arrays are not: an operation of PyTorch's made them, or their uses tell."""
-    key = machine.symbols.key(symbol)
-    if key[0] == "parameter":
-        functions = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
-        return any(str(key[2]) in supposed.surely_tensors(function) for function in functions)
-    if key[0] == "either":
-        return any(_is_tensor(machine, part) for part in machine.symbols.parts(symbol))
-    method = machine.symbols.method(symbol)
-    return str(key[0]) in OPERATIONS or (method is not None and _is_tensor(machine, method[1][0]))
+    symbols = machine.symbols
+
+    def is_one(symbol: int) -> bool:
+        key, method = symbols.key(symbol), symbols.method(symbol)
+        if key[0] == "parameter":
+            functions = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
+            return any(str(key[2]) in supposed.surely_tensors(function) for function in functions)
+        return str(key[0]) in OPERATIONS or (method is not None and _is_tensor(machine, method[1][0]))
+
+    return any(map(is_one, symbols.alternatives(symbol)))
 
 
 def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:

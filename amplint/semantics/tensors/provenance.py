@@ -136,21 +136,24 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
     return None
 
 
-def can_be_wide(machine: Machine, symbol: int, depth: int = 12) -> bool:
+def can_be_wide(machine: Machine, symbol: int) -> bool:
     """Whether a tensor is float32 on some way here, by a conversion or by how it is made, in whatever it meets."""
-    symbol = behind(machine, symbol)
-    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in _CONVERSIONS:
-        return key[1] == "float32"
-    if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED):
-        return isinstance(key[3], cst.Call) and last_name(key[3].func) not in _NUMBERS_AS_TENSORS
-    if key[0] == "Power" and is_counted(machine, parts[1]):
-        return True
-    if key[0] == "if":
-        parts = parts[1:]
-    elif key[0] not in _MIXES:
-        return False
-    return depth > 0 and any(can_be_wide(machine, part, depth - 1) for part in parts)
+    symbols = machine.symbols
+
+    def operands(one: int) -> list[int]:
+        key, parts = symbols.key(one), symbols.parts(one)
+        mixed = parts[1:] if key[0] == "if" else parts if key[0] in _MIXES else ()
+        return [behind(machine, part) for part in mixed]
+
+    def is_wide(one: int) -> bool:
+        key, parts = symbols.key(one), symbols.parts(one)
+        if key[0] in _CONVERSIONS:
+            return key[1] == "float32"
+        if key[0] == "fresh" and len(key) > 3 and key[2] in (_MADE, _ASKED):
+            return isinstance(key[3], cst.Call) and last_name(key[3].func) not in _NUMBERS_AS_TENSORS
+        return key[0] == "Power" and is_counted(machine, parts[1])
+
+    return any(map(is_wide, symbols.closure(behind(machine, symbol), operands)))
 
 
 def is_counted(machine: Machine, symbol: int) -> bool:
@@ -168,8 +171,11 @@ def like(machine: Machine, symbol: int) -> int | None:
 
 def is_kept(machine: Machine, symbol: int) -> bool:
     """Whether this is a parameter or buffer of a module."""
-    symbol = behind(machine, symbol)
-    key = machine.symbols.key(symbol)
-    if key[0] == "either":
-        return all(is_kept(machine, part) for part in machine.symbols.parts(symbol))
-    return key[0] == "fresh" and key[2:3] == (_KEPT,)
+    symbols = machine.symbols
+
+    def operands(one: int) -> list[int]:
+        return [behind(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] == "either" else []
+
+    reached = symbols.closure(behind(machine, symbol), operands)
+    keys = [symbols.key(one) for one in reached if not operands(one)]
+    return all(key[0] == "fresh" and key[2:3] == (_KEPT,) for key in keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 
 from amplint.records import dataclass
 
@@ -72,27 +72,32 @@ class Symbols:
             return None
         return str(self._keys[callee][1]), self._parts[callee]
 
-    def behind(self, symbol: int) -> Iterator[int]:
-        """`symbol` and everything it was made from, transitively."""
+    def closure(self, symbol: int, below: Callable[[int], Iterable[int]]) -> Iterator[int]:
+        """`symbol` and all that `below` leads to from it, each once: paths through shared parts grow exponentially."""
         todo, seen = [symbol], {symbol}
         while todo:
             current = todo.pop()
             yield current
-            for part in self._parts[current]:
+            for part in below(current):
                 if part not in seen:
                     seen.add(part)
                     todo.append(part)
 
+    def alternatives(self, symbol: int) -> Iterator[int]:
+        """The operands of nested joins, each once; `symbol` itself if it is no join."""
+
+        def operands(one: int) -> tuple[int, ...]:
+            return self._parts[one] if self._keys[one][0] == "either" else ()
+
+        return (one for one in self.closure(symbol, operands) if not operands(one))
+
+    def behind(self, symbol: int) -> Iterator[int]:
+        """`symbol` and everything it was made from, transitively."""
+        return self.closure(symbol, self.parts)
+
     def involves(self, symbol: int, *names: Hashable) -> bool:
         """Whether an operation whose key begins with `names` contributed to `symbol`."""
-        todo, seen = [symbol], set()
-        while todo:
-            current = todo.pop()
-            if self._keys[current][: len(names)] == names:
-                return True
-            seen.add(current)
-            todo += [part for part in self._parts[current] if part not in seen]
-        return False
+        return any(self._keys[one][: len(names)] == names for one in self.behind(symbol))
 
     def made_of(self, symbol: int, wanted: Set[int]) -> bool:
         """Whether `symbol` is one of `wanted`, or made from one."""
