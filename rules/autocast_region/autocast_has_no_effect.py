@@ -122,7 +122,7 @@ class AutocastHasNoEffect(Rule):
         for scaler in () if self._regions else self._scalers[:1]:
             others = [region for region in self._entered if region.devices is None or region.devices - {scaler.device}]
             scales = any(region.dtypes == _FLOAT16 and not region.defaulted for region in others)
-            unseen = (*(() if others else (Premise.REGION_THERE,)), *(() if scales else (Premise.FLOAT16_CHOSEN,)))
+            unseen = () if scales else (Premise.REGION_THERE, Premise.FLOAT16_CHOSEN)
             message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
             yield self._fixed(scaler, message, reason, unseen)
@@ -148,6 +148,7 @@ class AutocastHasNoEffect(Rule):
             advice=f"Ask for that device: `torch.get_autocast_dtype(torch.device({event.name}).type)`, and "
             "`torch.is_autocast_enabled(...)` in the same way.",
             notes=[(event.chosen, "the device is given here")],
+            severity=Severity.INFO,
             claims=(),
         )
 
@@ -156,7 +157,16 @@ class AutocastHasNoEffect(Rule):
         notes = [(event.chosen, "the device is given here")]
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
-        return self.report(event, message, reason=reason, advice=advice, notes=notes, claims=(), premises=unseen)
+        return self.report(
+            event,
+            message,
+            reason=reason,
+            advice=advice,
+            notes=notes,
+            severity=Severity.INFO,
+            claims=(),
+            premises=unseen,
+        )
 
     def on_autocast_unused(self, event: AutocastUnused) -> Iterator[Report]:
         if event.called:

@@ -40,9 +40,10 @@ class IntegersInHalf(Rule):
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
     of a diffusion model. The rows and columns of an image are few enough for float16.
 
-    Where the rule is selected by its code, it also tells, as infos, of positions and other whole numbers made in the
-    dtype of another tensor, of which nothing says that it is half, and of products of positions and frequencies in
-    functions that do not switch autocast off, which a region around their caller computes in half.
+    Positions in the dtype of another tensor are an info, and of a grid, told where the rule is selected by its code.
+    Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, and of products of
+    positions and frequencies in functions that do not switch autocast off, which a region around their caller computes
+    in half. Both are infos.
 
     ## Example
     ```python
@@ -75,6 +76,7 @@ class IntegersInHalf(Rule):
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
+            unseen = [Premise.HALF_ALIKE, *([Premise.MANY] if SIDES in event.result.traits else [])]
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
@@ -83,7 +85,7 @@ class IntegersInHalf(Rule):
                 else f"positions {'can be' if announced else 'are'} computed in half",
                 reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
                 advice="Compute positions and angles in float32, and convert sines and cosines.",
-                premises=(Premise.HALF_ALIKE, Premise.MANY) if announced else (),
+                premises=unseen if announced else (),
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
 
