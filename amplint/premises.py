@@ -51,7 +51,19 @@ class Premise(enum.Enum):
         return 2 if self in _SLIGHT else 1
 
 
-_SLIGHT = frozenset({Premise.MEASURED, Premise.FORWARD_ADDED, Premise.FORWARD_FOLLOWS, Premise.PRODUCTS})
+_SLIGHT = frozenset(
+    {
+        Premise.MEASURED,
+        Premise.TESTED,
+        Premise.RESUMED,
+        Premise.MANY,
+        Premise.OUT_OF_RANGE,
+        Premise.DIGITS,
+        Premise.FORWARD_ADDED,
+        Premise.FORWARD_FOLLOWS,
+        Premise.PRODUCTS,
+    }
+)
 
 
 def weight(premises: Iterable[Premise]) -> int:

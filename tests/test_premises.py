@@ -65,9 +65,28 @@ def step(model, x, store):
         y = model(x)
         {use}
 """
+CLIPS = """
+from accelerate import Accelerator
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+def fit(model, loader, steps):
+    {made}
+    for index, x in enumerate(loader):
+        loss = model(x).mean() / steps
+        {body}
+        if (index + 1) % steps == 0:
+            {end}optimizer.step()
+            optimizer.zero_grad()
+"""
+CLIP, BACKWARD = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "accelerator.backward(loss)"
+MANAGED = """accelerator = Accelerator(mixed_precision="fp16")
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"""
+SHARDED = """model = FullyShardedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters())"""
 CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
     "seen": ("AMP211", TRAIN.format(restores=RESTORES, dtype=""), WARNING, WARNING),
-    "nothing restores it": ("AMP211", TRAIN.format(restores="", dtype=""), INFO, INFO),
+    "nothing restores it": ("AMP211", TRAIN.format(restores="", dtype=""), None, INFO),
     "a setting chooses the dtype": ("AMP211", TRAIN.format(restores=RESTORES, dtype=CHOSEN), INFO, INFO),
     "both": ("AMP211", TRAIN.format(restores="", dtype=CHOSEN), None, INFO),
     "a choice of devices": (
@@ -86,8 +105,32 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
         INFO,
     ),
     "a step of an optimizer out of sight": ("AMP102", LAST, None, INFO),
+    "a clip in front of the Accelerator's step": (
+        "AMP705",
+        CLIPS.format(made=MANAGED, body=BACKWARD, end=f"{CLIP}; "),
+        ERROR,
+        ERROR,
+    ),
+    "a clip in front of its backward": (
+        "AMP705",
+        CLIPS.format(made=MANAGED, body=f"{CLIP}; {BACKWARD}", end=""),
+        None,
+        None,
+    ),
+    "a clip of shards in front of the step": (
+        "AMP712",
+        CLIPS.format(made=SHARDED, body="loss.backward()", end=f"{CLIP}; "),
+        ERROR,
+        ERROR,
+    ),
+    "a clip of shards in front of backward": (
+        "AMP712",
+        CLIPS.format(made=SHARDED, body=f"{CLIP}; loss.backward()", end=""),
+        None,
+        None,
+    ),
     "what is put away": ("AMP103", CAST.format(use="store(y.half())"), None, INFO),
-    "what is computed with": ("AMP103", CAST.format(use="return (y.half() * 2).mean()"), INFO, INFO),
+    "what is computed with": ("AMP103", CAST.format(use="return (y.half() * 2).mean()"), None, INFO),
 }
 
 
@@ -105,17 +148,19 @@ def test_unseen_premises_weigh(code: str, program: str, default: Severity | None
 
 
 def test_an_info_names_what_it_takes_for_granted() -> None:
-    (found,) = lint("AMP211", TRAIN.format(restores="", dtype=""))
+    (found,) = lint("AMP211", TRAIN.format(restores="", dtype=""), asked=True)
     assert found.reason.endswith("It holds where a later run restores this state, which is not seen.")
+    (chosen,) = lint("AMP211", TRAIN.format(restores=RESTORES, dtype=CHOSEN))
+    assert chosen.reason.endswith("It holds where float16 is what is chosen, which is not seen.")
     (seen,) = lint("AMP211", TRAIN.format(restores=RESTORES, dtype=""))
     assert "not seen" not in seen.reason
 
 
-def test_less_comes_of_a_warning_in_a_test() -> None:
+def test_a_warning_in_a_test_is_only_told_if_asked_for() -> None:
     program = TRAIN.format(restores=RESTORES, dtype="")
-    (found,) = lint("AMP211", program, "tests/test_training.py")
+    assert not lint("AMP211", program, "tests/test_training.py")
+    (found,) = lint("AMP211", program, "tests/test_training.py", asked=True)
     assert found.severity is INFO
-    assert not lint("AMP211", TRAIN.format(restores="", dtype=""), "tests/test_training.py")
     assert lint("AMP701", "torch.cuda.amp.GradScaler()", "tests/test_training.py")
 
 

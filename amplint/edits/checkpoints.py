@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -35,13 +36,23 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
 def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
     if place.scaler is None:
         return None
-    return saved(place.node, place.scaler, rewrite, shared=shared, perhaps_none=event.perhaps_none)
+    perhaps_none = event.perhaps_none or _is_asked_for(place.scaler, rewrite)
+    return saved(place.node, place.scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
 
 
 def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
     if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
         return None
-    return restored(place.node, place.scaler, rewrite, shared=shared, perhaps_none=event.perhaps_none)
+    perhaps_none = event.perhaps_none or _is_asked_for(place.scaler, rewrite)
+    return restored(place.node, place.scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
+
+
+def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:
+    """Whether the file gives `scaler`, an expression, None somewhere, or asks whether there is one."""
+    name = re.escape(scaler.rpartition(".")[2])
+    given = rf"\b{name}\b(?:[ \t]*:[^=\n]+)?[ \t]*=[^=\n][^\n]*\bNone\b|\b{name}\b[ \t]*=[ \t]*None\b"
+    asked = rf"\b{name}\b[ \t]+is\b|\b(?:if|and|or|not)[ \t]+(?:\w+\.)*{name}\b(?![.(\w])"
+    return re.search(f"{given}|{asked}", rewrite.source.text) is not None
 
 
 def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from amplint.engine.screen import is_test
@@ -22,10 +23,16 @@ _LEARNS_OR_KEEPS = regex(
 """Data sets, and code that saves or evaluates the result of a training run."""
 
 
+_NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
+"""The file name of a benchmark."""
+
+
 def purposes(source: Source) -> tuple[Premise, ...]:
     """The premises of every finding in `source` that concern the whole file."""
     if is_test(source.filename):
         return (Premise.TESTED,)
+    if _NAMED.search(os.path.basename(source.filename)):
+        return (Premise.MEASURED,)
     text = source.text
     measures = _MEASURES.search(text) and _MAKES_UP.search(text) and not _LEARNS_OR_KEEPS.search(text)
     return (Premise.MEASURED,) if measures else ()

@@ -20,6 +20,7 @@ from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
 from amplint.semantics.losses.shares import Shares
 from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.memory.clip_order import ClipOrder
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
@@ -82,6 +83,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Ledger,
     Rhythm,
     Undone,
+    ClipOrder,
     # objects
     ConfigFiles,
     ApiUses,

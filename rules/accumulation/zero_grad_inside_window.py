@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
 
 from .places import boundary_block
+
+_GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad")
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -114,6 +117,8 @@ class ZeroGradInsideWindow(Rule):
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
         if isinstance(event, ClearedInWindow):
+            if _reads_gradients(rewrite, after=event.step):
+                return None
             edits = rewrite.move_statement(event.node, after=event.step)
             return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
         assert isinstance(event, Accumulation)
@@ -127,3 +132,11 @@ class ZeroGradInsideWindow(Rule):
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
         return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
+
+
+def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
+    """Whether the rest of the function speaks of gradients, which are cleared by then."""
+    function = next((one for one in rewrite.source.ancestors(after) if isinstance(one, cst.FunctionDef)), None)
+    rows = rewrite.source.text.splitlines()
+    end = rewrite.span(function).end.row if function is not None else len(rows)
+    return any(_GRADIENTS.search(row) for row in rows[rewrite.span(after).end.row : end])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
@@ -18,11 +18,12 @@ from amplint.semantics.events import (
     NoContext,
     ScriptEnd,
 )
-from amplint.semantics.values.values import FALSE, Ref
+from amplint.semantics.values.values import FALSE, Autocast, Ref
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCAST_DEVICES, AUTOCASTS, DTYPES, HALF_DTYPES
 
 WARNS_AND_SWITCHES_OFF = AUTOCAST_DEVICES - {"cuda"}
+_FLOAT16 = frozenset({"float16"})
 _WARNS = {"cuda": ", and PyTorch warns where there is no CUDA"}
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class AutocastHasNoEffect(Rule):
     devices or has an option for one, neither a condition nor `enabled` asks for the device, and nothing in the file
     needs CUDA; so is float32 for any device but CUDA.
 
-    Selected by its code, the rule also tells where nothing shows that the device can be another one, and of such
-    regions in layers, which get no device but work on that of their input. And a region that switches autocast off
-    for `"cuda"` protects nothing under a caller's region for another device: an info where the file only has such
-    regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's
-    regions, whatever device the work is given.
+    Selected by its code, the rule also tells of such scalers where no region is written for float16 and any device:
+    on the CPU regions run in bfloat16, which needs no scaler. And where nothing shows that the device can be another
+    one, and of such regions in layers, which get no device but work on that of their input. And a region that
+    switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an info where the
+    file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the
+    dtype of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
@@ -86,7 +88,7 @@ class AutocastHasNoEffect(Rule):
     def __init__(self) -> None:
         self._regions = False
         self._scalers: list[DeviceFixed] = []
-        self._devices: list[Set[str] | None] = []
+        self._entered: list[Autocast] = []
         self._disabled: list[DisabledForOneDevice] = []
 
     def on_device_fixed(self, event: DeviceFixed) -> Iterator[Report]:
@@ -118,10 +120,12 @@ class AutocastHasNoEffect(Rule):
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         yield from self._protected()
         for scaler in () if self._regions else self._scalers[:1]:
-            elsewhere = any(devices is None or devices - {scaler.device} for devices in self._devices)
+            others = [region for region in self._entered if region.devices is None or region.devices - {scaler.device}]
+            scales = any(region.dtypes == _FLOAT16 and not region.defaulted for region in others)
+            unseen = () if scales else (Premise.REGION_THERE, Premise.FLOAT16_CHOSEN)
             message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
-            yield self._fixed(scaler, message, reason, () if elsewhere else (Premise.REGION_THERE,))
+            yield self._fixed(scaler, message, reason, unseen)
 
     def _protected(self) -> Iterator[Report]:
         for event in self._disabled[:1]:
@@ -144,6 +148,7 @@ class AutocastHasNoEffect(Rule):
             advice=f"Ask for that device: `torch.get_autocast_dtype(torch.device({event.name}).type)`, and "
             "`torch.is_autocast_enabled(...)` in the same way.",
             notes=[(event.chosen, "the device is given here")],
+            severity=Severity.INFO,
             claims=(),
         )
 
@@ -152,7 +157,16 @@ class AutocastHasNoEffect(Rule):
         notes = [(event.chosen, "the device is given here")]
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
-        return self.report(event, message, reason=reason, advice=advice, notes=notes, claims=(), premises=unseen)
+        return self.report(
+            event,
+            message,
+            reason=reason,
+            advice=advice,
+            notes=notes,
+            severity=Severity.INFO,
+            claims=(),
+            premises=unseen,
+        )
 
     def on_autocast_unused(self, event: AutocastUnused) -> Iterator[Report]:
         if event.called:
@@ -187,7 +201,7 @@ class AutocastHasNoEffect(Rule):
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         devices = event.context.devices
-        self._devices.append(devices)
+        self._entered.append(event.context)
         argument, value = event.arguments.get("dtype", (None, None))
         dtype = DTYPES.get(value.name) if isinstance(value, Ref) else None
         spelled_out = argument is not None and isinstance(argument.value, cst.Attribute)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.functions import restore
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HandedOver, LeftOut, MixedBackward, OffInBackward
 
@@ -79,6 +80,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             at=event.node if event.managed else event.forward.name,
             notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
+            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER,),
         )
 
     def on_left_out(self, event: LeftOut) -> Iterator[Report]:
@@ -89,6 +91,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             advice=f"Convert it too: {event.missing} = {event.missing}.type_as({event.like}).",
             notes=[(event.handed, "the kernel is handed it here")],
             severity=None if event.announced else Severity.INFO,
+            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER,),
         )
 
     def on_handed_over(self, event: HandedOver) -> Iterator[Report]:

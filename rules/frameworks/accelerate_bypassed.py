@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Bypassed, Event
+from amplint.semantics.events import Bypassed, ClipFollowed, Event, ScriptEnd
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import INSTEAD, TITLES
 
@@ -47,7 +47,8 @@ class AccelerateBypassed(Rule):
         accelerator.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     ```
-    Nothing is reported where the script itself asks for float32 or bfloat16 and accumulates nothing.
+    Nothing is reported where the script itself asks for float32 or bfloat16 and accumulates nothing, or of clipping
+    that another backward pass follows instead of a step.
 
     ## Fix safety
     The framework's call takes the place of PyTorch's. It is unsafe where the framework accumulates micro-batches: its
@@ -66,7 +67,26 @@ class AccelerateBypassed(Rule):
     fixable = Applicability.SAFE
     reason = "The framework scales the loss and unscales the gradients; a call that goes past it meets the wrong scale."
 
+    def __init__(self) -> None:
+        self._clips: dict[cst.CSTNode, Bypassed] = {}
+        self._order: dict[cst.CSTNode, bool] = {}
+
+    def on_clip_followed(self, event: ClipFollowed) -> Iterator[Report]:
+        self._order[event.node] = event.used or self._order.get(event.node, False)
+        yield from ()
+
     def on_bypassed(self, event: Bypassed) -> Iterator[Report]:
+        if event.call == "backward":
+            yield from self._bypass(event)
+        else:
+            self._clips.setdefault(event.node, event)
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for node, clip in self._clips.items():
+            if self._order.get(node, True):
+                yield from self._bypass(clip)
+
+    def _bypass(self, event: Bypassed) -> Iterator[Report]:
         manager, clips = event.manager, event.call != "backward"
         unscaled = manager.precision == "float32" or (manager.precision == "bfloat16" and manager.kind == "accelerate")
         instead = INSTEAD[manager.kind].get(event.call)

@@ -38,11 +38,12 @@ class IntegersInHalf(Rule):
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions
     converted to the dtype of the activations, and rotary angles that a matrix product under autocast computes in
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
-    of a diffusion model. The rows and columns of an image are few enough for float16. Positions in the dtype of
-    another tensor are an info, and of a grid, told where the rule is selected by its code. Selected by its code,
-    the rule also tells of whole numbers made in the dtype of another tensor, and of products of positions and
-    frequencies in functions that do not switch autocast off, which a region around their caller computes in half.
-    Both are infos.
+    of a diffusion model. The rows and columns of an image are few enough for float16.
+
+    Positions in the dtype of another tensor are an info, and of a grid, told where the rule is selected by its code.
+    Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, and of products of
+    positions and frequencies in functions that do not switch autocast off, which a region around their caller computes
+    in half. Both are infos.
 
     ## Example
     ```python
@@ -75,8 +76,8 @@ class IntegersInHalf(Rule):
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
-            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             unseen = [Premise.HALF_ALIKE, *([Premise.MANY] if SIDES in event.result.traits else [])]
+            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
                 "whole numbers are rounded to half"

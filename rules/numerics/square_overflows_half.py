@@ -31,6 +31,7 @@ _PRODUCTS = {
 _VARIANCE = (
     "PyTorch computes it in float32, but the result is float16: infinite from a deviation of 256 on, 0 below 1.7e-4."
 )
+_FLOAT16 = frozenset({"float16"})
 REDUCTIONS = ("sum", "mean", "nansum", "nanmean")
 
 
@@ -41,13 +42,13 @@ class SquareOverflowsHalf(Rule):
     The largest float16 number is 65504, so the square of anything past 255 is infinity, and a norm, a variance or a
     mean square written out by hand is infinite as soon as one element is. Small ones vanish likewise: below 1.7e-4 a
     square is 0. Under CUDA autocast `x ** 2`, `x.pow(2)` and `x.square()` are computed in float32, but `x * x` is
-    not; in a model that was converted to float16 none of them is. `x.var()` adds up in float32 and returns float16: an
-    info, since only a deviation of 256 overflows. The product of two norms, or of rows that are scaled down only
-    afterwards, overflows as easily.
+    not; in a model that was converted to float16 none of them is. The product of two norms, or of rows that are scaled
+    down only afterwards, overflows as easily.
 
-    Where the rule is selected by name or `ALL`, it also tells of single squares and norms of half tensors, of norms
-    whose result is converted back to another tensor's dtype, of variances that are the difference of a mean square and
-    a squared mean, and of areas of boxes.
+    Where the rule is selected by name or `ALL`, it also tells of tensors that can be float16 or another dtype, of
+    `x.var()`, which adds up in float32 and returns float16, so that only a deviation of 256 overflows, of single
+    squares and norms of half tensors, of norms whose result is converted back to another tensor's dtype, of variances
+    that are the difference of a mean square and a squared mean, and of areas of boxes.
 
     ## Example
     ```python
@@ -91,14 +92,14 @@ class SquareOverflowsHalf(Rule):
         lengths = LENGTH_PRODUCTS in event.result.traits - known
         what = "squares" if squares else "product of two norms" if lengths else "variance"
         if squares or lengths or event.op == "var":
-            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
+            announced = half.because in (Because.ANNOUNCED, Because.ASSUMED) or half.dtypes != _FLOAT16
+            unseen = [Premise.FLOAT16_CHOSEN] if announced else []
             yield self.report(
                 event,
                 f"the {what} of a tensor that {'can be' if announced else 'is'} float16",
                 advice="Convert the tensor to float32 before it is squared: x.float().",
-                severity=Severity.INFO if announced else None,
                 reason="" if squares or lengths else _VARIANCE,
-                premises=() if squares or lengths else (Premise.OUT_OF_RANGE,),
+                premises=[*unseen, Premise.OUT_OF_RANGE] if announced or not (squares or lengths) else (),
                 notes=[(half.node, half.text)] if half.node is not None else (),
             )
 

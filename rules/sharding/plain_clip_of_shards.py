@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, ScriptEnd, ShardsClipped
+from amplint.semantics.events import ClipFollowed, Event, ScriptEnd, ShardsClipped
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class PlainClipOfShards(Rule):
     loss.backward()
     model.clip_grad_norm_(1.0)
     ```
-    Nothing is reported where the script calls the model's own method somewhere: it knows, and chooses.
+    Nothing is reported where the script calls the model's own method somewhere: it knows, and chooses. Nor of clipping
+    that another backward pass follows instead of a step.
 
     ## Fix safety
     The method is for this and takes the same limit. There is none for arguments that it does not have.
@@ -59,7 +60,12 @@ class PlainClipOfShards(Rule):
 
     def __init__(self) -> None:
         self.found: dict[cst.CSTNode, ShardsClipped] = {}
+        self.order: dict[cst.CSTNode, bool] = {}
         self.knows_better = False
+
+    def on_clip_followed(self, event: ClipFollowed) -> Iterator[Report]:
+        self.order[event.node] = event.used or self.order.get(event.node, False)
+        yield from ()
 
     def on_shards_clipped(self, event: ShardsClipped) -> Iterator[Report]:
         if event.own:
@@ -70,6 +76,8 @@ class PlainClipOfShards(Rule):
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for clipped in self.found.values() if not self.knows_better else ():
+            if not self.order.get(clipped.node, True):
+                continue
             yield self.report(
                 clipped,
                 "clip_grad_norm_ measures one rank's part of gradients that FSDP has sharded",

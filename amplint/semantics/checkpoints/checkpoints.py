@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
@@ -44,6 +45,7 @@ from amplint.semantics.words import (
     SPEAKS_OF_OPTIMIZER,
 )
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
@@ -53,6 +55,8 @@ _ANYTHING = frozenset({"each", "item"})
 """Kinds of symbols that stand for whatever a loop comes by."""
 _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
 """What a wrapper holds: code that unwraps models takes them of anything."""
+
+_RESTORES = regex(r"(?i)optim\w*\.load_state_dict\(")
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
@@ -192,7 +196,7 @@ def conclude(machine: Machine) -> None:
                 saves=tuple(_spelled(machine, place) for _, place in saves),
                 restores=() if ledger.scaler_restored else tuple(_spelled(machine, place) for _, place in restores),
                 saved=ledger.scaler_saved,
-                resumes=ledger.scaler_restored or bool(restores),
+                resumes=ledger.scaler_restored or bool(restores) or any(map(_restores, machine.program.chunks)),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
                 guesses=(*machine.guessed(first.node), *wrapped),
@@ -200,8 +204,18 @@ def conclude(machine: Machine) -> None:
             return
 
 
+@per_chunk
+def _restores(chunk: Chunk) -> bool:
+    """Whether `chunk` restores the state of an optimizer, also on a path that the settings at hand do not take."""
+    return _RESTORES.search(chunk.code) is not None
+
+
 def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
-    """Whether a base class's method saves, and the base's file constructs the scaler as well."""
+    """Whether the file whose code saves, out of this one, constructs the scaler as well."""
+    if scaler.created is not None and not machine.program.main.owns(scaler.created):
+        files = machine[Ledger].elsewhere.get(place.node, set())
+        if files == {machine.program.source_of(scaler.created)}:
+            return True
     called = place.node.func if isinstance(place.node, cst.Call) else None
     base = called.value if isinstance(called, cst.Attribute) else None
     by_base = isinstance(base, cst.Call) and dotted(base.func) == "super"
@@ -250,6 +264,7 @@ def _is_named_scaler(node: cst.Call, owner: Value) -> bool:
 def _place(machine: Machine, state: State, node: cst.Call) -> Place:
     """The place in the linted file where state is saved or restored: `node`, or the call that leads to it."""
     if machine.entered_from is not None:
+        machine[Ledger].elsewhere.setdefault(machine.entered_from, set()).add(machine.program.source_of(node))
         return Place(machine.entered_from, machine.entered_from)
     seen: dict[str, Value] = {}
     frame = state.frame

@@ -86,9 +86,24 @@ def applied(machine: Machine, state: State, node: cst.Call, cls: Class, argument
             exchange(machine, state, value, Unknown(machine.fresh()))
     region, _ = innermost(machine, state)
     off = region is None and any(isinstance(one.context, Autocast) for one in state.regions)
+    off = off or _is_in_plain_backward(machine, state, node)
     machine[CustomFunctions].applied.setdefault(cls.chunk, []).append(
         Applied(node, region is not None, off, _device(region))
     )
+
+
+def _is_in_plain_backward(machine: Machine, state: State, node: cst.Call) -> bool:
+    """Whether `node` stands in the backward pass of a custom function, which runs with autocast off."""
+    source = machine.program.source_of(node)
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.FunctionDef):
+            plain = above.name.value == "backward" and _decoration(machine, state, above).node is None
+            return plain and not _mentions_autocast(above)
+    return False
+
+
+def _mentions_autocast(function: cst.FunctionDef) -> bool:
+    return any(isinstance(node, cst.Name) and "autocast" in node.value for node in walk(function))
 
 
 def _device(region: Autocast | None) -> str:

@@ -75,6 +75,13 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClipFollowed(Event):
+    """A call that clips gradients is followed by a step, which has `used` them, or by another backward pass."""
+
+    used: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClearedInWindow(Event):
     """Gradients are cleared before the `backward` of each micro-batch of `manager`'s windows, and used by `step`."""
 

@@ -46,9 +46,9 @@ class Forward(Event):
     `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
     `eval()` and `gradients` whether operations are recorded, None if that is not known. `entered` began the region
     of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
-    goes on, and `half` says that the model's weights were cast. `weights_cast` is the call that certainly did,
-    `inputs_cast` those that made the inputs half. `statistics` says that a layer of it keeps running statistics in the
-    dtype of the weights. `place` is the type of the device the model is certainly on.
+    goes on, and `half` says that the model's weights were cast, or are on another path. `weights_cast` is the call that
+    certainly did, `inputs_cast` those that made the inputs half. `statistics` says that a layer of it
+    keeps running statistics in the dtype of the weights. `place` is the type of the device the model is certainly on.
     """
 
     model: Hashable

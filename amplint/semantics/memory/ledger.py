@@ -7,6 +7,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.values import Scaler, Value
 from amplint.source import syntax as cst
+from amplint.source.source import Source
 
 
 class Ledger(Tracker):
@@ -17,7 +18,8 @@ class Ledger(Tracker):
     state goes into a checkpoint and comes back, and where. `scaler_saved` and `scaler_restored` tell that some scaler's
     state certainly or possibly does. `perhaps_none` are scalers that some path goes without, and `fleeting` what makes
     those that are gone before anything could save them. `spelled` holds, for each path to a place where state goes by,
-    the names there whose value is a scaler or None.
+    the names there whose value is a scaler or None, `elsewhere` the files in which that happens, by the call that leads
+    there.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -33,6 +35,7 @@ class Ledger(Tracker):
         self.perhaps_none: set[int] = set()
         self.fleeting: set[cst.CSTNode] = set()
         self.spelled: dict[cst.CSTNode, list[dict[str, Value]]] = {}
+        self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:
         """`scaler` steps an optimizer at `node`."""

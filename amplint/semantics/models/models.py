@@ -99,6 +99,7 @@ def note_use(machine: Machine, state: State, owner: Value, name: str, arguments:
         name == "to" and any(dtype_of(machine, value) in HALF_DTYPES for value in arguments.values)
     ):
         state.set_attribute(owner.symbol, _CAST, TRUE)
+        machine[Models].cast.add(owner.symbol)
     elif name in _SHOWS_MODEL:
         table = state.heap.get(owner.symbol, {})
         if _MODE not in table:
@@ -216,7 +217,7 @@ def forward(
         autocast=recipe(machine, state, model),
         entered=_entered(state),
         way=_way(machine, node),
-        half=_CAST in known or machine.symbols.key(symbol)[0] == "converted",
+        half=_CAST in known or symbol in machine[Models].cast or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
         statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
@@ -328,13 +329,14 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
 class Models(Tracker):
     """Follows models where the rules ask for it; a call's note is the model that it runs and what names that.
 
-    `born` holds what unseen calls have made, with the function around them.
+    `born` holds what unseen calls have made, with the function around them, `cast` what some path converts to half.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.follows = any(kind.kind in machine.wanted for kind in _OF_MODELS)
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
+        self.cast: set[int] = set()
 
     def annotated(self, symbol: int, name: str) -> Value | None:
         """An annotation tells that this is a model."""

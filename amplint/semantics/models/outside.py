@@ -85,6 +85,7 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
     inside = machine[Outside].within.intersection(behind)
     if (
         len(bare) == 1
+        and machine[Outside].computed.intersection(behind)
         and None not in outputs.values()
         and all(any(part in outputs for part in machine.symbols.behind(symbol)) for symbol in inside)
     ):
@@ -137,7 +138,7 @@ class Outside(Tracker):
     """Forward passes by what they returned, None for those in a region, and what ran `within` regions.
 
     `plain` are those in no region that can be seen, `seen` those of models in visible code, and `added` sums of losses
-    by what they come to, each with the region around it.
+    by what they come to, each with the region around it, and `computed` what calls in regions have returned.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -146,7 +147,14 @@ class Outside(Tracker):
         self.seen: set[cst.CSTNode] = set()
         self.outputs: dict[int, cst.CSTNode | None] = {}
         self.within: set[int] = set()
+        self.computed: set[int] = set()
         self.added: dict[int, Autocast] = {}
+
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """A region is around what is computed."""
+        if state.regions and innermost(self.machine, state)[0] is not None:
+            self.computed.add(symbol_of(self.machine, result))
+        return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """A model has run, or what may be one."""

@@ -90,10 +90,10 @@ from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
 
 def as_scaler(machine: Machine, value: Value) -> Scaler | None:
-    """`value` as a scaler, if it is one or its use implies it."""
+    """`value` as a scaler, if it is one or its use implies it; a framework steps and updates its own."""
     if isinstance(value, Scaler):
         return value
-    if isinstance(value, Unknown):
+    if isinstance(value, Unknown) and not machine.symbols.involves(value.symbol, "manager"):
         return Scaler(value.symbol, machine.unknown("enabled", parts=(value.symbol,)))
     return None
 
@@ -796,7 +796,7 @@ class Protocol(Tracker):
         if self.machine.symbols.made_of(value.symbol, self.handed_out):
             return None
         if kind == SCALER:
-            return Scaler(value.symbol, self.machine.unknown("enabled", parts=(value.symbol,)))
+            return as_scaler(self.machine, value)
         if kind not in OPTIMIZERS:
             return None
         self.machine.guess(value.symbol, OPTIMIZER_NAME.taken(path or "") if kind == NAMED_OPTIMIZER else ())

@@ -115,7 +115,9 @@ class ProtocolCalls(Tracker):
             return _backward_method(machine, state, node, owner, arguments)
         if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
             scaler = protocol.as_scaler(machine, owner)
-            assert scaler is not None
+            if scaler is None:
+                protocol.forget_gradients(state)
+                return Unknown(machine.fresh())
             return _scaler_method(machine, state, node, scaler, name, arguments)
         if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
             to_none = arguments.value("set_to_none", 0) in (None, TRUE)

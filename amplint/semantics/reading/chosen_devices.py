@@ -81,12 +81,13 @@ def unseen_of_devices(source: Source) -> tuple[Premise, ...]:
     """What is taken for granted of a device that the code of a file is given, where it is said not to be CUDA's.
 
     Where no choice of devices is in visible code, or a file works with what only CUDA has, it may never be another.
+    Nothing is where such a choice is in sight.
     """
     text = source.text
     on_cuda = has_kernels(source) or "is_bf16_supported" in text or ("nccl" in text and "gloo" not in text)
     if on_cuda or not _CATERS_FOR_OTHERS.search(text):
         return (Premise.ANOTHER_DEVICE, Premise.RUNS_ELSEWHERE)
-    return (Premise.ANOTHER_DEVICE,)
+    return ()
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:

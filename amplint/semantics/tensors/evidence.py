@@ -31,7 +31,8 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
         return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
         halves = machine[Tensors].half_options.get(value.why_half, _BOTH)
-        return Evidence(Because.ANNOUNCED, halves, "the dtype chosen here can be float16", value.why_half)
+        text = f"the dtype chosen here can be {' or '.join(sorted(halves))}"
+        return Evidence(Because.ANNOUNCED, halves, text, value.why_half)
     if value.among is not None:
         if not value.among or not value.among <= _BOTH:
             return None

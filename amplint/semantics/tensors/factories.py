@@ -29,6 +29,7 @@ from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 PLAIN, LIKE, NEW = having("creates"), having("creates-like"), having("creates-new")
 LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
 _SIZED, _CONTENT = having("sized"), having("of-content")
+_DRAWS = frozenset({"rand", "rand_like", "randn", "randn_like"})
 _HALF_ARRAY = frozenset({"float16", "half", "bfloat16"})
 """Names of dtypes that arrays and lists of other libraries can have."""
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
@@ -72,6 +73,8 @@ def make(
         among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
         supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
+    if op in _DRAWS:
+        machine[Tensors].drawn[symbol] = machine.calls[-1] if machine.calls else None
     if dtype in HALF_DTYPES:
         machine[Tensors].half_because[node] = Because.CAST
     if wanted is not None and isinstance(wanted.value, OneOf):

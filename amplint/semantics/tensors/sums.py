@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from amplint.premises import Premise
 from amplint.semantics.events import HalfAverage, HalfSum
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -78,8 +79,10 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
         return
     kept = _kept_as(around)
     average = next((name for name in (kept or "", owner.name.value) if AVERAGE.search(name)), None)
-    if kept is not None and average is not None and any(_is_update(one) for one in _outside(owner, functions[0])):
-        machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.taken(average))
+    if kept is not None and average is not None and _is_moved(owner, functions[0], kept):
+        chosen = any(isinstance(above, (cst.If, cst.IfExp)) for above in around[: around.index(functions[0])])
+        unseen = (Premise.HALF_CHOSEN,) if chosen else ()
+        machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.taken(average), premises=unseen)
 
 
 def _kept_as(around: list[cst.CSTNode]) -> str | None:
@@ -95,10 +98,16 @@ def _kept_as(around: list[cst.CSTNode]) -> str | None:
     return None
 
 
-def _outside(owner: cst.ClassDef, constructor: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+def _is_moved(owner: cst.ClassDef, constructor: cst.FunctionDef, kept: str) -> bool:
+    """Whether a method that works with the attribute `kept` changes tensors in place."""
     for member in owner.body.body:
-        if member is not constructor:
-            yield from walk(member)
+        if member is constructor:
+            continue
+        nodes = list(walk(member))
+        works = any(isinstance(one, cst.Attribute) and one.attr.value == kept for one in nodes)
+        if works and any(_is_update(one) for one in nodes):
+            return True
+    return False
 
 
 def _is_update(node: cst.CSTNode) -> bool:

@@ -350,7 +350,8 @@ class Tensors(Tracker):
     `half_options` the half dtypes that a choice at a node can come to, `named` the names by which alone a symbol stands
     for a tensor, none if its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
     symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
-    the dtype and the method in which they were made.
+    the dtype and the method in which they were made, `drawn` those of random numbers, with the function that draws
+    them.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -364,6 +365,7 @@ class Tensors(Tracker):
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
         self.leaves: set[int] = set()
+        self.drawn: dict[int, cst.CSTNode | None] = {}
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:

@@ -27,7 +27,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
-from amplint.semantics.tensors.tensors import is_number
+from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number
 from amplint.semantics.words import CHANNELS, IMAGE_SIDE, SCALE_FACTOR
@@ -48,6 +48,8 @@ _TIMESTEPS = 1000
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
+_KEPT = {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
+_JOINS = having("joins")
 _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _TURNING = words("outer einsum cos sin")
 _PLACING = _TURNING | {"meshgrid"}
@@ -177,7 +179,9 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     given = frozenset[str]().union(*known)
     found = set[str]()
     if op in _RESHAPES:
-        found |= given & {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
+        found |= given & _KEPT
+    if op in _JOINS and not all(INTEGERS in traits for traits in known):
+        found -= {INTEGERS, COORDINATES, SIDES}
     if op in _SHIFTS:
         found |= given & ({INTEGERS, ANGLES} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):
@@ -273,8 +277,18 @@ def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:
     return kept and bool(depth) and bool(inside) and all(_is_within_one(machine, one, depth - 1) for one in inside[:2])
 
 
+def _is_drawn_here(machine: Machine, symbol: int) -> bool:
+    """Whether these are random numbers near 0 that the running function draws; a caller may hand in others."""
+    drawn = machine[Tensors].drawn
+    while machine.symbols.key(symbol)[0] == "cast":
+        symbol = machine.symbols.parts(symbol)[0]
+    return symbol in drawn and drawn[symbol] is (machine.calls[-1] if machine.calls else None)
+
+
 def _squares(machine: Machine, op: str, values: Sequence[Value]) -> bool:
     if values and _is_within_one(machine, symbol_of(machine, values[0])):
+        return False
+    if values and _is_drawn_here(machine, symbol_of(machine, values[0])):
         return False
     if op == "pow" and len(values) == 2:
         return number(values[1]) == 2

@@ -1,0 +1,58 @@
+"""What follows the clipping of gradients: the step that uses them, or another backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Set
+
+from amplint.semantics.events import ClipFollowed
+from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.values.state import Iteration, Part, State
+from amplint.semantics.values.values import Instance, Ref
+from amplint.semantics.words import RUNS_BACKWARD
+from amplint.source import syntax as cst
+from amplint.torchlib.names import CLIPPERS
+
+_USES = "step"
+
+
+class PendingClips(Part):
+    """The calls that have clipped gradients which nothing has used since."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self, calls: Set[cst.CSTNode] = frozenset()) -> None:
+        self.calls = calls
+
+    def copy(self) -> PendingClips:
+        """An independent continuation."""
+        return PendingClips(self.calls)
+
+    def key(self, now: Iteration) -> Hashable:
+        """Paths are told apart by what they have clipped."""
+        return self.calls
+
+    def blurred(self, other: PendingClips) -> PendingClips:
+        """What both paths have clipped."""
+        return PendingClips(self.calls & other.calls)
+
+
+class ClipOrder(Tracker):
+    """Follows what comes after PyTorch's own clipping on a path."""
+
+    part = PendingClips
+
+    def is_needed(self) -> bool:
+        """Only for rules that ask for it."""
+        return ClipFollowed.kind in self.machine.wanted
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """Gradients are clipped, used or added to."""
+        callee = call.callee
+        if isinstance(callee, Ref) and CLIPPERS.get(callee.name):
+            state.change(PendingClips).calls = state[PendingClips].calls | {call.node}
+        elif state[PendingClips].calls and not isinstance(call.owner, Instance):
+            name = callee.name.rpartition(".")[2] if isinstance(callee, Ref) else call.name
+            if name == _USES or RUNS_BACKWARD.search(name):
+                for node in state[PendingClips].calls:
+                    self.machine.emit(state, ClipFollowed, node, used=name == _USES)
+                state.change(PendingClips).calls = frozenset()
