@@ -183,6 +183,10 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     for chosen_apart in machine.hooks.chosen_apart:
         chosen_apart(state, sides)
     joined = alternatives((body, orelse))
+    taken = machine.dtypes.pick((body, orelse)) if joined is not None else None
+    if taken is not None:
+        assume(machine, state, condition, taken == 0)
+        return machine.evaluate(state, node.orelse if taken else node.body)
     if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
         return joined
     alike = scale_of(body) == scale_of(orelse)

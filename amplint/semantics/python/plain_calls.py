@@ -10,6 +10,7 @@ from amplint.semantics.python.containers import each, hold, zipped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
@@ -59,10 +60,8 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return number
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
-    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
-        return attributes.get(machine, state, node, values[0], str(values[1].value))
-    if name == "builtins.getattr" and isinstance(values[0], Ref) and (names := _options(machine, state, values[1:])):
-        return _one_of(machine, state, node, arguments, names)
+    if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
+        return found
     if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
         return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
@@ -78,6 +77,28 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     for escape in machine.hooks.escape:
         escape(state, escaping)
     return same_again(machine, state, name, arguments)
+
+
+_TORCH = Ref("torch")
+_ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
+
+
+def _tells_dtype(node: cst.Call) -> bool:
+    """Whether the second argument of `getattr` is named as a dtype is."""
+    return "dtype" in (last_name(node.args[1].value) or "").lower()
+
+
+def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
+    """What `getattr` returns, where the name is known, one of several, or that of any dtype."""
+    owner, key = arguments.values[:2]
+    if isinstance(key, Const):
+        return attributes.get(machine, state, node, owner, str(key.value))
+    if not isinstance(owner, Ref) or len(arguments.values) > 2:
+        return None
+    if names := _options(machine, state, [key]):
+        return _one_of(machine, state, node, arguments, names)
+    position = machine.dtypes.pick(_ANY_DTYPE) if owner == _TORCH and _tells_dtype(node) else None
+    return _ANY_DTYPE[position] if position is not None else None
 
 
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
@@ -110,6 +131,11 @@ def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments
     found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
     if found is None:
         return same_again(machine, state, "builtins.getattr", arguments)
+    position = machine.dtypes.pick([attributes.get(machine, state, node, owner, each) for each in names])
+    if position is not None:
+        if isinstance(key, Unknown):
+            state.facts["value of", key.symbol] = Const(names[position])
+        return attributes.get(machine, state, node, owner, names[position])
     if isinstance(key, Unknown) and machine.slice.ties(found.options) and machine.is_assigned(node):
         taken = names[machine.choices.pick(len(names))]
         state.facts["value of", key.symbol] = Const(taken)
