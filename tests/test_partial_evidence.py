@@ -26,6 +26,30 @@ def evaluate(net, loader):
 device = "cuda:%d" % settings.gpu
 settings.device = device
 """,
+    "AMP106 a device type by what is available": """
+class Runner:
+    def __init__(self, net, device):
+        self.device = device
+        self.net = net.to(device)
+
+    def step(self, batch):
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        with torch.autocast(kind, dtype=torch.bfloat16):  # expect: AMP106
+            return self.net(batch.to(self.device))
+
+    def evaluate(self, batch):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            return self.net(batch.to(self.device))
+""",
+    "AMP106 a device and its type by what is available": """
+kind = "cuda" if torch.cuda.is_available() else "cpu"
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def evaluate(net, loader):
+    for batch in loader:
+        with torch.autocast(kind):
+            yield net(batch.to(device))
+""",
     "AMP205 what training has left when it is evaluated": """
 def run(net, loader, optimizer, scaler, every, training):
     for index, batch in enumerate(loader):
@@ -546,6 +570,24 @@ def slopes(num_heads, x):
     powers = torch.arange(1, 1 + num_heads, dtype=x.dtype)
     return torch.outer(powers, x[0]).half()
 """,
+    "AMP502 elements by truth values": """
+class Fill(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = nn.Linear(8, 8)
+
+    def forward(self, x, labels):
+        half = self.proj(x)
+        found = torch.zeros(4, 8, device=x.device)
+        found[(labels > 1) & (labels < 5)] = half  # expect: AMP502
+        found[~(labels > 1)] = half  # expect: AMP502
+        kept = labels.ne(0)
+        found[kept] = half  # expect: AMP502
+        found[kept] = half.float()
+        alike = torch.zeros(4, 8, device=x.device, dtype=half.dtype)
+        alike[kept] = half
+        return found, alike
+""",
     "AMP503 a spectrum by a window in float32": """
 def spectrum(x):
     with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -559,6 +601,21 @@ def move(n):
     x.to(x.dtype)
     x.half()  # expect: AMP506
     return x
+""",
+    "AMP506 a parameter that is used as a tensor": """
+def backward(ctx, grad_output, weight):
+    grad_output.to(torch.float16)  # expect: AMP506
+    if grad_output.ndim == 3:
+        grad_output = grad_output.reshape(-1, grad_output.shape[-1])
+    weight.half()  # expect: AMP506
+    return grad_output @ weight
+""",
+    "AMP506 a model that is frozen and converted": """
+def prepare(vae, batch, dtype):
+    vae.requires_grad_(False)
+    vae.to("cuda", dtype=torch.float16)
+    batch.to(torch.float16)
+    return vae(batch)
 """,
     "AMP704 a decorator for no argument": """
 from mmcv.runner import auto_fp16
