@@ -9,7 +9,7 @@ from amplint.semantics.python import attributes, constants
 from amplint.semantics.python.containers import looked_up, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
-from amplint.semantics.python.plain_calls import builtin, same_again
+from amplint.semantics.python.plain_calls import builtin, computed_number, same_again
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
@@ -276,6 +276,7 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
         machine.idle.add(made.node)
     handler = machine.hooks.library.get(name)
     found: Value | None = handler(state, made) if handler is not None else None
+    found = computed_number(name, made.arguments) if found is None else found
     if found is not None:
         return found
     if name.startswith("builtins."):

@@ -16,7 +16,10 @@ from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
+from amplint.semantics.values.values import number as number_of
 from amplint.source import syntax as cst
+from amplint.torchlib.constants import FUNCTIONS, LIMITS, computed
+from amplint.torchlib.names import DTYPES
 
 MOST_SUMMED = 8
 """The largest number of known values that a `sum` adds."""
@@ -79,6 +82,29 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     return same_again(machine, state, name, arguments)
 
 
+def computed_number(name: str, arguments: Arguments) -> Value | None:
+    """The number that a function makes of numbers, or the limits of a dtype; None for any other call."""
+    values = arguments.values
+    if name in LIMITS and len(values) <= 1:
+        dtype = _dtype_named(values[0]) if values else "float32"
+        return Ref(f"{name}.{dtype}") if dtype else None
+    if name not in FUNCTIONS or any(argument.keyword or argument.star for argument in arguments.given):
+        return None
+    numbers = [number for value in values if (number := number_of(value)) is not None]
+    result = computed(name, numbers) if len(numbers) == len(values) else None
+    return Const(result) if result is not None else None
+
+
+def _dtype_named(value: Value) -> str:
+    """The name of the dtype that `finfo` or `iinfo` is given, empty for an unknown one."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    if not isinstance(value, Ref):
+        return ""
+    return DTYPES.get(value.name) or _OTHER_NAMES.get(value.name) or value.name.rpartition(".")[2]
+
+
+_OTHER_NAMES = {"builtins.float": "float64", "numpy.double": "float64", "numpy.single": "float32"}
 _TORCH = Ref("torch")
 _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
 

@@ -83,6 +83,8 @@ def make(
     places = [(argument.node.value, argument.value) for argument in arguments.given]
     flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
     met = standing(content.value, content.node.value, beside) if content is not None else None
+    if met is not None:
+        numbers.hold(machine, made, met, everywhere=True)
     if met is not None and (dtypes is not None or like is not None or taken):
         numbers.meets(machine, state, node, "full", made, met)
     return made

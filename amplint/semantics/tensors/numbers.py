@@ -7,11 +7,17 @@ import math
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.tensors import is_number, taken_for_tensor, tensor
+from amplint.semantics.tensors.provenance import behind
+from amplint.semantics.tensors.tensors import Tensors, is_number, taken_for_tensor, tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, standing
 from amplint.source import syntax as cst
-from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL, HALF_DTYPES
+from amplint.torchlib.policy import words
+
+_STEPS = 6
+_KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
+"""What leaves elements of its first operand as they are."""
 
 
 def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
@@ -32,6 +38,37 @@ def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: T
         tell(machine, state, node, op, operand, met)
 
 
+def constant(
+    machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
+) -> Number | None:
+    """The number that `node` has, or of which alone its tensor consists."""
+    known = standing(value, node, beside)
+    if known is not None or not isinstance(value, Tensor) or not machine[Tensors].constants:
+        return known
+    held = machine[Tensors].constants.get(behind(machine, value.symbol))
+    return Number(held.value, node, beside, held.place) if held is not None else None
+
+
+def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
+    """Some elements of `tensor`, or all of them, are a number."""
+    if everywhere:
+        machine[Tensors].constants[tensor.symbol] = met
+    if FLOAT16_MAX < abs(met.value) < math.inf and tensor.dtype not in HALF_DTYPES:
+        machine[Tensors].extremes[tensor.symbol] = met
+
+
+def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
+    """Report a conversion to float16 of a tensor with elements that this does not hold."""
+    extremes = machine[Tensors].extremes
+    if not extremes or made.dtype not in ("float16", None):
+        return
+    symbol, depth = behind(machine, before.symbol), 0
+    while symbol not in extremes and depth < _STEPS and machine.symbols.key(symbol)[0] in _KEEP_EXTREMES:
+        symbol, depth = behind(machine, machine.symbols.parts(symbol)[0]), depth + 1
+    if symbol in extremes:
+        tell(machine, state, node, "to", made, extremes[symbol])
+
+
 def number_meets(
     machine: Machine,
     state: State,
@@ -41,7 +78,7 @@ def number_meets(
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
     """Report a number on one side and a tensor on the other, or of an infinity times anything but ones."""
-    met, operand = standing(side[1], side[0], other[0]), other[1]
+    met, operand = constant(machine, side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return
     if isinstance(operand, Tensor):
@@ -52,6 +89,8 @@ def number_meets(
         meets(machine, state, node, kind, tensor(machine, operand), met)
 
 
-def floor_of(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]) -> Number | None:
-    met = standing(side[1], side[0], other[0])
+def floor_of(
+    machine: Machine, side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]
+) -> Number | None:
+    met = constant(machine, side[1], side[0], other[0])
     return met if met is not None and 0 < met.value < 1 else None

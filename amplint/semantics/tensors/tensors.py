@@ -350,7 +350,8 @@ class Tensors(Tracker):
     `half_options` the half dtypes that a choice at a node can come to, `named` the names by which alone a symbol stands
     for a tensor, none if its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
     symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
-    the dtype and the method in which they were made.
+    the dtype and the method in which they were made. `constants` are the numbers of which tensors consist, `extremes`
+    those that are in some of their elements and that float16 does not hold, by symbol.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -365,6 +366,8 @@ class Tensors(Tracker):
         self.of_layers: set[int] = set()
         self.leaves: set[int] = set()
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
+        self.constants: dict[int, Number] = {}
+        self.extremes: dict[int, Number] = {}
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """What is done to a tensor that is known to be half matters."""
