@@ -565,6 +565,25 @@ def angles(position_ids, frequencies, n):
     t = torch.arange(n, dtype=position_ids.dtype)
     return torch.outer(t, frequencies).cos().half()
 """,
+    "AMP406 positions in the dtype of another tensor": """
+class Rotation(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.register_buffer("rates", 1.0 / (10000 ** (torch.arange(0, dim, 2).float() / dim)))
+
+    def forward(self, x, places):
+        angles = places[..., None].to(x.dtype) * self.rates  # expect: AMP406
+        return angles.cos(), angles.sin()
+
+    def encode(self, x, places):
+        column = places.type_as(x)  # expect: AMP406
+        angles = column[:, None] * self.rates[None]
+        return angles.cos(), angles.sin()
+
+    def exact(self, x, places):
+        angles = places[:, None].to(self.rates.dtype) * self.rates
+        return angles.cos().to(x.dtype), (places[:, None].float() * self.rates).sin().to(x.dtype)
+""",
     "AMP406 slopes of heads": """
 def slopes(num_heads, x):
     powers = torch.arange(1, 1 + num_heads, dtype=x.dtype)
@@ -587,6 +606,36 @@ class Fill(nn.Module):
         alike = torch.zeros(4, 8, device=x.device, dtype=half.dtype)
         alike[kept] = half
         return found, alike
+""",
+    "AMP502 labels as numbers and own kernels": """
+class Edges(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.ones(1, 1, 3, 3))
+
+    def loss(self, logits, labels):
+        labels = labels.float()
+        edges = F.conv2d(labels, self.kernel)  # expect: AMP502
+        return edges + F.conv2d(labels.to(self.kernel), self.kernel) + F.conv2d(labels, self.kernel.float())
+""",
+    "AMP503 one half dtype asked for, and not the other": """
+class Decomposed(nn.Module):
+    def forward(self, x):
+        if x.dtype == torch.float16:
+            x = x.float()
+        return torch.linalg.svd(x)  # expect: AMP503
+
+    def both(self, x):
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        return torch.linalg.svd(x)
+""",
+    "AMP504 a filled buffer": """
+def biased(scores, mask):
+    bias = torch.zeros(4, 4, device=scores.device)  # expect: AMP504
+    bias = bias.masked_fill(mask, float("-inf"))
+    alike = torch.zeros(4, 4, device=scores.device, dtype=scores.dtype)
+    return scores + bias, scores + alike.masked_fill(mask, float("-inf"))
 """,
     "AMP503 a spectrum by a window in float32": """
 def spectrum(x):

@@ -80,6 +80,7 @@ class ConstantOverflowsHalf(Rule):
             advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
             at=number.place,
             notes=story(event, number),
+            severity=Severity.WARNING if op == "to" else None,
         )
 
     def on_far_constant(self, event: FarConstant) -> Iterator[Report]:

@@ -84,8 +84,8 @@ def tell(
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
-        handed = steady.made is not None and is_handed(machine, steady.made)
+    handed = steady.made is not None and is_handed(machine, steady.made)
+    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made) and not handed):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,

@@ -7,8 +7,8 @@ import math
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.provenance import behind
-from amplint.semantics.tensors.tensors import Tensors, is_number, taken_for_tensor, tensor
+from amplint.semantics.tensors.provenance import behind, views
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_number, taken_for_tensor, tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, standing
 from amplint.source import syntax as cst
@@ -20,10 +20,19 @@ _KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
 """What leaves elements of its first operand as they are."""
 
 
-def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operand: Tensor,
+    met: Number,
+    *,
+    supposing: bool = False,
+) -> None:
     half = evidence(machine, state, operand)
     if half is not None and "float16" in half.dtypes:
-        assumed = half.because is Because.ASSUMED
+        assumed = supposing or half.because is Because.ASSUMED
         machine.emit(
             state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed,
             guesses=taken_for_tensor(machine, operand.symbol) if assumed else (),
@@ -60,13 +69,17 @@ def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = Fa
 def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
     """Report a conversion to float16 of a tensor with elements that this does not hold."""
     extremes = machine[Tensors].extremes
-    if not extremes or made.dtype not in ("float16", None):
+    if not extremes or made.dtype not in ("float16", FROM_PARAMETER, None):
         return
-    symbol, depth = behind(machine, before.symbol), 0
-    while symbol not in extremes and depth < _STEPS and machine.symbols.key(symbol)[0] in _KEEP_EXTREMES:
-        symbol, depth = behind(machine, machine.symbols.parts(symbol)[0]), depth + 1
-    if symbol in extremes:
-        tell(machine, state, node, "to", made, extremes[symbol])
+    symbol = before.symbol
+    for _ in range(_STEPS):
+        *seen, symbol = views(machine, symbol)
+        found = next((extremes[one] for one in (*seen, symbol) if one in extremes), None)
+        if found is not None:
+            tell(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
+        if found is not None or machine.symbols.key(symbol)[0] not in _KEEP_EXTREMES:
+            return
+        symbol = machine.symbols.parts(symbol)[0]
 
 
 def number_meets(

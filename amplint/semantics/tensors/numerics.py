@@ -21,6 +21,7 @@ from amplint.semantics.tensors import (
     numbers,
     provenance,
     ranks,
+    rounded_positions,
     subregions,
     supposed,
     traits,
@@ -166,7 +167,7 @@ def arithmetic(
         if operand.floor is not None and numerator is not None and made.dtype in ("float16", FROM_PARAMETER):
             numbers.tell(machine, state, node, kind, operand, numerator)
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
-    floor = _combine_number(machine, kind, ((left[0], a), (right[0], b)), made)
+    floor = _combine_number(machine, state, node, kind, ((left[0], a), (right[0], b)), made)
     return replace(
         made, scaled=scaled.scaled, plain=scaled.plain, traits=inherited(kind, a, b) | made.traits,
         made=scaled.made,
@@ -174,8 +175,12 @@ def arithmetic(
     )  # fmt: skip
 
 
-def _combine_number(machine: Machine, kind: str, sides: tuple[Place, Place], made: Tensor) -> Number | None:
+def _combine_number(
+    machine: Machine, state: State, node: cst.CSTNode, kind: str, sides: tuple[Place, Place], made: Tensor
+) -> Number | None:
     """The number that keeps a sum from 0; of a product with a mask it is remembered that it holds the other factor."""
+    if kind == "Multiply" and machine.assumes:
+        rounded_positions.multiplied(machine, state, node, sides)
     if kind == "Add":
         return numbers.floor_of(machine, *sides) or numbers.floor_of(machine, *sides[::-1])
     if kind == "Multiply" and (spread := _spread(machine, sides)) is not None:
