@@ -637,6 +637,24 @@ def biased(scores, mask):
     alike = torch.zeros(4, 4, device=scores.device, dtype=scores.dtype)
     return scores + bias, scores + alike.masked_fill(mask, float("-inf"))
 """,
+    "AMP502 sums in a tensor that is float32 as asked": """
+class Pool(nn.Module):
+    def forward(self, x, index):
+        sums = torch.zeros_like(x, dtype=torch.float32)
+        sums.index_add_(0, index, x)  # expect: AMP502
+        alike = torch.zeros_like(x)
+        alike.index_add_(0, index, x)
+        exact = torch.zeros_like(x, dtype=torch.float32)
+        exact.index_add_(0, index, x.float())
+        return sums, alike, exact
+""",
+    "AMP504 a bias beside scores": """
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        bias = torch.zeros(q.shape[1], k.shape[1], device=q.device)  # expect: AMP504
+        alike = torch.zeros(q.shape[1], k.shape[1], device=q.device, dtype=q.dtype)
+        return (q @ k.transpose(-1, -2) + bias) @ v + (q @ k.transpose(-1, -2) * 0.1 + alike) @ v
+""",
     "AMP503 a spectrum by a window in float32": """
 def spectrum(x):
     with torch.autocast("cuda", dtype=torch.bfloat16):

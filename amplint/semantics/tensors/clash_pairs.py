@@ -19,6 +19,7 @@ from amplint.semantics.tensors.provenance import (
     is_kept,
     last_cast,
     like,
+    maker,
 )
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.tensors.widened import widened_by
@@ -43,6 +44,9 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return (operands[0], operands[1]) if both else None
     if op in _WRITES and len(operands) == 2:
         target, source = operands
+        if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
+            target = replace(target, made=maker(machine, target.value.symbol, asked=True))
+            operands = [target, source]
         if is_like_another(machine, target) and _is_float32(machine, source):
             return source, target
     if op in ALIKE or op in _JOINS:

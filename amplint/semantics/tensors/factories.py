@@ -55,7 +55,8 @@ def make(
         kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
-    plain = like is None and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
+    own = like is None or wanted is not None
+    plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
