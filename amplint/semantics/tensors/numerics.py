@@ -211,10 +211,21 @@ def _of_arrays(machine: Machine, *operands: Value) -> bool:
 
 
 def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
-    """Whether something that a function is given is squared, which is done to tensors rather than to sizes."""
-    if not isinstance(a, Unknown) or machine.symbols.key(a.symbol)[0] != "parameter":
+    """Whether something that a function is given is squared, which is done to tensors rather than to sizes.
+
+    So are parts of what is a tensor by its use, or by its annotation.
+    """
+    if not isinstance(a, Unknown) or not _is_given(machine, a):
         return False
     return (kind == "Multiply" and a == b) or (kind == "Power" and number(b) == 2)
+
+
+def _is_given(machine: Machine, value: Unknown) -> bool:
+    """Whether this is a parameter, or a part of one that is a tensor."""
+    key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
+    if key[0] == "index":
+        return _is_given_tensor(machine, Unknown(parts[0]))
+    return key[0] == "parameter"
 
 
 def _is_squared(machine: Machine, owner: Value, arguments: Arguments) -> bool:
