@@ -28,6 +28,7 @@ class Premise(enum.Enum):
     RESUMED = "a later run restores this state"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
+    BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
     HALF_ALIKE = "the dtype that it takes over is half"
     MANY = "there are more of them than half tells apart"
     OUT_OF_RANGE = "a number is past 65504"

@@ -26,6 +26,30 @@ def evaluate(net, loader):
 device = "cuda:%d" % settings.gpu
 settings.device = device
 """,
+    "AMP106 a device type by what is available": """
+class Runner:
+    def __init__(self, net, device):
+        self.device = device
+        self.net = net.to(device)
+
+    def step(self, batch):
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        with torch.autocast(kind, dtype=torch.bfloat16):  # expect: AMP106
+            return self.net(batch.to(self.device))
+
+    def evaluate(self, batch):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            return self.net(batch.to(self.device))
+""",
+    "AMP106 a device and its type by what is available": """
+kind = "cuda" if torch.cuda.is_available() else "cpu"
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def evaluate(net, loader):
+    for batch in loader:
+        with torch.autocast(kind):
+            yield net(batch.to(device))
+""",
     "AMP205 what training has left when it is evaluated": """
 def run(net, loader, optimizer, scaler, every, training):
     for index, batch in enumerate(loader):
@@ -541,10 +565,95 @@ def angles(position_ids, frequencies, n):
     t = torch.arange(n, dtype=position_ids.dtype)
     return torch.outer(t, frequencies).cos().half()
 """,
+    "AMP406 positions in the dtype of another tensor": """
+class Rotation(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.register_buffer("rates", 1.0 / (10000 ** (torch.arange(0, dim, 2).float() / dim)))
+
+    def forward(self, x, places):
+        angles = places[..., None].to(x.dtype) * self.rates  # expect: AMP406
+        return angles.cos(), angles.sin()
+
+    def encode(self, x, places):
+        column = places.type_as(x)  # expect: AMP406
+        angles = column[:, None] * self.rates[None]
+        return angles.cos(), angles.sin()
+
+    def exact(self, x, places):
+        angles = places[:, None].to(self.rates.dtype) * self.rates
+        return angles.cos().to(x.dtype), (places[:, None].float() * self.rates).sin().to(x.dtype)
+""",
     "AMP406 slopes of heads": """
 def slopes(num_heads, x):
     powers = torch.arange(1, 1 + num_heads, dtype=x.dtype)
     return torch.outer(powers, x[0]).half()
+""",
+    "AMP502 elements by truth values": """
+class Fill(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.proj = nn.Linear(8, 8)
+
+    def forward(self, x, labels):
+        half = self.proj(x)
+        found = torch.zeros(4, 8, device=x.device)
+        found[(labels > 1) & (labels < 5)] = half  # expect: AMP502
+        found[~(labels > 1)] = half  # expect: AMP502
+        kept = labels.ne(0)
+        found[kept] = half  # expect: AMP502
+        found[kept] = half.float()
+        alike = torch.zeros(4, 8, device=x.device, dtype=half.dtype)
+        alike[kept] = half
+        return found, alike
+""",
+    "AMP502 labels as numbers and own kernels": """
+class Edges(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kernel", torch.ones(1, 1, 3, 3))
+
+    def loss(self, logits, labels):
+        labels = labels.float()
+        edges = F.conv2d(labels, self.kernel)  # expect: AMP502
+        return edges + F.conv2d(labels.to(self.kernel), self.kernel) + F.conv2d(labels, self.kernel.float())
+""",
+    "AMP503 one half dtype asked for, and not the other": """
+class Decomposed(nn.Module):
+    def forward(self, x):
+        if x.dtype == torch.float16:
+            x = x.float()
+        return torch.linalg.svd(x)  # expect: AMP503
+
+    def both(self, x):
+        if x.dtype in (torch.float16, torch.bfloat16):
+            x = x.float()
+        return torch.linalg.svd(x)
+""",
+    "AMP504 a filled buffer": """
+def biased(scores, mask):
+    bias = torch.zeros(4, 4, device=scores.device)  # expect: AMP504
+    bias = bias.masked_fill(mask, float("-inf"))
+    alike = torch.zeros(4, 4, device=scores.device, dtype=scores.dtype)
+    return scores + bias, scores + alike.masked_fill(mask, float("-inf"))
+""",
+    "AMP502 sums in a tensor that is float32 as asked": """
+class Pool(nn.Module):
+    def forward(self, x, index):
+        sums = torch.zeros_like(x, dtype=torch.float32)
+        sums.index_add_(0, index, x)  # expect: AMP502
+        alike = torch.zeros_like(x)
+        alike.index_add_(0, index, x)
+        exact = torch.zeros_like(x, dtype=torch.float32)
+        exact.index_add_(0, index, x.float())
+        return sums, alike, exact
+""",
+    "AMP504 a bias beside scores": """
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        bias = torch.zeros(q.shape[1], k.shape[1], device=q.device)  # expect: AMP504
+        alike = torch.zeros(q.shape[1], k.shape[1], device=q.device, dtype=q.dtype)
+        return (q @ k.transpose(-1, -2) + bias) @ v + (q @ k.transpose(-1, -2) * 0.1 + alike) @ v
 """,
     "AMP503 a spectrum by a window in float32": """
 def spectrum(x):
@@ -559,6 +668,21 @@ def move(n):
     x.to(x.dtype)
     x.half()  # expect: AMP506
     return x
+""",
+    "AMP506 a parameter that is used as a tensor": """
+def backward(ctx, grad_output, weight):
+    grad_output.to(torch.float16)  # expect: AMP506
+    if grad_output.ndim == 3:
+        grad_output = grad_output.reshape(-1, grad_output.shape[-1])
+    weight.half()  # expect: AMP506
+    return grad_output @ weight
+""",
+    "AMP506 a model that is frozen and converted": """
+def prepare(vae, batch, dtype):
+    vae.requires_grad_(False)
+    vae.to("cuda", dtype=torch.float16)
+    batch.to(torch.float16)
+    return vae(batch)
 """,
     "AMP704 a decorator for no argument": """
 from mmcv.runner import auto_fp16

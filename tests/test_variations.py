@@ -12,10 +12,6 @@ from tests.variations.transforms import TRANSFORMS
 
 FAMILIES = ("AMP1", "AMP2", "AMP3", "AMP4", "AMP5", "AMP6", "AMP70")
 REASONS = {
-    "a dtype that is half for some settings only is told by few rules": [
-        ("AMP406", "dtype_choice"), ("AMP410", "dtype_choice"), ("AMP411", "dtype_choice"), ("AMP412", "dtype_choice"),
-        ("AMP414", "dtype_choice"), ("AMP706", "dtype_choice"), ("AMP209", "dtype_choice"),
-    ],
     "what is made in one file and used in another is not followed where the first holds no word of the rule": [
         ("AMP103", "sibling"), ("AMP103", "sibling_star"), ("AMP209", "sibling"), ("AMP209", "sibling_star"),
         ("AMP217", "sibling"), ("AMP217", "sibling_star"), ("AMP303", "sibling"), ("AMP303", "sibling_star"),

@@ -111,6 +111,10 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
                 stopped = interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds)
             cut = [] if stopped is None else [_cut_short(source, stopped)]
             found = dispatcher.findings()
+            if not cut and program.offered:
+                from amplint.engine.dtype_choices import with_choices
+
+                found = with_choices(program, found, rules, job)
             if not cut and reads_settings(job.raw):
                 from amplint.engine.settings_read import with_settings
 

@@ -35,12 +35,20 @@ class Dispatcher:
     dtypes, and their findings may rest on more than one unseen premise.
     Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
     that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
-    program counts: then they are reported here, except for assumed ones outside of regions.
+    program counts: then they are reported here, except for assumed ones outside of regions. All findings rest on
+    `premises`.
     """
 
     def __init__(
-        self, program: Program, rules: Iterable[type[Rule]], asked: Set[str] = frozenset(), *, whole: bool = False
+        self,
+        program: Program,
+        rules: Iterable[type[Rule]],
+        asked: Set[str] = frozenset(),
+        *,
+        whole: bool = False,
+        premises: tuple[Premise, ...] = (),
     ) -> None:
+        self._premises = premises
         self._program = program
         self._whole = whole
         self._asked = asked
@@ -175,7 +183,7 @@ class Dispatcher:
         """The severity of a finding, None if it is dropped, and the premises that it rests on."""
         severity = Severity.INFO if report.event.assumed else report.severity
         certain = report.rule.anywhere or severity is Severity.ERROR
-        unseen = report.premises if certain else (*report.premises, *self._purposes)
+        unseen = (*self._premises, *report.premises, *(() if certain else self._purposes))
         return remaining_severity(severity, unseen, asked=report.rule.code in self._asked), unseen
 
     def _notes(self, report: Report) -> tuple[Note, ...]:

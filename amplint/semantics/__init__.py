@@ -24,6 +24,7 @@ def interpret(
     *,
     configs: bool = False,
     halves: bool = False,
+    dtype: str | None = None,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
@@ -31,7 +32,8 @@ def interpret(
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
-    to be half unless their dtype is known. Raises SourceError for a part that cannot be parsed.
+    to be half unless their dtype is known. Where the script chooses among dtypes, it is `dtype`, if that is given, and
+    else one of several. Raises SourceError for a part that cannot be parsed.
     """
     from amplint.source.configs.file import ConfigFile
 
@@ -43,7 +45,7 @@ def interpret(
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves)
+    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, dtype=dtype)
 
 
 STEPS_TO_CONFIGS = 1_000

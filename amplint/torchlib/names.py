@@ -181,13 +181,14 @@ HALF_ASSUMED = regex(
     rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
 """What a file holds that gives away how half meets its operations."""
+_LIMITS_OF_WIDE = rb"|finfo\((?:(?:torch|np|numpy)\.float(?:32|64)?\b|float|[\"']float|\))"
 HUGE_NUMBERS = regex(
-    rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info"
-    rb"|finfo\((?:torch|np)\.float(?:32|64)?\b"
+    rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info|\biinfo\(|\d ?<< ?\d|\bpow\(\d"
+    + _LIMITS_OF_WIDE
 )
 HUGE_ASSUMED = regex(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
 """The same, and names of constants that another file may hold."""
 TINY_NUMBERS = regex(
-    rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
+    rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?\(?-|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
 )
 INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")

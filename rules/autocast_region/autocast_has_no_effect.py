@@ -109,7 +109,8 @@ class AutocastHasNoEffect(Rule):
             )
             return
         self._regions = True
-        message = f"this region is for {event.device} alone, but its work is given `{event.name}`"
+        alone = "wherever that is available" if event.available else "alone"
+        message = f"this region is for {event.device} {alone}, but its work is given `{event.name}`"
         reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
         yield self._fixed(event, message, reason)
 

@@ -59,6 +59,7 @@ class WeightsInOtherHalf(Rule):
     code = "AMP745"
     name = "weights-in-other-half"
     severity = Severity.WARNING
+    of_bfloat16 = True
     screen = (
         (b"fp16", b"bf16", b"16-mixed", b"precision"),
         (b"half(", b"float16", b"fp16", b"bf16"),

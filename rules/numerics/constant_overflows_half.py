@@ -73,13 +73,14 @@ class ConstantOverflowsHalf(Rule):
         if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None and not masks:
             return
         infinity = "inf" if number.value > 0 else "-inf"
-        outcome = f"becomes {infinity}" if op in ("where", *ARITHMETIC) else f"raises or becomes {infinity}"
+        outcome = f"becomes {infinity}" if op in ("where", "to", *ARITHMETIC) else f"raises or becomes {infinity}"
         yield self.report(
             event,
             f"{number.value:g} does not fit float16 and {'raises or limits nothing' if op in CLAMPS else outcome}",
             advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
             at=number.place,
             notes=story(event, number),
+            severity=Severity.WARNING if op == "to" else None,
         )
 
     def on_far_constant(self, event: FarConstant) -> Iterator[Report]:

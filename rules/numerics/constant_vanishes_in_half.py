@@ -117,12 +117,18 @@ def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
     return node
 
 
+_GUARDS = frozenset(
+    ["Add", "clamp_min", "normalize", "cosine_similarity", "pairwise_distance", "logit", "where", "masked_fill"]
+)
+"""Operations that keep a tensor from 0 by a small number."""
+
+
 def _lost(event: TensorOp) -> Number | None:
     """The epsilon that does not do its work."""
     number, floor = event.number, event.tensor.floor
     if number is None:
         return None
-    if event.op in ("Add", "clamp_min", "normalize"):
+    if event.op in _GUARDS:
         return number if 0 < number.value <= FLOAT16_ROUNDS_TO_ZERO else None
     if event.op == "Divide" and floor is not None and floor.value < FLOAT16_SMALLEST_NORMAL:
         return floor if abs(number.value) / floor.value > FLOAT16_MAX else None

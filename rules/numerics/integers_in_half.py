@@ -18,6 +18,7 @@ from amplint.semantics.events import (
     Event,
     Evidence,
     Operation,
+    PositionsConverted,
 )
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
@@ -88,6 +89,17 @@ class IntegersInHalf(Rule):
                 premises=unseen if announced else (),
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
+
+    def on_positions_converted(self, event: PositionsConverted) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "positions are converted to the dtype of another tensor, which can be half, before they become angles",
+            reason="Whole numbers are exact up to 2048 in float16 and 256 in bfloat16; behind that neighbours fall "
+            "together.",
+            advice="Convert positions to float32, and sines and cosines to the dtype of the tensor.",
+            premises=[Premise.HALF_ALIKE],
+            notes=[(event.by, "frequencies are multiplied with them here")],
+        )
 
     def on_angles_cast(self, event: AnglesCast) -> Iterator[Report]:
         yield self.report(

@@ -77,8 +77,8 @@ class SquareOverflowsHalf(Rule):
     name = "square-overflows-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ("float16",), ops=("mul", "pow", "var", "std", "norm", "matmul")),)
-    screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm("))
-    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT", b"* "),)
+    screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm(", b"sqrt("))
+    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT", b"* ", b"sqrt("),)
     fixable = Applicability.UNSAFE
     reason = "The square of a number past 255 is infinity in float16, that of one below 1.7e-4 is 0."
 
@@ -88,7 +88,7 @@ class SquareOverflowsHalf(Rule):
         if first is None or half is None or "float16" not in half.dtypes or not (first.dtype or event.assumed):
             return
         known = first.value.traits if isinstance(first.value, Tensor) else frozenset()
-        squares = event.op in REDUCTIONS and SQUARES in known
+        squares = (event.op in REDUCTIONS or event.op == "sqrt") and SQUARES in known
         lengths = LENGTH_PRODUCTS in event.result.traits - known
         what = "squares" if squares else "product of two norms" if lengths else "variance"
         if squares or lengths or event.op == "var":
@@ -128,7 +128,7 @@ class SquareOverflowsHalf(Rule):
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        if not isinstance(event, Operation) or LENGTH_PRODUCTS in event.result.traits:
+        if not isinstance(event, Operation) or LENGTH_PRODUCTS in event.result.traits or event.op == "sqrt":
             return None
         places = squared(event.operands[0].node) if event.op in REDUCTIONS else [event.operands[0].node]
         edits = tuple(map(rewrite.add_float, places))

@@ -81,6 +81,13 @@ class AnglesCast(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PositionsConverted(Event):
+    """Positions are converted to the dtype of another tensor; `by` multiplies them by frequencies afterwards."""
+
+    by: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfCast(Event):
     """A tensor is converted to a half dtype that is written out; `dtype` is that dtype.
 

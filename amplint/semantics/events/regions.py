@@ -59,7 +59,8 @@ class DeviceFixed(Event):
     """A region, or a `scaler`, is made for one `device` type, while the work around it goes to `chosen`, any device.
 
     `name` is how the code calls that device, or what works wherever it is called if none is `chosen`. What `asks` makes
-    nothing: it asks for the dtype of the regions for that device.
+    nothing: it asks for the dtype of the regions for that device. One that goes by what is `available` is for CUDA on
+    every machine that has it.
     """
 
     device: str
@@ -67,6 +68,7 @@ class DeviceFixed(Event):
     name: str
     scaler: bool = False
     asks: bool = False
+    available: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

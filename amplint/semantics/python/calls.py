@@ -6,10 +6,10 @@ import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
-from amplint.semantics.python.containers import view
+from amplint.semantics.python.containers import looked_up, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
-from amplint.semantics.python.plain_calls import builtin, same_again
+from amplint.semantics.python.plain_calls import builtin, computed_number, same_again
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
@@ -123,6 +123,10 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
         return _call_module(machine, state, made, callee)
     if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
         return members
+    if isinstance(made.owner, Items) and made.name == "get":
+        item = looked_up(machine, state, made.owner, made.arguments)
+        if item is not None:
+            return item
     if made.owner is not None:
         for method in machine.hooks.methods(made.name):
             found = method(state, made)
@@ -272,6 +276,7 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
         machine.idle.add(made.node)
     handler = machine.hooks.library.get(name)
     found: Value | None = handler(state, made) if handler is not None else None
+    found = computed_number(name, made.arguments) if found is None else found
     if found is not None:
         return found
     if name.startswith("builtins."):

@@ -7,8 +7,10 @@ from typing import TypeGuard
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
+from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
 
 MOST_UNROLLED = 4
 """The longest list of optimizers over which a loop is unrolled."""
@@ -46,6 +48,18 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
     if name == "values":
         return Items((*values, *put.values()))
     return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
+
+
+def looked_up(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
+    """What `get` finds in a dictionary of dtypes or names, None if that is not known."""
+    if owner.keys is None or not arguments.given or symbol_of(machine, owner) in state.heap:
+        return None
+    key, default = arguments.values[0], arguments.value("default", 1) or NONE
+    if isinstance(key, Const):
+        return owner.values[owner.keys.index(key)] if key in owner.keys else default
+    values = owner.values if default == NONE else (*owner.values, default)
+    position = machine.dtypes.pick(values)
+    return values[position] if position is not None else alternatives(values)
 
 
 def zipped(name: str, values: Sequence[Value]) -> Items | None:

@@ -267,6 +267,10 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
         if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
             return owner.values[key.value]
     elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
+        position = machine.dtypes.pick(owner.values)
+        if position is not None and isinstance(key, Unknown):
+            only = owner.values.count(owner.values[position]) == 1
+            return _chosen(state, key, owner.keys[position] if only else key, owner.values[position])
         if isinstance(key, OneOf):
             pairs = zip(owner.keys, owner.values, strict=True)
             wanted = [value for one, value in pairs if isinstance(one, Const) and one.value in key.options]

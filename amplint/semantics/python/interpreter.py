@@ -46,6 +46,7 @@ def interpret(
     configs: bool = False,
     halves: bool = False,
     steps: int | None = None,
+    dtype: str | None = None,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly; `trackers` call `tell` for every event of one of these `kinds`.
 
@@ -53,7 +54,8 @@ def interpret(
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
-    to be half unless their dtype is known. Raises SourceError for a part that cannot be parsed.
+    to be half unless their dtype is known. Where the script chooses among dtypes, it is `dtype`, if that is given, and
+    else one of several. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,
@@ -67,6 +69,7 @@ def interpret(
         configs=configs,
         halves=halves,
         steps=steps,
+        dtype=dtype,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)
@@ -87,6 +90,7 @@ def interpret(
         for file_ends in machine.hooks.file_ends:
             file_ends(starts)
     machine.close()
+    program.offered |= machine.dtypes.offered
     return machine.stopped
 
 

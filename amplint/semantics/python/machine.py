@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds_in
 from amplint.semantics.reading.slicing import Slice
-from amplint.semantics.values.choices import alternatives, several
+from amplint.semantics.values.choices import DtypeChoices, alternatives, is_dtypes, several
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.values.symbols import Symbols
@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
     Class,
     Const,
     Function,
+    Items,
     Module,
     Optimizer,
     Ref,
@@ -187,8 +188,10 @@ class Machine:
         configs: bool = False,
         halves: bool = False,
         steps: int | None = None,
+        dtype: str | None = None,
     ) -> None:
         self.program = program
+        self.dtypes = DtypeChoices(dtype)
         self.configs = configs
         self.halves = halves
         self._run_body = run_body
@@ -263,8 +266,22 @@ class Machine:
 
     def merged(self, states: list[State], limit: int) -> list[State]:
         """`states` with indistinguishable ones joined; exact while little of the budget is spent."""
+        if self.dtypes.taken is not None and len(states) > 1:
+            states = self._taking_the_dtype(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.either, exact)
+
+    def _taking_the_dtype(self, states: list[State]) -> list[State]:
+        """`states` without those on which a variable has another dtype than the one to be taken, where one has that."""
+        rows: dict[Hashable, dict[int, Value]] = {}
+        for position, state in enumerate(states):
+            for key, value in _dtypes_in(state):
+                rows.setdefault(key, {})[position] = value
+        dropped: set[int] = set()
+        for row in rows.values():
+            if self.dtypes.pick([*row.values()]) is not None:
+                dropped.update(position for position, value in row.items() if not self.dtypes.is_taken(value))
+        return [state for position, state in enumerate(states) if position not in dropped] or states
 
     def guess(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
         """Record the guesses for a symbol or a node; an empty tuple records that it is known.
@@ -367,7 +384,10 @@ class Machine:
         if scale_of(left) != scale_of(right):
             return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         if (one_of := alternatives((left, right))) is not None:
+            self.dtypes.pick((left, right))
             return one_of
+        if isinstance(left, Items) and isinstance(right, Items) and _are_alike(left, right):
+            return Items(tuple(map(self._either, left.values, right.values)), left.keys)
         a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
         symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
@@ -518,3 +538,18 @@ def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNod
             decisions.add(trail.step[0])
         trail = trail.before
     return tuple(reversed(steps)), frozenset(decisions)
+
+
+def _dtypes_in(state: State) -> Iterator[tuple[Hashable, Value]]:
+    """The dtypes that variables and attributes have, or that are in tuples there, each with its place."""
+    for kind, tables in enumerate((state.frames, state.heap)):
+        for key, table in tables.items():
+            for name, value in table.items():
+                for index, each in enumerate(value.values if isinstance(value, Items) else (value,)):
+                    if is_dtypes(each):
+                        yield (kind, key, name, index), each
+
+
+def _are_alike(left: Items, right: Items) -> bool:
+    """Whether two displays have the same keys, or are sequences of the same length, and are not empty."""
+    return left.keys == right.keys and 0 < len(left.values) == len(right.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator
 
@@ -36,7 +37,11 @@ _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
     cst.FloorDivide: operator.floordiv,
     cst.Modulo: operator.mod,
     cst.Power: operator.pow,
+    cst.LeftShift: operator.lshift,
+    cst.RightShift: operator.rshift,
 }
+_LARGEST = 1024
+"""The binary digits of the largest number that is computed."""
 
 
 def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
@@ -80,11 +85,13 @@ def _fold(kind: type[cst.CSTNode], a: object, b: object) -> float | str | None:
         return a + b
     if not isinstance(a, (int, float)) or not isinstance(b, (int, float)) or kind not in _ARITHMETIC:
         return None
-    if kind is cst.Power and (abs(a) > 1e6 or abs(b) > 64):
+    if kind is cst.Power and abs(b) * math.log2(abs(a) + 2) > _LARGEST:
+        return None
+    if kind is cst.LeftShift and b > _LARGEST:
         return None
     try:
         result = _ARITHMETIC[kind](a, b)
-    except (ArithmeticError, ValueError):
+    except (ArithmeticError, TypeError, ValueError):
         return None
     return result if isinstance(result, (int, float)) else None
 
@@ -183,6 +190,10 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     for chosen_apart in machine.hooks.chosen_apart:
         chosen_apart(state, sides)
     joined = alternatives((body, orelse))
+    taken = machine.dtypes.pick((body, orelse)) if joined is not None else None
+    if taken is not None:
+        assume(machine, state, condition, taken == 0)
+        return machine.evaluate(state, node.orelse if taken else node.body)
     if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
         return joined
     alike = scale_of(body) == scale_of(orelse)

@@ -10,12 +10,16 @@ from amplint.semantics.python.containers import each, hold, zipped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
+from amplint.semantics.values.values import number as number_of
 from amplint.source import syntax as cst
+from amplint.torchlib.constants import FUNCTIONS, LIMITS, computed
+from amplint.torchlib.names import DTYPES
 
 MOST_SUMMED = 8
 """The largest number of known values that a `sum` adds."""
@@ -59,10 +63,8 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return number
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
-    if name == "builtins.getattr" and len(values) >= 2 and isinstance(values[1], Const):
-        return attributes.get(machine, state, node, values[0], str(values[1].value))
-    if name == "builtins.getattr" and isinstance(values[0], Ref) and (names := _options(machine, state, values[1:])):
-        return _one_of(machine, state, node, arguments, names)
+    if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
+        return found
     if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
         return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
@@ -78,6 +80,51 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     for escape in machine.hooks.escape:
         escape(state, escaping)
     return same_again(machine, state, name, arguments)
+
+
+def computed_number(name: str, arguments: Arguments) -> Value | None:
+    """The number that a function makes of numbers, or the limits of a dtype; None for any other call."""
+    values = arguments.values
+    if name in LIMITS and len(values) <= 1:
+        dtype = _dtype_named(values[0]) if values else "float32"
+        return Ref(f"{name}.{dtype}") if dtype else None
+    if name not in FUNCTIONS or any(argument.keyword or argument.star for argument in arguments.given):
+        return None
+    numbers = [number for value in values if (number := number_of(value)) is not None]
+    result = computed(name, numbers) if len(numbers) == len(values) else None
+    return Const(result) if result is not None else None
+
+
+def _dtype_named(value: Value) -> str:
+    """The name of the dtype that `finfo` or `iinfo` is given, empty for an unknown one."""
+    if isinstance(value, Const) and isinstance(value.value, str):
+        return value.value
+    if not isinstance(value, Ref):
+        return ""
+    return DTYPES.get(value.name) or _OTHER_NAMES.get(value.name) or value.name.rpartition(".")[2]
+
+
+_OTHER_NAMES = {"builtins.float": "float64", "numpy.double": "float64", "numpy.single": "float32"}
+_TORCH = Ref("torch")
+_ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
+
+
+def _tells_dtype(node: cst.Call) -> bool:
+    """Whether the second argument of `getattr` is named as a dtype is."""
+    return "dtype" in (last_name(node.args[1].value) or "").lower()
+
+
+def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
+    """What `getattr` returns, where the name is known, one of several, or that of any dtype."""
+    owner, key = arguments.values[:2]
+    if isinstance(key, Const):
+        return attributes.get(machine, state, node, owner, str(key.value))
+    if not isinstance(owner, Ref) or len(arguments.values) > 2:
+        return None
+    if names := _options(machine, state, [key]):
+        return _one_of(machine, state, node, arguments, names)
+    position = machine.dtypes.pick(_ANY_DTYPE) if owner == _TORCH and _tells_dtype(node) else None
+    return _ANY_DTYPE[position] if position is not None else None
 
 
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
@@ -110,6 +157,11 @@ def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments
     found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
     if found is None:
         return same_again(machine, state, "builtins.getattr", arguments)
+    position = machine.dtypes.pick([attributes.get(machine, state, node, owner, each) for each in names])
+    if position is not None:
+        if isinstance(key, Unknown):
+            state.facts["value of", key.symbol] = Const(names[position])
+        return attributes.get(machine, state, node, owner, names[position])
     if isinstance(key, Unknown) and machine.slice.ties(found.options) and machine.is_assigned(node):
         taken = names[machine.choices.pick(len(names))]
         state.facts["value of", key.symbol] = Const(taken)

@@ -422,10 +422,15 @@ def _class(machine: Machine, states: list[State], node: cst.ClassDef, flow: Flow
 
 
 def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -> list[State]:
-    after = [state.copy() for state in states]
+    after = [] if any(map(_takes_anything, node.cases)) else [state.copy() for state in states]
     for case in node.cases:
         after += run_block(machine, [state.copy() for state in states], _body(case.body), flow)
     return after
+
+
+def _takes_anything(case: cst.MatchCase) -> bool:
+    """Whether a case is taken whatever the value is: `case _:`."""
+    return isinstance(case.pattern, cst.MatchAs) and case.pattern.pattern is None and case.guard is None
 
 
 _COMPOUND: dict[type[cst.CSTNode], Callable[..., list[State]]] = {

@@ -42,6 +42,7 @@ _CHOICE = regex(r" if | else |is_available| or ")
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever is given it is called."""
+_BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
 _TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that work on CUDA alone."""
@@ -62,10 +63,18 @@ _FLAG_STEPS = 3
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
-    The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
-    A file that needs CUDA, or code restricted to one kind of device, has none.
+    A file that needs CUDA has none.
     """
-    if not _DEVICES.search(source.text) or _is_guarded(source, node) or any(map(_needs_cuda, source.chunks)):
+    return device_of_work(source, node) if not any(map(_needs_cuda, source.chunks)) else None
+
+
+def device_of_work(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
+
+    The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
+    Code restricted to one kind of device has none.
+    """
+    if not _DEVICES.search(source.text) or _is_guarded(source, node):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
@@ -75,6 +84,16 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
+
+
+def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a device, or its type, is CUDA's wherever the machine has that: `"cuda" if cuda.is_available() else ...`.
+
+    Of a variable or attribute, every value has to be one that asks for it.
+    """
+    values = _assigned(source).get(dotted(value) or "", [])
+    texts = values if isinstance(value, (cst.Name, cst.Attribute)) else [source.code(value)]
+    return bool(texts) and all(_BY_AVAILABILITY.search(text) for text in texts)
 
 
 def unseen_of_devices(source: Source) -> tuple[Premise, ...]:

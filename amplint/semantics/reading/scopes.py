@@ -62,6 +62,7 @@ LONGEST_NAME = 50
 """What has more parts is no name; to look at each part of it with those before it would cost their square."""
 SHORT_FUNCTION = 40
 _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
+_HALF_NAMES = frozenset({"float16", "bfloat16"})
 _RENAMED = regex(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = regex(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
@@ -254,11 +255,12 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     lead to `kinds`, the triggers do not count. In other files than the linted one only code counts that trains, saves
     or enters contexts, and short functions that its half-precision code calls, unless the `whole` program does.
     """
-    ours = program.chunks if program.whole else program.main.chunks
+    ours = {*(program.chunks if program.whole else program.main.chunks)}
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
     found = {
         chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
+    found |= {chunk for user in ours for chunk in program.mentions[user] if chunk not in ours and _names_half(chunk)}
     saves = "state_dict" in names
     found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}
     users: dict[Chunk, list[Chunk]] = {}
@@ -276,6 +278,12 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
                 fresh.append(user)
     signs = words & (triggers | {"numpy"})
     return found | {chunk for chunk in _helpers(program, found) if chunk.words & signs or _holds_extreme_number(chunk)}
+
+
+@per_chunk
+def _names_half(chunk: Chunk) -> bool:
+    """Whether `chunk` is a short function, class or table that names a half dtype, which others may take from it."""
+    return not chunk.words.isdisjoint(_HALF_NAMES) and chunk.text.count("\n") <= SHORT_FUNCTION
 
 
 def _inherits(chunk: Chunk, other: Chunk) -> bool:

@@ -8,8 +8,10 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import (
     chosen_device,
+    device_of_work,
     has_kernels,
     is_about_devices,
+    is_by_availability,
     runs_where_called,
     unseen_of_devices,
     works_where_called,
@@ -48,12 +50,15 @@ class FixedDevices(Tracker):
         if isinstance(result, Autocast) and result.dtypes == frozenset({"float32"}):
             return
         device = _device(call)
-        source = self.machine.program.source_of(call.node) if device not in (None, "cpu") else None
-        if device is None or source is None or _may_be_off(self.machine, call.arguments):
+        source = self.machine.program.source_of(call.node) if device != "cpu" else None
+        if source is None or _may_be_off(self.machine, call.arguments):
             return
         above = source.parent(call.node)
         if isinstance(above, cst.BooleanOperation) and above.left is call.node:
             return  # nothing enters what stands in front of `and`
+        if device is None:
+            self._by_availability(state, call, source)
+            return
         chosen = chosen_device(source, call.node)
         if chosen is not None:
             name = source.code(chosen)
@@ -69,6 +74,22 @@ class FixedDevices(Tracker):
                 self.machine.emit(
                     state, DeviceFixed, call.node, device=device, chosen=None, name=layer, assumed=True
                 )  # fmt: skip
+
+    def _by_availability(self, state: State, call: Call, source: Source) -> None:
+        """The device type of a region can be that of what the machine has, and not that of the work."""
+        given = call.arguments.get("device_type", 0)
+        if not isinstance(call.callee, Ref) or call.callee.name not in AUTOCASTS or given is None:
+            return
+        if not is_by_availability(source, given.node.value):
+            return
+        chosen = device_of_work(source, call.node)
+        if chosen is not None and not is_by_availability(source, chosen):
+            name = source.code(chosen)
+            guesses = NAMED_DEVICE.taken(last_name(chosen) or "")
+            self.machine.emit(
+                state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=name, available=True,
+                guesses=guesses, premises=(Premise.ANOTHER_DEVICE,),
+            )  # fmt: skip
 
     def _asked(self, state: State, call: Call) -> None:
         source = self.machine.program.source_of(call.node)

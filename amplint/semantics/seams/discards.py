@@ -9,16 +9,20 @@ from amplint.regex import regex
 from amplint.semantics.events import ConversionDiscarded
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.tensors.supposed import annotated_tensors
+from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Value
+from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import per_chunk, per_file
 from amplint.source.source import Chunk
+from amplint.source.tree import every
 from amplint.torchlib.methods import CASTS, DISCARDED_CAST
 from amplint.torchlib.policy import words
 
 _DISCARDED = regex(DISCARDED_CAST)
 _METHODS = frozenset(CASTS) | words("to type type_as")
+_OF_DIMENSIONS = words("shape ndim view reshape permute transpose unsqueeze squeeze flatten contiguous")
 
 
 class Discards(Tracker):
@@ -36,10 +40,16 @@ class Discards(Tracker):
         """A statement that is an expression has come to `value`."""
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return
-        if node.func.attr.value not in _METHODS or not self.machine.calls or not isinstance(value, Tensor):
+        if node.func.attr.value not in _METHODS or not self.machine.calls:
             return
         owner = self.machine.evaluate(state, node.func.value) if dotted(node.func.value) is not None else None
-        if not isinstance(owner, Tensor) or (owner.dtype is not None and owner.dtype == value.dtype):
+        if isinstance(owner, Unknown) and self._is_used_as_tensor(node.func.value):
+            owner, value = tensor(self.machine, owner), tensor(self.machine, value)
+        if (
+            not isinstance(value, Tensor)
+            or not isinstance(owner, Tensor)
+            or (owner.dtype is not None and owner.dtype == value.dtype)
+        ):
             return
         if any(_is_of(argument.value, node.func.value) for argument in node.args):
             return
@@ -47,6 +57,13 @@ class Discards(Tracker):
             known = {Premise.OTHER_DTYPE: owner.dtype, Premise.OTHER_WANTED: value.dtype}
             unseen = tuple(premise for premise, dtype in known.items() if dtype is None)
             self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
+
+    def _is_used_as_tensor(self, node: cst.BaseExpression) -> bool:
+        """Whether the running function uses a variable as only tensors are used, or says that it is one."""
+        function = self.machine.calls[-1]
+        if not isinstance(node, cst.Name) or not isinstance(function, cst.FunctionDef):
+            return False
+        return node.value in _shaped(function) or node.value in annotated_tensors(function)
 
     def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         source = self.machine.program.source_of(node)
@@ -70,6 +87,15 @@ def _probes(block: cst.CSTNode) -> bool:
     if isinstance(block, cst.With):
         return isinstance(block.body, cst.SimpleStatementSuite) or len(block.body.body) == 1
     return isinstance(block, cst.Try)
+
+
+@per_file
+def _shaped(function: cst.FunctionDef) -> frozenset[str]:
+    """The names of which a function asks what has dimensions only, or that it multiplies as matrices."""
+    asked = [node.value for node in every(function, cst.Attribute) if node.attr.value in _OF_DIMENSIONS]
+    for node in every(function, cst.BinaryOperation):
+        asked += [node.left, node.right] if isinstance(node.operator, cst.MatrixMultiply) else []
+    return frozenset(node.value for node in asked if isinstance(node, cst.Name))
 
 
 @per_chunk

@@ -13,7 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.masks import minds_dtypes, unminded
 from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
@@ -129,7 +129,9 @@ def _leaves_device(node: cst.BaseExpression) -> bool:
 def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return evidence(machine, state, value)
-    if not isinstance(value, (Tensor, Unknown)) or minds_dtypes(machine):
+    if not isinstance(value, (Tensor, Unknown)):
+        return None
+    if minds_dtypes(machine) and not (machine.assumes and unminded(machine) >= BFLOAT16):
         return None
     if conversion(machine, value.symbol) not in (None, *BFLOAT16):
         return None

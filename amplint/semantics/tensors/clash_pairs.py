@@ -19,10 +19,12 @@ from amplint.semantics.tensors.provenance import (
     is_kept,
     last_cast,
     like,
+    maker,
 )
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import having
 from amplint.torchlib.names import HALF_DTYPES
@@ -42,13 +44,16 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return (operands[0], operands[1]) if both else None
     if op in _WRITES and len(operands) == 2:
         target, source = operands
+        if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
+            target = replace(target, made=maker(machine, target.value.symbol, asked=True))
+            operands = [target, source]
         if is_like_another(machine, target) and _is_float32(machine, source):
             return source, target
     if op in ALIKE or op in _JOINS:
         operands = [_with_ingredient(machine, operand, op) for operand in operands]
     if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
-    if op in _ALL_ALIKE and (met := _widened(machine, operands)) is not None:
+    if op in _ALL_ALIKE and (met := _widened(machine, operands) or _numbered(machine, operands)) is not None:
         return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
@@ -65,6 +70,25 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
     weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
     return (wide, weights) if weights is not None and wide is not None else None
+
+
+def _numbered(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """Whole numbers or truth values, converted to float32, and the weights that they meet, which a model converts."""
+    weights = next((one for one in operands if one.dtype in (None, "float32") and _is_kept(machine, one.value)), None)
+    wide = next((one for one in operands if one is not weights and _is_of_whole_numbers(machine, one.value)), None)
+    return (wide, weights) if weights is not None and wide is not None else None
+
+
+def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
+    """Whether a tensor is float32 by a conversion of whole numbers or truth values."""
+    if not isinstance(value, Tensor) or not _is_converted(machine, value):
+        return False
+    cast = last_cast(machine, value.symbol)
+    if cast is None:
+        return False
+    before = machine.symbols.key(behind(machine, machine.symbols.parts(cast)[0]))
+    named = before[0] == "parameter" and WHOLE_NUMBERS.search(str(before[2])) is not None
+    return named or machine[Tensors].cast_from.get(cast) in ("bool", "int64")
 
 
 def _is_kept(machine: Machine, value: Value) -> bool:

@@ -43,7 +43,7 @@ from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import having, valued
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import BOOLEAN, words
 
 _LIKE, _NEW = having("creates-like"), having("creates-new")
 _WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
@@ -53,6 +53,7 @@ _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of 
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _FROM_AFAR = words("parameter call part index attribute item either")
+_BITWISE = words("BitAnd BitOr BitXor BitInvert")
 _SHAPES = words("view reshape permute")
 """What helpers do to a mask that is made in one function and used in another."""
 
@@ -83,8 +84,8 @@ def tell(
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made)):
-        handed = steady.made is not None and is_handed(machine, steady.made)
+    handed = steady.made is not None and is_handed(machine, steady.made)
+    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made) and not handed):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,
@@ -207,7 +208,7 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     if isinstance(key, (Items, Tensor)):
         return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
-    if kind in COMPARISONS or (isinstance(key, Unknown) and _is_found(machine, key.symbol)):
+    if isinstance(key, Unknown) and (_compares(machine, key.symbol) or _is_found(machine, key.symbol)):
         return ()
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
@@ -215,6 +216,15 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
         return ()
     named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR else []
     return INDICES.taken(named[0]) if named else None
+
+
+def _compares(machine: Machine, symbol: int) -> bool:
+    """Whether these are truth values that comparisons give, or that `&`, `|` and `~` make of such."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in _BITWISE:
+        return any(_compares(machine, part) for part in parts)
+    method = machine.symbols.method(symbol)
+    return key[0] in COMPARISONS or (method is not None and method[0] in BOOLEAN)
 
 
 def _is_found(machine: Machine, symbol: int) -> bool:

@@ -6,7 +6,7 @@ from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.devices import reaches
-from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes, minds_dtypes_around
+from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes, minds_dtypes_around, unminded
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
@@ -27,8 +27,11 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
         because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
+    left = _BOTH
     if minds_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
-        return None
+        left = unminded(machine) if place is not None and machine.assumes else frozenset()
+        if not left or value.dtypes is not None:
+            return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
         halves = machine[Tensors].half_options.get(value.why_half, _BOTH)
         text = f"the dtype chosen here can be {' or '.join(sorted(halves))}"
@@ -44,7 +47,7 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
         if machine.assumes:
-            return Evidence(Because.ASSUMED, _BOTH, "nothing here tells its dtype, which may be half", None)
+            return Evidence(Because.ASSUMED, left, "nothing here tells its dtype, which may be half", None)
     return None
 
 

@@ -56,7 +56,8 @@ def make(
         kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
-    plain = like is None and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
+    own = like is None or wanted is not None
+    plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
@@ -86,6 +87,8 @@ def make(
     places = [(argument.node.value, argument.value) for argument in arguments.given]
     flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
     met = standing(content.value, content.node.value, beside) if content is not None else None
+    if met is not None:
+        numbers.hold(machine, made, met, everywhere=True)
     if met is not None and (dtypes is not None or like is not None or taken):
         numbers.meets(machine, state, node, "full", made, met)
     return made

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion
+from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion, is_array
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.values import Tensor, Unknown, Value
@@ -129,6 +131,10 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
         return _is_tensor(machine, machine.symbols.parts(symbol)[0])
     if key[0] == "item":
         return True
+    if key[0] == "MatrixMultiply":
+        return not is_array(machine, symbol)
+    if key[0] in ARITHMETIC:
+        return any(map(partial(_is_tensor, machine), machine.symbols.parts(symbol)))
     if key[0] != "parameter":
         found = machine.symbols.method(symbol) is not None or symbol in machine[HalfResults].symbols
         return found or _is_result(machine, symbol)

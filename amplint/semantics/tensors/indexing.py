@@ -55,6 +55,7 @@ def stored(
     if met is None or not large:
         return
     numbers.meets(machine, state, node, "index_put", owner, met)
+    numbers.hold(machine, owner, met)
     index = target.slice[0].slice
     if math.isinf(met.value) and len(target.slice) == 1 and isinstance(index, cst.Index):
         mask = keys[0]

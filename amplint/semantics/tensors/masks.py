@@ -68,6 +68,32 @@ def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
     return body is not None and _chooses_by_dtype(body)
 
 
+def unminded(machine: Machine) -> frozenset[str]:
+    """The half dtypes that the running function leaves as they are, though it asks whether a tensor has another one."""
+    body = _body(machine)
+    return HALF_DTYPES - _minded(body) if body is not None else HALF_DTYPES
+
+
+@per_file
+def _minded(function: cst.CSTNode) -> frozenset[str]:
+    """The half dtypes of which a function asks whether a tensor has them, both where it asks otherwise."""
+    found = frozenset[str]()
+    for choice in filter(_is_choice, every(function, cst.Name, cst.Comparison)):
+        found |= _asked_half(choice) or HALF_DTYPES
+    return found
+
+
+def _asked_half(node: cst.CSTNode) -> frozenset[str]:
+    """The half dtype that a tensor's dtype is compared with: `x.dtype == torch.bfloat16`; none for anything else."""
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return frozenset()
+    (compared,) = node.comparisons
+    if not isinstance(compared.operator, (cst.Equal, cst.Is)) or not isinstance(compared.comparator, cst.Attribute):
+        return frozenset()
+    dtype = DTYPES.get(f"torch.{compared.comparator.attr.value}")
+    return frozenset({dtype}) & HALF_DTYPES if dtype is not None else frozenset()
+
+
 def minds_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
     """Whether the running function chooses by dtype, other than in a branch that is not taken where it comes to `node`.
 

@@ -7,17 +7,32 @@ import math
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.tensors import is_number, taken_for_tensor, tensor
+from amplint.semantics.tensors.provenance import behind, views
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_number, taken_for_tensor, tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, standing
 from amplint.source import syntax as cst
-from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
+from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL, HALF_DTYPES
+from amplint.torchlib.policy import words
+
+_STEPS = 6
+_KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
+"""What leaves elements of its first operand as they are."""
 
 
-def tell(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+def tell(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operand: Tensor,
+    met: Number,
+    *,
+    supposing: bool = False,
+) -> None:
     half = evidence(machine, state, operand)
     if half is not None and "float16" in half.dtypes:
-        assumed = half.because is Because.ASSUMED
+        assumed = supposing or half.because is Because.ASSUMED
         machine.emit(
             state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed,
             guesses=taken_for_tensor(machine, operand.symbol) if assumed else (),
@@ -32,6 +47,41 @@ def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: T
         tell(machine, state, node, op, operand, met)
 
 
+def constant(
+    machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
+) -> Number | None:
+    """The number that `node` has, or of which alone its tensor consists."""
+    known = standing(value, node, beside)
+    if known is not None or not isinstance(value, Tensor) or not machine[Tensors].constants:
+        return known
+    held = machine[Tensors].constants.get(behind(machine, value.symbol))
+    return Number(held.value, node, beside, held.place) if held is not None else None
+
+
+def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
+    """Some elements of `tensor`, or all of them, are a number."""
+    if everywhere:
+        machine[Tensors].constants[tensor.symbol] = met
+    if FLOAT16_MAX < abs(met.value) < math.inf and tensor.dtype not in HALF_DTYPES:
+        machine[Tensors].extremes[tensor.symbol] = met
+
+
+def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
+    """Report a conversion to float16 of a tensor with elements that this does not hold."""
+    extremes = machine[Tensors].extremes
+    if not extremes or made.dtype not in ("float16", FROM_PARAMETER, None):
+        return
+    symbol = before.symbol
+    for _ in range(_STEPS):
+        *seen, symbol = views(machine, symbol)
+        found = next((extremes[one] for one in (*seen, symbol) if one in extremes), None)
+        if found is not None:
+            tell(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
+        if found is not None or machine.symbols.key(symbol)[0] not in _KEEP_EXTREMES:
+            return
+        symbol = machine.symbols.parts(symbol)[0]
+
+
 def number_meets(
     machine: Machine,
     state: State,
@@ -41,7 +91,7 @@ def number_meets(
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
     """Report a number on one side and a tensor on the other, or of an infinity times anything but ones."""
-    met, operand = standing(side[1], side[0], other[0]), other[1]
+    met, operand = constant(machine, side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return
     if isinstance(operand, Tensor):
@@ -52,6 +102,8 @@ def number_meets(
         meets(machine, state, node, kind, tensor(machine, operand), met)
 
 
-def floor_of(side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]) -> Number | None:
-    met = standing(side[1], side[0], other[0])
+def floor_of(
+    machine: Machine, side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]
+) -> Number | None:
+    met = constant(machine, side[1], side[0], other[0])
     return met if met is not None and 0 < met.value < 1 else None

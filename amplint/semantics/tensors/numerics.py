@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from amplint.semantics.events import COORDINATES, FLAGS, FREQUENCIES, INTEGERS, Operation, TensorOp
+from amplint.semantics.events import COORDINATES, FLAGS, FREQUENCIES, INTEGERS, INVERTED, Operation, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
@@ -21,6 +21,7 @@ from amplint.semantics.tensors import (
     numbers,
     provenance,
     ranks,
+    rounded_positions,
     subregions,
     supposed,
     traits,
@@ -50,7 +51,18 @@ from amplint.semantics.tensors.tensors import (
 )
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Method, Ref, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import (
+    Const,
+    Items,
+    Method,
+    Number,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+    number,
+    standing,
+)
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import having, in_place, parameters, valued
@@ -78,6 +90,10 @@ BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in valued("operator").items()}
 """Operator -> the operation it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
+_EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
+"""Operations with a parameter `eps`, and its position."""
+_BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "minimum": "clamp_max", "min": "clamp_max"}
+"""Operations that limit a tensor by another -> the one that does so by a number."""
 _JOINS = having("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
 """Operators that floating numbers do not have."""
@@ -151,12 +167,42 @@ def arithmetic(
         if operand.floor is not None and numerator is not None and made.dtype in ("float16", FROM_PARAMETER):
             numbers.tell(machine, state, node, kind, operand, numerator)
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
-    floor = numbers.floor_of(left, right) or numbers.floor_of(right, left) if kind == "Add" else None
+    floor = _combine_number(machine, state, node, kind, ((left[0], a), (right[0], b)), made)
     return replace(
         made, scaled=scaled.scaled, plain=scaled.plain, traits=inherited(kind, a, b) | made.traits,
         made=scaled.made,
         infinity=infinity, floor=floor,
     )  # fmt: skip
+
+
+def _combine_number(
+    machine: Machine, state: State, node: cst.CSTNode, kind: str, sides: tuple[Place, Place], made: Tensor
+) -> Number | None:
+    """The number that keeps a sum from 0; of a product with a mask it is remembered that it holds the other factor."""
+    if kind == "Multiply" and machine.assumes:
+        rounded_positions.multiplied(machine, state, node, sides)
+    if kind == "Add":
+        return numbers.floor_of(machine, *sides) or numbers.floor_of(machine, *sides[::-1])
+    if kind == "Multiply" and (spread := _spread(machine, sides)) is not None:
+        numbers.hold(machine, made, spread, everywhere=abs(spread.value) < 1)
+    return None
+
+
+def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
+    """The number that is multiplied by zeros and ones, which keep it or not."""
+    for side, other in (sides, sides[::-1]):
+        met = standing(side[1], side[0], other[0])
+        if met is not None and isinstance(other[1], (Tensor, Unknown)) and _is_mask(machine, other[1]):
+            return met
+    return None
+
+
+def _is_mask(machine: Machine, value: Tensor | Unknown) -> bool:
+    """Whether these are zeros and ones: converted truth values, or what is left of 1."""
+    if isinstance(value, Tensor) and (value.dtype == "bool" or not value.traits.isdisjoint((FLAGS, INVERTED))):
+        return True
+    key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
+    return key[0] == "Subtract" and machine.symbols.key(parts[0])[1:2] in ((Const(1),), (Const(1.0),))
 
 
 def _of_arrays(machine: Machine, *operands: Value) -> bool:
@@ -165,10 +211,21 @@ def _of_arrays(machine: Machine, *operands: Value) -> bool:
 
 
 def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
-    """Whether something that a function is given is squared, which is done to tensors rather than to sizes."""
-    if not isinstance(a, Unknown) or machine.symbols.key(a.symbol)[0] != "parameter":
+    """Whether something that a function is given is squared, which is done to tensors rather than to sizes.
+
+    So are parts of what is a tensor by its use, or by its annotation.
+    """
+    if not isinstance(a, Unknown) or not _is_given(machine, a):
         return False
     return (kind == "Multiply" and a == b) or (kind == "Power" and number(b) == 2)
+
+
+def _is_given(machine: Machine, value: Unknown) -> bool:
+    """Whether this is a parameter, or a part of one that is a tensor."""
+    key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
+    if key[0] == "index":
+        return _is_given_tensor(machine, Unknown(parts[0]))
+    return key[0] == "parameter"
 
 
 def _is_squared(machine: Machine, owner: Value, arguments: Arguments) -> bool:
@@ -246,6 +303,7 @@ def method(
             placed = _is_like_frequencies(arguments) or (alike and in_layer)
             if machine.assumes and INTEGERS in operand.traits and placed:
                 made = replace(made, traits=made.traits | {COORDINATES})
+            numbers.converts(machine, state, node, operand, made)
             flow.tell(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
@@ -366,31 +424,27 @@ def _operation(
     op = name.rstrip("_")
     if op in BANNED:
         bce(machine, state, node, op, operand, arguments)
-    slots: Sequence[tuple[str, int]] = LIMITS.get(op, ())
-    if name in FILLS:
-        slots = (FILLS[name],)
-    elif op == "normalize":
-        slots = (("eps", 3 - shift),)
-    elif BINARY.get(op) in ARITHMETIC:
-        slots = (("other", 0),)
+    slots = _slots(name, op, shift)
     if arguments.get("dtype") is None:
         first = [] if shift else [(beside, operand)]
         subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
     uncast.computed(machine, state, node, name, (beside, operand), arguments)
-    infinity = floor = None
+    infinity = floor = written = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
-        met = standing(argument.value, argument.node.value, beside) if argument else None
-        if met is None:
-            continue
+        met = numbers.constant(machine, argument.value, argument.node.value, beside) if argument else None
+        if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
+            continue  # of `max` a number is the dimension
+        written = met
         guarded = operand
         if op == "normalize":
             norm = flow.comes_to(machine, state, "norm", [operand])
             guarded = flow.with_dtype(machine, node, operand, norm, [operand])
-        numbers.meets(machine, state, node, BINARY.get(op, f"clamp_{keyword}" if op in LIMITS else op), guarded, met)
+        meeting = BINARY.get(op) or _BOUNDS.get(op) or (f"clamp_{keyword}" if op in LIMITS else op)
+        numbers.meets(machine, state, node, meeting, guarded, met)
         if name in BY_MASK and math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
             infinity = met
-        elif keyword == "min" or (op == "add" and 0 < met.value < 1):
+        elif keyword == "min" or _BOUNDS.get(op) == "clamp_min" or (op == "add" and 0 < met.value < 1):
             floor = met
     if op in ("softmax", "log_softmax"):
         softmax(machine, state, node, operand)
@@ -406,6 +460,9 @@ def _operation(
     made = result(machine, state, node, plain, values, found, told)
     if infinity is not None and in_place:
         fill(state, operand, infinity)
+    if name in BY_MASK and written is not None:
+        for filled_one in (made, operand) if in_place else (made,):
+            numbers.hold(machine, filled_one, written)
     rank = ranks.of(plain, values, arguments, shift)
     resize(machine, state, arguments.value("out"), rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
@@ -413,6 +470,17 @@ def _operation(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
     )  # fmt: skip
     return _with_places(machine, op, made, arguments, shift)
+
+
+def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
+    """The parameters beside the tensor whose numbers matter to it, each with its position."""
+    if name in FILLS:
+        return (FILLS[name],)
+    if op in _EPSILON_PLACES:
+        return (("eps", _EPSILON_PLACES[op] - shift),)
+    if op in _BOUNDS or BINARY.get(op) in ARITHMETIC:
+        return (("other", 0),)
+    return LIMITS.get(op, ())
 
 
 def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
@@ -447,7 +515,7 @@ def bce(
 
 def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Tensor:
     first, second = [argument for argument in arguments.given if argument.keyword != "out"][1:]
-    infinity = None
+    infinity = written = None
     source = first.value if isinstance(first.value, Tensor) else second.value
     made_half = source.why_half if isinstance(source, Tensor) else None
     values = [used_as_tensor(machine, argument.value) for argument in (first, second)]
@@ -456,9 +524,10 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        met = standing(argument.value, argument.node.value, other.node.value)
+        met = numbers.constant(machine, argument.value, argument.node.value, other.node.value)
         if met is None or is_number(machine, other.value):
             continue
+        written = met
         operand = tensor(machine, other.value)
         numbers.meets(machine, state, node, "where", operand, met)
         if math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
@@ -467,6 +536,8 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     made = result(machine, state, node, "where", [operand], found, told)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.tell(machine, state, node, "where", places, made, arguments, raises=found.refusal)
+    if written is not None:
+        numbers.hold(machine, made, written)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 

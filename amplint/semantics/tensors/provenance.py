@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
@@ -17,9 +19,8 @@ _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
 _KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
 _NUMBERS_AS_TENSORS = having("of-content") | {"full"}
 """What can make a tensor without dimensions, which does not widen what it meets."""
-_VIEWS = KEEPS_DTYPE.union(
-    having("transfers"), having("fills"), having("view") & called_as("a"), words("index part Minus")
-)
+_OTHER_VIEWS = words("index part Minus masked_fill index_fill")
+_VIEWS = KEEPS_DTYPE.union(having("transfers"), having("fills"), having("view") & called_as("a"), _OTHER_VIEWS)
 
 
 def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
@@ -44,9 +45,16 @@ def kept(machine: Machine) -> int:
 
 def behind(machine: Machine, symbol: int) -> int:
     """The symbol of what `symbol` is a view of, or was computed from by operations that keep the dtype."""
+    *_, last = views(machine, symbol)
+    return last
+
+
+def views(machine: Machine, symbol: int) -> Iterator[int]:
+    """`symbol`, and what it is a view of, or was computed from by operations that keep the dtype, the last one last."""
+    yield symbol
     while (viewed := _viewed(machine, symbol)) is not None:
         symbol = viewed
-    return symbol
+        yield symbol
 
 
 def _viewed(machine: Machine, symbol: int) -> int | None:

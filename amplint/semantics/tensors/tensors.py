@@ -351,7 +351,8 @@ class Tensors(Tracker):
     for a tensor, none if its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
     symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
     the dtype and the method in which they were made, `drawn` those of random numbers, with the function that draws
-    them.
+    them. `constants` are the numbers of which tensors consist, `extremes` those that are in some of their elements and
+    that float16 does not hold, by symbol.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -367,6 +368,8 @@ class Tensors(Tracker):
         self.leaves: set[int] = set()
         self.drawn: dict[int, cst.CSTNode | None] = {}
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
+        self.constants: dict[int, Number] = {}
+        self.extremes: dict[int, Number] = {}
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """What is done to a tensor that is known to be half matters."""

@@ -1,0 +1,48 @@
+"""Findings under each of the dtypes that a script chooses among."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from amplint.engine.dispatch import Dispatcher
+from amplint.engine.screen import words_of
+from amplint.findings import Finding, Note, Span
+from amplint.premises import Premise
+from amplint.rule import Rule
+from amplint.semantics import interpret
+from amplint.semantics.reading.program import Program
+
+if TYPE_CHECKING:
+    from amplint.engine.analyse import Job
+
+PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
+
+
+def with_choices(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
+    """`found`, and what holds only where one of the half dtypes is chosen that the script offers."""
+    told = {_place(finding) for finding in found}
+    rules = [rule for rule in rules if not rule.once]
+    more: list[Finding] = []
+    for dtype in [dtype for dtype in PREMISES if dtype in program.offered]:
+        for finding in _where(dtype, program, rules, job):
+            if _place(finding) not in told:
+                told.add(_place(finding))
+                more.append(finding)
+        rules = [rule for rule in rules if rule.of_bfloat16]
+    return sorted([*found, *more], key=lambda finding: (finding.span, finding.code))
+
+
+def _where(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
+    """The findings where `dtype` is chosen."""
+    if not rules:
+        return []
+    assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
+    words = words_of(assuming) if assuming else None
+    dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole, premises=(PREMISES[dtype],))
+    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds, dtype=dtype)
+    return dispatcher.findings()
+
+
+def _place(finding: Finding) -> tuple[str, Span, Note | None]:
+    return finding.code, finding.span, finding.elsewhere
