@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from amplint.semantics.python.choosers import chooses
 from amplint.semantics.python.constants import held
@@ -288,7 +288,7 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.iteration = home, state.iteration
-        leave(machine, end, regions)
+        leave(machine, end, (*regions, *_kept_open(end.regions[len(regions) :])))
         for frame_ends in machine.hooks.frame_ends:
             frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
@@ -301,6 +301,11 @@ def _outcomes(
             function_ends(end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
+
+
+def _kept_open(regions: tuple[Region, ...]) -> Iterator[Region]:
+    """Those that a call has entered (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
+    return (region for region in regions if isinstance(region.entered_by, cst.Call))
 
 
 def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:

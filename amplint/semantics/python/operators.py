@@ -194,6 +194,11 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
 
 
+def is_context(value: Value) -> bool:
+    """Whether a `with` statement can enter `value`, and regions can depend on it."""
+    return isinstance(value, (Autocast, GradMode, Neutral, Entered))
+
+
 def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> State:
     twin = state.copy()
     assume(machine, twin, condition, holds)
@@ -202,8 +207,8 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
-    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
-    if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
+    apart = (Scaler, Partial, Optimizer, Module, Instance)
+    if any(is_context(v) or isinstance(v, apart) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
         return True
     precisions = alternatives((body, orelse)) is not None
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))
