@@ -41,6 +41,18 @@ Under DeepSpeed, which clips by itself, they do nothing.
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments, ready for the framework to step."""
 
+UNWRAPPING = "unwrap_model"
+"""The method that returns the model behind what such an object has wrapped around it."""
+BESIDE = frozenset(
+    {
+        *("accumulate", "no_sync", "join_uneven_inputs", "main_process_first", "local_main_process_first", "profile"),
+        *("gather", "gather_for_metrics", "reduce", "pad_across_processes", "all_gather", "all_reduce", "barrier"),
+        *("print", "log", "log_dict", "wait_for_everyone", "init_trackers", "get_tracker", "end_training"),
+        *("save", "save_state", "save_model", "get_state_dict", "register_for_checkpointing", "skip_first_batches"),
+    }
+)
+"""Their other methods that leave models, optimizers and gradients as they are."""
+
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
     "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",

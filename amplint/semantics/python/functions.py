@@ -104,9 +104,7 @@ def call_function(
     return result
 
 
-def _decorated(
-    machine: Machine, state: State, function: Function, body: cst.CSTNode
-) -> Function | None:
+def _decorated(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
     """What decorators of the tree make of a function, None where they have nothing to do with any topic."""
     if function.bare or not isinstance(body, cst.FunctionDef) or not body.decorators:
         return None

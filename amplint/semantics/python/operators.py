@@ -208,7 +208,10 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
     apart = (Scaler, Partial, Optimizer, Module, Instance)
-    if any(is_context(v) or isinstance(v, apart) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
+    if any(
+        is_context(v) or isinstance(v, apart) or (isinstance(v, Tensor) and v.scaled is not None)
+        for v in (body, orelse)
+    ):
         return True
     precisions = alternatives((body, orelse)) is not None
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))

@@ -68,9 +68,12 @@ _LIBRARY_IMPORT = regex(
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+ACCELERATOR = "accelerator"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_OF_ACCELERATORS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
+"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside a `backward` of the loss."""
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
@@ -352,12 +355,13 @@ def kinds_in(chunk: Chunk) -> dict[str, str]:
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:
-    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use implies it."""
+    """Access path -> its kind (`scaler`, `optimizer`, ...), for the paths in `tree` whose use implies it."""
     found: dict[str, str] = {}
     steps: dict[str, set[str]] = {}
     methods: dict[str, set[str]] = {}
     scaled_backward: set[str] = set()
     bare_steps: set[str] = set()
+    losses: set[str] = set()
     for node in every(tree, cst.Attribute, cst.Call):
         if isinstance(node, cst.Attribute):
             path = dotted(node.value) if node.attr.value == "param_groups" else None
@@ -376,6 +380,8 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if path is None:
             continue
         methods.setdefault(path, set()).add(method)
+        if method == "backward" and node.args:
+            losses.add(path)
         argument = dotted(node.args[0].value) if node.args else None
         if method == "step" and not node.args:
             bare_steps.add(path)
@@ -388,6 +394,8 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
             found[path] = SCALER
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
+        elif path in losses and not used.isdisjoint(_OF_ACCELERATORS):
+            found[path] = ACCELERATOR
         elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
             found.setdefault(path, NAMED_OPTIMIZER if path in named else OPTIMIZER)
         elif not used.isdisjoint(_OF_MODELS):

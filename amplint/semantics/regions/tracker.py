@@ -332,7 +332,10 @@ class Regions(Tracker):
         enter(self.machine, state, value, item if unused and item is not None else by)
         if (
             item is not None
-            and (isinstance(value, Unknown) or (isinstance(value, Instance) and not _is_visible(self.machine, state, value)))
+            and (
+                isinstance(value, Unknown)
+                or (isinstance(value, Instance) and not _is_visible(self.machine, state, value))
+            )
             and not HARMLESS_CONTEXT.search(name := context_name(item))
         ):
             state.regions = (*state.regions, Region(Opaque(name), by))
