@@ -157,7 +157,10 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
 
 
 def length(machine: Machine, loop: cst.CSTNode, around: Iteration) -> int | None:
-    """The symbol of `len(values)` for a loop over `values`, also inside of a progress bar or `enumerate`, run `around`."""
+    """The symbol of `len(values)` for a loop over `values`, in the rounds `around` it.
+
+    The loop may go over a progress bar or `enumerate` of them.
+    """
     source = machine[Rhythm].sources.get(loop)
     while source is not None and (inner := _wrapped(machine, source)) is not None:
         source = inner

@@ -149,8 +149,9 @@ def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
         if fact not in before:
             if any(_tells_ends(machine.symbols.key(part)) for part in machine.symbols.behind(symbol)):
                 return True
-        elif isinstance(fact, int) and (found := boundary(machine, symbol)) is not None:
-            if found.counter is not None and found.holds == bool(holds.value):
+        elif isinstance(fact, int):
+            found = boundary(machine, symbol)
+            if found is not None and found.counter is not None and found.holds == bool(holds.value):
                 return True
     return False
 

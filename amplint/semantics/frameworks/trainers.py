@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from amplint.premises import Premise
 from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged, HalvesMixed, PrecisionTwice
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
@@ -99,6 +101,11 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     if cast is not None and manager.precision in HALF_DTYPES:
         guesses = machine.guessed(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
+        return
+    if known is not None and known.perhaps is not None and manager.precision in (None, "float16"):
+        chosen, guesses = replace(manager, precision="float16"), machine.guessed(known.perhaps)
+        premises = (Premise.FLOAT16_CHOSEN,)
+        machine.emit(state, HalfManaged, node, manager=chosen, cast=known.perhaps, guesses=guesses, premises=premises)
         return
     other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
     if other is not None and manager.precision in HALF_DTYPES:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
+from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.containers import each, is_of_optimizers
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
-from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.interruptions import interrupted
@@ -391,10 +392,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
             leave(machine, end, regions)
             if any(each.finishes for each, _ in entered) or len(objects) > 1:
                 machine.forget(end)
-        for held in reversed(next(iter(objects), ())) if len(objects) == 1 else ():
-            exited = [machine.outcomes(end, lambda s, held=held: _exit_object(machine, s, held)) for end in ends]
-            ends = [twin for outcome in exited for _, twin in outcome]
-        done += ends
+        done += _exited(machine, ends, next(iter(objects))) if len(objects) == 1 else ends
         _add(inside, one)
     _add(flow, inside)
     return done
@@ -424,6 +422,14 @@ def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
         if item.asname is not None:
             assign(machine, state, item.asname.name, value)
     return _Items(finishes, tuple(objects))
+
+
+def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) -> list[State]:
+    """The paths that reach the end of a `with` statement, once `objects` have been exited."""
+    for held in reversed(objects):
+        exit_one = partial(_exit_object, machine, held=held)
+        ends = [twin for end in ends for _, twin in machine.outcomes(end, exit_one)]
+    return ends
 
 
 def _exit_object(machine: Machine, state: State, held: Instance) -> None:
