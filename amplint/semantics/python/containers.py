@@ -7,6 +7,8 @@ from typing import TypeGuard
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
 
@@ -46,6 +48,24 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
     if name == "values":
         return Items((*values, *put.values()))
     return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
+
+
+def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
+    """What `get(key)` or `get(key, default)` of a dictionary returns, None if nothing is known of it."""
+    if owner.keys is None or not owner.values or not arguments.given:
+        return None
+    key, default = arguments.values[0], arguments.value("default", 1)
+    if not state.heap.get(symbol_of(machine, owner), {}).keys().isdisjoint(_written(owner, key)):
+        return None
+    if isinstance(key, Const):
+        return owner.values[owner.keys.index(key)] if key in owner.keys else None
+    return alternatives(owner.values if default in (None, Const(None)) else (*owner.values, default))
+
+
+def _written(owner: Items, key: Value) -> list[str]:
+    """The names under which what is put into a dictionary at `key`, or at any of its keys, is kept."""
+    keys = [key] if isinstance(key, Const) else owner.keys or ()
+    return [f"[{one.value!r}]" for one in keys if isinstance(one, Const)]
 
 
 def zipped(name: str, values: Sequence[Value]) -> Items | None:

@@ -188,7 +188,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.either(body, orelse)
-    if not _worth_a_choice(machine, node, body, orelse):
+    if not (_worth_a_choice(machine, node, body, orelse) or _differ_in_effect(*sides)):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
@@ -197,6 +197,15 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
 def is_context(value: Value) -> bool:
     """Whether a `with` statement can enter `value`, and regions can depend on it."""
     return isinstance(value, (Autocast, GradMode, Neutral, Entered))
+
+
+def _differ_in_effect(one: State, other: State) -> bool:
+    """Whether trackers know something else where the other side was evaluated."""
+    now = one.iteration
+    return any(
+        part is not other.parts[kind] and part.key(now) != other.parts[kind].key(now)
+        for kind, part in one.parts.items()
+    )
 
 
 def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> State:
