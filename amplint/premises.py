@@ -40,6 +40,7 @@ class Premise(enum.Enum):
     NOT_REPLACED = "nothing replaces the empty tensor"
     COMPUTED_WITH = "what is converted is computed with"
     PRODUCTS = "the optimizer computes matrix products"
+    CONFIGURED_WITHOUT = "the configuration says nothing of autocast"
     FORWARD_FOLLOWS = "a forward pass follows in the region"
     FORWARD_ADDED = "a forward pass is added behind the step"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"

@@ -41,6 +41,18 @@ Under DeepSpeed, which clips by itself, they do nothing.
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments, ready for the framework to step."""
 
+UNWRAPPING = "unwrap_model"
+"""The method that returns the model behind what such an object has wrapped around it."""
+BESIDE = frozenset(
+    {
+        *("accumulate", "no_sync", "join_uneven_inputs", "main_process_first", "local_main_process_first", "profile"),
+        *("gather", "gather_for_metrics", "reduce", "pad_across_processes", "all_gather", "all_reduce", "barrier"),
+        *("print", "log", "log_dict", "wait_for_everyone", "init_trackers", "get_tracker", "end_training"),
+        *("save", "save_state", "save_model", "get_state_dict", "register_for_checkpointing", "skip_first_batches"),
+    }
+)
+"""Their other methods that leave models, optimizers and gradients as they are."""
+
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
     "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",
@@ -50,7 +62,7 @@ INSTEAD = {
                    "clip_grad_value_": "accelerator.clip_grad_value_(...)"},
     "fabric": {"backward": "fabric.backward(loss)", "clip_grad_norm_": "fabric.clip_gradients(..., max_norm=...)",
                "clip_grad_value_": "fabric.clip_gradients(..., clip_val=...)"},
-    "lightning": {"backward": "self.manual_backward(loss)"},
+    "lightning": {"backward": "self.manual_backward(loss)"}, "loop": {"backward": "self.accelerator.backward(loss)"},
 }  # fmt: skip
 """Framework -> PyTorch's call -> what the framework has in its place."""
 
@@ -118,6 +130,18 @@ DTYPE_NAMES = {
 """What configuration files call the half dtypes."""
 ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
 """Settings beside these that report adapters or of quantized weights; so do those that begin with "lora_"."""
+BACKWARD_OF_LOOP = "training_step"
+"""The method of Hugging Face's Trainer that runs backward, which its subclasses may replace."""
+SCALING_OF_LOOP = frozenset({"do_grad_scaling", "use_apex", "scaler"})
+"""What says that such a method scales the loss by itself, as up to transformers 4.30."""
+ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})
+"""What makes objects of the classes it is given of a command line, a file or a dictionary."""
+PARSING = frozenset(
+    {
+        *("parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict", "parse_args_and_config"),
+    }
+)
+"""Its methods that return one object of each class, in their order."""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

@@ -63,7 +63,7 @@ class AccelerateBypassed(Rule):
     code = "AMP705"
     name = "accelerate-bypassed"
     severity = Severity.ERROR
-    screen = ((b"Accelerator", b"Fabric", b"automatic_optimization"), (b"backward(", b"clip_grad"))
+    screen = ((b"ccelerator", b"Fabric", b"automatic_optimization", b"training_step"), (b"backward(", b"clip_grad"))
     fixable = Applicability.SAFE
     reason = "The framework scales the loss and unscales the gradients; a call that goes past it meets the wrong scale."
 

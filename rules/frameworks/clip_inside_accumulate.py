@@ -45,7 +45,8 @@ class ClipInsideAccumulate(Rule):
         optimizer.step()
         optimizer.zero_grad()
     ```
-    Where the number of micro-batches is not written out, this is an info: with one, nothing is wrong.
+    Where the number of micro-batches is not written out, or left to `accelerate launch`, this is an info: with one,
+    nothing is wrong.
 
     ## Fix safety
     The condition goes around the call. There is no fix where what the call returns is used.
@@ -59,7 +60,7 @@ class ClipInsideAccumulate(Rule):
     code = "AMP731"
     name = "clip-inside-accumulate"
     severity = Severity.ERROR
-    screen = (b"Accelerator", b"accumulate(", b"clip_grad", b"gradient_accumulation_steps")
+    screen = (b"accelerat", b"accumulate(", b"clip_grad")
     fixable = Applicability.SAFE
     reason = "Gradients are whole, and the scale is renewed, only where a window of micro-batches ends."
 

@@ -41,7 +41,7 @@ class DeepspeedOuterAutocast(Rule):
     engine, *_ = deepspeed.initialize(model=model, config={"train_batch_size": 8, "bf16": {"enabled": True}})
     loss = engine(inputs)
     ```
-    Nothing is reported where the configuration is a file, or is not written out.
+    Where the configuration is a file, or is not written out, this is an info.
 
     ## Fix safety
     Unsafe: what else runs in the region, such as the loss, is then computed in the dtype of its inputs.
@@ -70,7 +70,7 @@ class DeepspeedOuterAutocast(Rule):
             severity=None if refused else Severity.WARNING,
             advice='Leave the region out, or ask the engine for it: "torch_autocast" in its configuration.',
             notes=[
-                (event.made, "the engine is configured here, without torch_autocast"),
+                (event.made, "the engine is made here" + ("" if event.premises else ", without torch_autocast")),
                 *([(event.entered, "autocast is on from here")] if event.entered is not None else []),
             ],
         )

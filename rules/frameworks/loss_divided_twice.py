@@ -49,7 +49,7 @@ class LossDividedTwice(Rule):
     code = "AMP732"
     name = "loss-divided-twice"
     severity = Severity.WARNING
-    screen = (b"Accelerator", b"gradient_accumulation_steps", b".backward(", b"/")
+    screen = (b"ccelerator", b"gradient_accumulation_steps", b".backward(", b"/")
     fixable = Applicability.UNSAFE
     reason = "accelerator.backward() divides by gradient_accumulation_steps itself."
 

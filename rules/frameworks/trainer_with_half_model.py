@@ -53,7 +53,9 @@ class TrainerWithHalfModel(Rule):
     name = "trainer-with-half-model"
     severity = Severity.ERROR
     screen = (
-        regex(rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16"),
+        regex(
+            rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16|ArgumentParser|TrlParser"
+        ),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
         (b".step(", b".train(", b".fit("),

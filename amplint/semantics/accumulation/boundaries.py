@@ -7,6 +7,7 @@ from dataclasses import replace
 from amplint.findings import Guessed
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.state import Iteration
 from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const
 from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
@@ -153,6 +154,18 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
     if len(parts) == 2 and constant(machine, parts[0]) == 0:
         return parts[1]
     return parts[0] if len(parts) == 1 else None
+
+
+def length(machine: Machine, loop: cst.CSTNode, around: Iteration) -> int | None:
+    """The symbol of `len(values)` for a loop over `values`, in the rounds `around` it.
+
+    The loop may go over a progress bar or `enumerate` of them.
+    """
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and (inner := _wrapped(machine, source)) is not None:
+        source = inner
+    now = around[-1] if around else 0
+    return None if source is None else machine.symbols.intern("call", "builtins.len", now, parts=(source,), time=now)
 
 
 def runs_once(machine: Machine, source: int) -> bool:

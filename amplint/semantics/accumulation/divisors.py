@@ -76,7 +76,8 @@ class _Judge:
         self.machine = machine
         self.every = every
         self.number = constant(machine, every)
-        self.names = set(self._names(every))
+        self.is_length = machine.symbols.key(every)[:2] == ("call", "builtins.len")
+        self.names = set() if self.is_length else set(self._names(every))
         self.owners = self._owners(every)
         self._known: dict[int, bool | None] = {}
 
@@ -116,7 +117,7 @@ class _Judge:
                 share = factor if multiplied else 1 / factor if factor else 0.0
                 if isinstance(self.number, (int, float)) and abs(share * self.number - 1) < 1e-6:
                     return True
-                return self.of(one, depth - 1)
+                return None if self.is_length else self.of(one, depth - 1)
         return None
 
     def _called(self, symbol: int, parts: tuple[int, ...], depth: int) -> bool | None:

@@ -19,6 +19,7 @@ from amplint.semantics.accumulation.boundaries import (
     constant,
     first_value,
     found_in,
+    length,
     passed_on_by,
     repeats,
     runs_once,
@@ -34,7 +35,7 @@ from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.models.models import is_unwrapped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
@@ -45,6 +46,7 @@ from amplint.source.remembered import per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import in_place, spellings
+from amplint.torchlib.methods import SAME_NUMBERS
 
 _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 _LOGICAL = frozenset({"not", "and", "or"})
@@ -336,12 +338,15 @@ def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counte
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step."""
+    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step, or discards."""
+    rounds = [one for one in rounds if not _discards(one)]
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
-        every = repeats(machine, loop)
-        if every is None or not isinstance(loop, cst.For) or not (said := _says_micro(loop)):
+        if not isinstance(loop, cst.For) or not (said := _says_micro(loop)):
             continue
+        every = repeats(machine, loop)
+        if every is None:
+            every = length(machine, loop, rounds[0].state.iteration[: rounds[0].depth])
         within = [[done for done in one.work if loop in done.loops] for one in rounds]
         behind = [[done for done in one.work if loop not in done.loops] for one in rounds]
         if any(done.job is Job.STEP for work in within for done in work):
@@ -353,6 +358,12 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
             machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop,
             guesses=SAYS_MICRO_BATCHES.taken(said),
         )  # fmt: skip
+
+
+def _discards(one: _Round) -> bool:
+    """Whether a path clears what it has accumulated, without a step."""
+    jobs = [done.job for done in one.work]
+    return Job.STEP not in jobs and Job.BACKWARD in jobs and Job.CLEAR in jobs[jobs.index(Job.BACKWARD) :]
 
 
 def _is_range(node: cst.Call) -> bool:
@@ -437,6 +448,8 @@ def _may_skip_sync(chunk: Chunk) -> bool:
 
 
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
+    if any((loss, number) in machine[Rhythm].divided_late for loss in machine[Rhythm].losses.get(backward, ())):
+        return False
     if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
         return None
     verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
@@ -493,6 +506,17 @@ class Windows(Tracker):
         """`loss.div_(n)`."""
         if call.name in _CHANGING and isinstance(call.owner, (Tensor, Unknown)):
             state.set_attribute(call.owner.symbol, CHANGED, TRUE)
+        return None
+
+    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """A division of a loss whose backward pass has run already."""
+        if operands.kind == "Divide":
+            loss, by = symbol_of(self.machine, operands.left[1]), symbol_of(self.machine, operands.right[1])
+            while (found := self.machine.symbols.method(loss)) is not None and found[0] in SAME_NUMBERS:
+                loss = found[1][0]
+            rhythm = self.machine[Rhythm]
+            if any(loss in losses for losses in rhythm.losses.values()):
+                rhythm.divided_late.add((loss, by))
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:

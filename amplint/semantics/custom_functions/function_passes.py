@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.reading.origins import Origins, read
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -182,7 +182,7 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]]
 def cast_in_both(passes: Passes, helpers: Mapping[str, cst.FunctionDef]) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
     """What autocast casts for in forward, and not in backward: a product in each, or the same operation.
 
-    Regions of their own are around neither. `helpers` are the functions of the file, which the passes may call.
+    Regions of their own are around neither. `helpers` are functions and methods of the file, which the passes may call.
     """
     first, second = (list(_outside_regions(method.body, helpers)) for method in (passes.forward, passes.backward))
     for op, node in second:
@@ -197,13 +197,10 @@ def _outside_regions(body: cst.BaseSuite, helpers: Mapping[str, cst.FunctionDef]
     seen: list[cst.CSTNode] = []
     read(Origins({}), body, lambda node, inside: seen.extend(() if inside else walk(node)))
     for node in seen:
-        helper = (
-            helpers.get(node.func.value) if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
-        )
-        if helper is not None:
-            yield from _outside_regions(helper.body, {})
-        elif (op := _cast_operation(node)) and (op in PRODUCTS or op in _STEEP):
+        if (op := _cast_operation(node)) and (op in PRODUCTS or op in _STEEP):
             yield op, node
+        elif isinstance(node, cst.Call) and (helper := helpers.get(last_name(node.func))) is not None:
+            yield from _outside_regions(helper.body, {})
 
 
 def computes_again(passes: Passes) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.semantics.configs.display import Reader, find, get, names
 from amplint.semantics.events import ClippingLost, EngineConfigured, EngineDisagrees, EngineInRegion
@@ -56,8 +57,8 @@ class _Config:
 class DeepSpeed(Tracker):
     """Follows configurations that are written out, where they are made or in a file, and the engines that get them.
 
-    `plain` are engines that are given no region, `unclipped` engines whose gradients nothing clips although none are on
-    their parameters.
+    `plain` are engines that are given no region, the `hidden` ones with a configuration out of sight,
+    `unclipped` engines whose gradients nothing clips although none are on their parameters.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -66,6 +67,7 @@ class DeepSpeed(Tracker):
         super().__init__(machine)
         self.made: dict[Value, cst.CSTNode] = {}
         self.plain: dict[int, cst.CSTNode] = {}
+        self.hidden: set[cst.CSTNode] = set()
         self.unclipped: dict[int, _Config] = {}
         self.plugins: dict[int, _Config] = {}
 
@@ -106,7 +108,9 @@ class DeepSpeed(Tracker):
                 return
             version = self.machine.program.wanted("deepspeed")
             if version is None or version.has(OUTER_REGION_REFUSED) is not False:
-                self.machine.emit(state, EngineInRegion, call.node, made=made, entered=entered, version=version)
+                premises = (Premise.CONFIGURED_WITHOUT,) if made in self.hidden else ()
+                details = {"made": made, "entered": entered, "version": version}
+                self.machine.emit(state, EngineInRegion, call.node, premises=premises, **details)
 
     def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
         """What is known in `engines` of the engine that `symbol` is, or of what is inside of it."""
@@ -123,6 +127,9 @@ class DeepSpeed(Tracker):
             return
         config = self._config(state, call.arguments)
         if config is None:
+            if call.callee.name in INITIALIZE:
+                self.plain[result.symbol] = call.node
+                self.hidden.add(call.node)
             return
         if call.callee.name in INITIALIZE and Const(AUTOCAST) not in (config.value.keys or ()):
             self.plain[result.symbol] = call.node

@@ -17,11 +17,13 @@ from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python import attributes
 from amplint.semantics.python.calls import unseen
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import ACCELERATOR, dotted
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
     FALSE,
     NONE,
@@ -39,31 +41,43 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import (
+    BESIDE,
     BY_HAND,
     LOOPS,
     MANAGERS,
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
+    UNWRAPPING,
     is_lightning_module,
 )
 
 PREPARED = "prepared"
+_MICRO_BATCHES = "micro-batches of a window"
+_PLUGIN_STEPS = "num_steps"
+_PLUGINS = ("accelerate.utils.GradientAccumulationPlugin", "accelerate.GradientAccumulationPlugin")
 _UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
 _LIGHTNING_HARMLESS = frozenset({"toggle_optimizer", "untoggle_optimizer", "clip_gradients", "lr_schedulers"})
 _PART_OF = frozenset({"part", "index", "item", "each"})
 
 
-def make(machine: Machine, node: cst.Call, name: str, arguments: Arguments) -> Manager:
+def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager:
     """What a call of one of the `MANAGERS` builds."""
     kind = MANAGERS[name]
+    symbol = machine.symbols.intern("manager", id(node), machine.sites)
     return Manager(
-        machine.symbols.intern("manager", id(node), machine.sites),
+        symbol,
         kind,
         _precision(kind, arguments) or _launched_with(machine, kind, arguments),
         _accumulates(arguments),
-        _steps(arguments),
+        _steps(machine, state, symbol, arguments),
     )
+
+
+def _from_outside(machine: Machine, symbol: int) -> Manager:
+    """The `Accelerator` that `symbol` stands for, made out of sight."""
+    manager = machine.symbols.intern("manager", parts=(symbol,))
+    return Manager(manager, "accelerate", None, True, machine.unknown(_MICRO_BATCHES, parts=(manager,)))
 
 
 def _precision(kind: str, arguments: Arguments) -> str | None:
@@ -95,9 +109,17 @@ def _accumulates(arguments: Arguments) -> bool:
     return bool(hidden) or arguments.value("gradient_accumulation_steps") not in (None, Const(1))
 
 
-def _steps(arguments: Arguments) -> Value | None:
-    """The number of micro-batches in a window, None if there is no window or the number is hidden."""
+def _steps(machine: Machine, state: State, manager: int, arguments: Arguments) -> Value | None:
+    """The number of micro-batches in a window, None if a window is known to be one of them.
+
+    It is unknown where a plugin from elsewhere holds it, or where the launcher sets it.
+    """
     given = arguments.value("gradient_accumulation_steps")
+    plugin = arguments.value("gradient_accumulation_plugin")
+    if isinstance(plugin, Unknown):
+        given = state.heap.get(plugin.symbol, {}).get(_PLUGIN_STEPS)
+    if given is None:
+        return machine.unknown(_MICRO_BATCHES, parts=(manager,))
     return given if given not in (NONE, Const(1)) else None
 
 
@@ -111,6 +133,11 @@ def call_method(
         return _prepared(machine, manager, arguments)
     if name == "backward" and arguments.given:
         return _backward(machine, state, node, manager, arguments)
+    if name == UNWRAPPING and arguments.given:
+        return arguments.values[0]
+    if name in BESIDE:
+        called = machine.unknown("attribute", name, parts=(manager.symbol,)).symbol
+        return same_again(machine, state, Callee(called), arguments, node, (called,))
     if name in _UNSCALING:
         _settle(state, manager)
         return Unknown(machine.fresh())
@@ -268,11 +295,17 @@ class Frameworks(Tracker):
 
     def library(self) -> Mapping[str, Handler]:
         """`Accelerator` and the like."""
-        return dict.fromkeys(MANAGERS, self._make)
+        return {**dict.fromkeys(MANAGERS, self._make), **dict.fromkeys(_PLUGINS, self._plugin)}
 
     def _make(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
-        return make(self.machine, call.node, call.callee.name, call.arguments)
+        return make(self.machine, state, call.node, call.callee.name, call.arguments)
+
+    def _plugin(self, state: State, call: Call) -> Value | None:
+        made, steps = Unknown(self.machine.identity(state, call.node)), call.arguments.value(_PLUGIN_STEPS, 0)
+        if steps is not None:
+            state.set_attribute(made.symbol, _PLUGIN_STEPS, steps)
+        return made
 
     def method(self, state: State, call: Call) -> Value | None:
         """Their methods, and those of a Lightning module that optimises by hand."""
@@ -287,7 +320,16 @@ class Frameworks(Tracker):
         """A parameter that is such an object."""
         if name not in MANAGERS:
             return None
+        if MANAGERS[name] == "accelerate":
+            return _from_outside(self.machine, symbol)
         return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
+
+    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
+        """An `Accelerator` by its use."""
+        known = self.machine.kinds()
+        if not known or not isinstance(value, Unknown) or known.get(dotted(node) or "") != ACCELERATOR:
+            return None
+        return _from_outside(self.machine, value.symbol)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """A setting of a configuration."""

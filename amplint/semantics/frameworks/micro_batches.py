@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Set
 
+from amplint.semantics.accumulation.boundaries import boundary
 from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.values.state import State
+from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.state import Iteration, Part, State
+from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import NONE, Const, Manager, Value
 from amplint.source import syntax as cst
-from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
@@ -33,12 +35,31 @@ class _Block:
         self.stepped: set[int] = set()
 
 
+class Opened(Part):
+    """The `with` statements that have entered a micro-batch on a path, each with the assumptions made until then."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None) -> None:
+        self.before = before or {}
+
+    def copy(self) -> Opened:
+        """The same, to be changed."""
+        return Opened(self.before)
+
+    def key(self, now: Iteration) -> Hashable:
+        """Rules tell paths apart by their regions alone."""
+        return None
+
+
 class MicroBatches(Tracker):
     """Follows divisions of losses, and what is clipped or cleared in a window.
 
     `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`, by
     what came of it, the divisions of something that is no sum, with the symbol of the divisor.
     """
+
+    part = Opened
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -62,19 +83,17 @@ class MicroBatches(Tracker):
         if call.name == WINDOW:
             self.windows.add(call.node)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
-            if any(one.manager == manager and _stands_open(block, call.node) for block, one in self.blocks.items()):
+            if any(one.manager.symbol == manager.symbol for one in self._open(state)):
                 name = spelled(self.machine, state, manager)
                 self.machine.emit(state, ClippedEachTime, call.node, call=call.node, manager=manager, spelled=name)
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
-            self._passed_back(call, manager)
+            self._passed_back(state, call, manager)
             self._handed(state, call, manager, call.arguments.values[0])
 
     def _worked_on(self, state: State, call: Call, owner: Value) -> None:
         """`owner`, which may be an optimizer or a model, clears gradients or steps."""
         symbol = symbol_of(self.machine, owner)
-        for block, one in self.blocks.items():
-            if not _stands_open(block, call.node):
-                continue
+        for one in self._open(state):
             if call.name == "zero_grad":
                 if symbol not in one.stepped and symbol not in one.backward:
                     one.cleared[symbol] = call.node
@@ -85,11 +104,19 @@ class MicroBatches(Tracker):
                 details = {"backward": backward, "step": call.node, "manager": one.manager}
                 self.machine.emit(state, ClearedInWindow, cleared, **details)
 
-    def _passed_back(self, call: Call, manager: Manager) -> None:
-        for block, one in self.blocks.items():
-            if one.manager == manager and _stands_open(block, call.node):
+    def _passed_back(self, state: State, call: Call, manager: Manager) -> None:
+        for one in self._open(state):
+            if one.manager.symbol == manager.symbol:
                 for symbol in one.cleared:
                     one.backward.setdefault(symbol, call.node)
+
+    def _open(self, state: State) -> Iterator[_Block]:
+        """The micro-batches around, where nothing that was asked since may tell that a window ends."""
+        before = state[Opened].before
+        for region in state.regions:
+            block = self.blocks.get(region.entered_by)
+            if block is not None and not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
+                yield block
 
     def _handed(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
         division, by = self.divisions.get(symbol_of(self.machine, loss), (None, -1))
@@ -104,6 +131,7 @@ class MicroBatches(Tracker):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
                 self.blocks[by] = _Block(manager)
+                state.change(Opened).before = {**state[Opened].before, by: frozenset(state.facts)}
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A division."""
@@ -114,18 +142,22 @@ class MicroBatches(Tracker):
         return None
 
 
-def _stands_open(block: cst.CSTNode, call: cst.Call) -> bool:
-    """Whether `call` stands in `block`, below no condition that may tell where a window ends."""
-    if not any(node is call for node in walk(block)):
-        return False
-    around = (one for one in every(block, cst.If) if any(node is call for node in walk(one)))
-    return not any(_may_end(one.test) for one in around)
+def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
+    """Whether a path may know that a window ends: by a condition about windows, or by what it has asked since."""
+    for fact, holds in state.facts.items():
+        symbol = fact if isinstance(fact, int) else fact[1]
+        if fact not in before:
+            if any(_tells_ends(machine.symbols.key(part)) for part in machine.symbols.behind(symbol)):
+                return True
+        elif isinstance(fact, int):
+            found = boundary(machine, symbol)
+            if found is not None and found.counter is not None and found.holds == bool(holds.value):
+                return True
+    return False
 
 
-def _may_end(test: cst.BaseExpression) -> bool:
-    counts = any(isinstance(node, cst.Modulo) for node in walk(test))
-    return counts or any("sync" in name or "step" in name for name in _names(test))
-
-
-def _names(test: cst.BaseExpression) -> Iterator[str]:
-    return (node.value for node in every(test, cst.Name))
+def _tells_ends(key: Key) -> bool:
+    said = [part for part in key[1:] if isinstance(part, str)]
+    if key[0] == "Modulo" or any("sync" in one for one in said):
+        return True
+    return key[0] in ("name", "parameter", "call") and any("step" in one for one in said)

@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from amplint.semantics.events import AllHalf, ClippedScaled, HalfManaged, HalvesMixed, PrecisionTwice
+from amplint.premises import Premise
+from amplint.semantics.events import AllHalf, Bypassed, ClippedScaled, HalfManaged, HalvesMixed, PrecisionTwice
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
+from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Function, Manager, Ref, Value
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Class,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Manager,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.changes import LOADED_AS_SAVED
 from amplint.torchlib.frameworks import (
     ALL_HALF,
+    ARGUMENT_PARSERS,
+    BACKWARD_OF_LOOP,
     BY_HAND,
     GONE_SINCE_5,
     LOOPS,
+    PARSING,
     PRECISIONS,
     ROUNDING,
+    SCALING_OF_LOOP,
     loop_kind,
 )
 from amplint.torchlib.names import HALF_DTYPES
@@ -30,6 +51,7 @@ from amplint.torchlib.names import HALF_DTYPES
 ARGUMENTS, LOOP = "arguments", "loop"
 _BFLOAT16, _BY_HAND = "bf16", "automatic_optimization"
 _MODEL, _OLDER = "<model>", "<older version>"
+_ARGUMENTS, _CLASSES = "<arguments>", "<classes>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
@@ -54,6 +76,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         if any(arguments.value(name) not in _NOTHING for name in _OTHER_WEIGHTS):
             return None
         state.set_attribute(symbol, _MODEL, model)
+        state.set_attribute(symbol, _ARGUMENTS, given)
         if _is_older(state, given):
             state.set_attribute(symbol, _OLDER, TRUE)
         return Manager(symbol, kind, given.precision, False)
@@ -87,7 +110,9 @@ def run(
         machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
-    if model is not None:
+    if model is not None and manager.precision is None:
+        _meet_chosen(machine, state, node, manager, symbol_of(machine, model))
+    elif model is not None:
         meet(machine, state, node, manager, symbol_of(machine, model))
     return None
 
@@ -99,6 +124,11 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     if cast is not None and manager.precision in HALF_DTYPES:
         guesses = machine.guessed(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
+        return
+    if known is not None and known.perhaps is not None and manager.precision in (None, "float16"):
+        chosen, guesses = replace(manager, precision="float16"), machine.guessed(known.perhaps)
+        premises = (Premise.FLOAT16_CHOSEN,)
+        machine.emit(state, HalfManaged, node, manager=chosen, cast=known.perhaps, guesses=guesses, premises=premises)
         return
     other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
     if other is not None and manager.precision in HALF_DTYPES:
@@ -112,6 +142,35 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
             machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
 
 
+def _meet_chosen(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
+    """`manager` trains `model` in the precision that a command line or a file asks for."""
+    known = state[ModelStates].known.get(parameters.root(machine, model))
+    cast = None if known is None else known.half or known.perhaps
+    arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
+    if cast is None or arguments is None:
+        return
+    asked = machine.unknown("attribute", "fp16", parts=(symbol_of(machine, arguments),)).symbol
+    certain = state.facts.get(asked) == TRUE
+    if state.facts.get(asked) != FALSE:
+        machine.emit(
+            state, HalfManaged, node, manager=replace(manager, precision="float16"), cast=cast,
+            guesses=machine.guessed(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
+        )  # fmt: skip
+
+
+def _is_arguments(machine: Machine, state: State, cls: Value) -> bool:
+    """Whether `cls` holds the arguments of a training loop, or derives from a class that does."""
+    if isinstance(cls, Class):
+        return _derives(machine, state, cls, ARGUMENTS)
+    return isinstance(cls, Ref) and loop_kind(cls.name) == ARGUMENTS
+
+
+def _derives(machine: Machine, state: State, cls: Class, kind: str) -> bool:
+    """Whether a class of the tree derives from one of a library that is of this `kind`."""
+    above = (base for one in attributes.lineage(machine, state, cls) for base in attributes.bases(machine, state, one))
+    return any(isinstance(base, Ref) and loop_kind(base.name) == kind for base in above)
+
+
 def _is_older(state: State, manager: Manager) -> bool:
     """Whether arguments that the newest version refuses went into a loop."""
     return _OLDER in state.heap.get(manager.symbol, {})
@@ -122,6 +181,8 @@ class Trainers(Tracker):
 
     `made` builds them, by symbol, and `clipped` are calls that clip the gradients of a module that optimises by hand.
     """
+
+    methods = PARSING
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -146,13 +207,53 @@ class Trainers(Tracker):
         """A function that makes a trainer, or its arguments, of what it is given."""
         return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
+    def call_begins(self, state: State, call: Call) -> None:
+        """A loss is differentiated in a loop's step that the file writes anew."""
+        if call.name != "backward" or call.arguments.given or not self.machine.calls:
+            return
+        me, node, chunk = state.frames[state.frame].get("self"), self.machine.calls[-1], self.machine.chunk
+        plain = isinstance(call.owner, Unknown) or (isinstance(call.owner, Tensor) and call.owner.scaled is None)
+        if not (plain and isinstance(me, Instance) and isinstance(node, cst.FunctionDef) and chunk is not None):
+            return
+        own = node.name.value == BACKWARD_OF_LOOP and chunk.words.isdisjoint(SCALING_OF_LOOP)
+        if own and _derives(self.machine, state, me.cls, LOOP):
+            manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, None, True)
+            details = {"call": "backward", "step": call.node, "spelled": "self.accelerator", "synced": False}
+            self.machine.emit(state, Bypassed, call.node, manager=manager, **details)
+
+    def annotated(self, symbol: int, name: str) -> Value | None:
+        """A parameter that holds the arguments of a loop."""
+        if loop_kind(name) != ARGUMENTS:
+            return None
+        return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), ARGUMENTS, None, False)
+
+    def method(self, state: State, call: Call) -> Value | None:
+        """A command line or a file is parsed."""
+        classes = state.heap.get(call.owner.symbol, {}).get(_CLASSES) if isinstance(call.owner, Unknown) else None
+        if classes is None:
+            return None
+        made = []
+        for cls in classes.values if isinstance(classes, Items) else (classes,):
+            value = self.machine.unknown("parsed", cls, parts=(symbol_of(self.machine, call.owner),))  # type: ignore[arg-type]
+            whole = Manager(value.symbol, ARGUMENTS, None, False)
+            made.append(whole if _is_arguments(self.machine, state, cls) else value)
+        return Items(tuple(made))
+
     def offers(self, name: str) -> bool:
-        """What trains by itself."""
-        return loop_kind(name) is not None
+        """What trains by itself, and what parses its arguments."""
+        return loop_kind(name) is not None or name in ARGUMENT_PARSERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """A trainer or its arguments."""
         assert isinstance(call.callee, Ref)
+        if call.callee.name in ARGUMENT_PARSERS:
+            parser, classes = (
+                Unknown(self.machine.identity(state, call.node)),
+                call.arguments.value("dataclass_types", 0),
+            )
+            if classes is not None:
+                state.set_attribute(parser.symbol, _CLASSES, classes)
+            return parser
         both = [call.arguments.get(name) for name in ("fp16", "bf16")]
         if loop_kind(call.callee.name) == ARGUMENTS and all(one is not None and one.value == TRUE for one in both):
             first, second = sorted((one.node for one in both if one is not None), key=call.node.args.index)

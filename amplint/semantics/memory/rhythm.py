@@ -34,9 +34,10 @@ class Rhythm(Tracker):
     are decided, `early` those decided before all loops and `repeated` those in one, `boundaries` what they say of
     windows. Of loops, `sources` is what they go over, `counted` what they count up, `starts` from where, `windows`
     those that accumulate, and `exact` the remainder that alone ends their windows, counted from their start.
-    `losses` holds what each backward ran on, `opaque` what functions returned that were not followed, `inside` what was
-    told to run inside windows. `loaders` and `parallel` are the calls that make data loaders and distributed models;
-    `bypassed` says that a forward pass to differentiate goes around the wrapper, so that no gradients are reduced.
+    `losses` holds what each backward ran on, `divided_late` what of it was divided behind that, with the divisor,
+    `opaque` what functions returned that were not followed, `inside` what was told to run inside windows. `loaders` and
+    `parallel` are the calls that make data loaders and distributed models; `bypassed` says that a forward pass to
+    differentiate goes around the wrapper, so that no gradients are reduced.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -50,6 +51,7 @@ class Rhythm(Tracker):
         self.counted: dict[cst.CSTNode, frozenset[str]] = {}
         self.starts: dict[tuple[int, str], int] = {}
         self.losses: dict[cst.CSTNode, set[int]] = {}
+        self.divided_late: set[tuple[int, int]] = set()
         self.opaque: set[int] = set()
         self.inside: set[cst.CSTNode] = set()
         self.loaders: dict[int, cst.Call] = {}

@@ -14,8 +14,9 @@ from amplint.source import syntax as cst
 class Model:
     """What made a model's parameters float16 or bfloat16, and what sharded them.
 
-    `saved` loads them in the dtype in which they were saved, by the newest version of the library. `frozen` is what
-    made them half before training was switched off for them, with the dtype.
+    `perhaps` makes them float16 where a setting or another path chooses that. `saved` loads them in the dtype in which
+    they were saved, by the newest version of the library. `frozen` is what made them half before training was switched
+    off for them, with the dtype.
     """
 
     half: cst.CSTNode | None = None
@@ -23,6 +24,7 @@ class Model:
     bfloat16: cst.CSTNode | None = None
     saved: cst.CSTNode | None = None
     frozen: tuple[str, cst.CSTNode] | None = None
+    perhaps: cst.CSTNode | None = None
 
     @property
     def stored(self) -> tuple[str, cst.CSTNode] | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, ShardedStep, Stage
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
@@ -30,6 +31,7 @@ from amplint.semantics.values.values import (
     Instance,
     Items,
     Module,
+    OneOf,
     Optimizer,
     Ref,
     Scaler,
@@ -41,7 +43,7 @@ from amplint.semantics.values.values import (
 from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import loads_as_saved
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
@@ -58,15 +60,19 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
     if name == "requires_grad_" and arguments.values == (FALSE,):
         freeze(machine, state, [owner])
-    changes, dtype = converts_to(machine, name, arguments)
+    converts, dtype = converts_to(machine, name, arguments)
+    perhaps = node if any(map(_may_be_float16, arguments.values)) else None
+    if perhaps is not None:
+        machine[Parameters].chosen.add(perhaps)
     if not isinstance(owner, (Instance, Module)) and not _is_model(machine, state, owner, node):
         return
     _move(machine, state, owner, name, arguments)
-    if not changes:
+    if not converts:
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.guess(node, _taken_for_model(machine, state, owner, node))
-    change(state, root(machine, symbol_of(machine, owner)), half=half, bfloat16=bfloat16, saved=None, frozen=None)
+    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
+    change(state, root(machine, symbol_of(machine, owner)), **changes)
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
@@ -78,11 +84,19 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
     if dtype in HALF_DTYPES:
         machine.guess(node, PRETRAINED.taken(name))
         change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
+    elif asked is not None and _may_be_float16(asked):
+        machine.guess(node, PRETRAINED.taken(name))
+        change(state, symbol_of(machine, model), perhaps=node)
     elif asked is None and loads_as_saved(name) and not any(argument.star for argument in arguments.given):
         weights = arguments.value("pretrained_model_name_or_path", 0)
         float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
         if not float32 and arguments.value("config") in (None, NONE):
             change(state, symbol_of(machine, model), saved=node)
+
+
+def _may_be_float16(value: Value) -> bool:
+    """Whether `value` is one of several dtypes, float16 among them."""
+    return isinstance(value, OneOf) and any(DTYPES.get(option) == "float16" for option in value.options)
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
@@ -166,7 +180,7 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None)
+            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None)
 
 
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -180,10 +194,25 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
 
 
 def root(machine: Machine, symbol: int) -> int:
-    """The model behind one that was converted to a dtype, or handed to a framework: it is the same object."""
+    """The model behind one that was converted to a dtype, or handed to a framework: it is the same object.
+
+    So it is where only one of two paths has done so.
+    """
     while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
         symbol = machine.symbols.parts(symbol)[0]
+    if machine.symbols.key(symbol)[0] == "either":
+        behind = {root(machine, part) for part in machine.symbols.parts(symbol)}
+        return behind.pop() if len(behind) == 1 else symbol
     return symbol
+
+
+def _cast_on_a_path(machine: Machine, symbol: int) -> cst.CSTNode | None:
+    """What converts a model to float16 on some of the paths that join, or for some settings."""
+    kind, *more = machine.symbols.key(symbol)
+    if kind == "converted" and isinstance(more[1], cst.CSTNode):
+        return more[1] if more[0] == "float16" or more[1] in machine[Parameters].chosen else None
+    below = machine.symbols.parts(symbol) if kind in ("either", "prepared") else ()
+    return next((cast for part in below if (cast := _cast_on_a_path(machine, part)) is not None), None)
 
 
 def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CSTNode] | None:
@@ -210,6 +239,8 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         if stored is not None and models.isdisjoint(state[ModelStates].known):
             dtype, node = stored
             change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
+        elif machine.symbols.key(source)[0] in ("converted", "either") and models.isdisjoint(state[ModelStates].known):
+            change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
     model = models.pop() if len(models) == 1 else None
     _renew(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
@@ -316,10 +347,14 @@ def meet(
     if not state[ModelStates].known:
         return
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
-    half = state[ModelStates].known[trained.model].half if trained.model in state[ModelStates].known else None
+    model = state[ModelStates].known.get(trained.model, Model()) if trained.model is not None else Model()
+    half = model.half or model.perhaps
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
-        machine.emit(state, HalfUnscaled, node, scaler=scaler, cast=half, guesses=machine.guessed(half))
+        machine.emit(
+            state, HalfUnscaled, node, scaler=scaler, cast=half, guesses=machine.guessed(half),
+            premises=() if model.half is not None else (Premise.FLOAT16_CHOSEN,),
+        )  # fmt: skip
     elif stage is not None and (half is None or not trained.plain):
         step(machine, state, node, optimizer)
     _tell_shards(machine, state, scaler, {optimizer.symbol})
@@ -383,7 +418,10 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 
 
 class Parameters(Tracker):
-    """Follows the dtypes, shards and places of parameters; `trained` is what each optimizer was made for."""
+    """Follows the dtypes, shards and places of parameters.
+
+    `trained` is what each optimizer was made for, `chosen` are conversions to float16 or another dtype.
+    """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
     methods = CONVERSIONS | {"parameters", "named_parameters", "trainable_parameters"}
@@ -392,6 +430,7 @@ class Parameters(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.trained: dict[int, Trained] = {}
+        self.chosen: set[cst.CSTNode] = set()
 
     def offers(self, name: str) -> bool:
         """What wraps a model."""

@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
-from amplint.semantics.python.containers import looked_up, view
+from amplint.semantics.python.containers import got, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
 from amplint.semantics.python.plain_calls import builtin, computed_number, same_again
@@ -124,9 +124,9 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
         return members
     if isinstance(made.owner, Items) and made.name == "get":
-        item = looked_up(machine, state, made.owner, made.arguments)
-        if item is not None:
-            return item
+        held = got(machine, state, made.owner, made.arguments)
+        if held is not None:
+            return held
     if made.owner is not None:
         for method in machine.hooks.methods(made.name):
             found = method(state, made)

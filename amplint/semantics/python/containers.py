@@ -50,16 +50,25 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
     return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
 
 
-def looked_up(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
-    """What `get` finds in a dictionary of dtypes or names, None if that is not known."""
-    if owner.keys is None or not arguments.given or symbol_of(machine, owner) in state.heap:
+def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
+    """The result of `get` on a dictionary, None if nothing is known of it."""
+    if owner.keys is None or not arguments.given:
         return None
     key, default = arguments.values[0], arguments.value("default", 1) or NONE
+    stored = state.heap.get(symbol_of(machine, owner), {})
+    if not stored.keys().isdisjoint(_written(owner, key)):
+        return None
     if isinstance(key, Const):
-        return owner.values[owner.keys.index(key)] if key in owner.keys else default
+        return owner.values[owner.keys.index(key)] if key in owner.keys else None if stored else default
     values = owner.values if default == NONE else (*owner.values, default)
     position = machine.dtypes.pick(values)
     return values[position] if position is not None else alternatives(values)
+
+
+def _written(owner: Items, key: Value) -> list[str]:
+    """The names under which what is put into a dictionary at `key`, or at any of its keys, is kept."""
+    keys = [key] if isinstance(key, Const) else owner.keys or ()
+    return [f"[{one.value!r}]" for one in keys if isinstance(one, Const)]
 
 
 def zipped(name: str, values: Sequence[Value]) -> Items | None:

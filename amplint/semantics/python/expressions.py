@@ -29,6 +29,8 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
 from amplint.source.tree import children, walk
 
+MOST_CONTEXTS = 4
+"""The largest dictionary of contexts of which each is followed."""
 LONG_CHAIN = 8
 """Of a condition with more parts only these are remembered, and not what the whole came to."""
 
@@ -279,6 +281,11 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
+    if owner.keys is not None and isinstance(key, Unknown) and len(owner.keys) <= MOST_CONTEXTS:
+        apart = any(map(operators.is_context, owner.values)) and machine.is_assigned(node)
+        if apart:
+            position = machine.choices.pick(len(owner.keys))
+            return _chosen(state, key, owner.keys[position], owner.values[position])
     if owner.keys is not None:
         return several(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
     return Unknown(machine.fresh())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from amplint.semantics.python.choosers import chooses
 from amplint.semantics.python.constants import held
@@ -74,6 +76,16 @@ def call_function(
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _not_followed(machine, function)
+    around = _decorated(machine, state, function, body)
+    if around is not None:
+        if node is not None:
+            return call_function(machine, state, around, positional, keywords, node)
+        twin = state.copy()
+        with contextlib.suppress(PathEnds):
+            call_function(machine, twin, around, positional, keywords, node)
+        if body in machine.entered:
+            state.become(twin)
+            return Unknown(machine.fresh())
     key = (machine.choices.taken, node)
     outcomes = machine.choices.memory.get(key)
     if outcomes is None:
@@ -90,6 +102,26 @@ def call_function(
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
     return result
+
+
+def _decorated(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
+    """What decorators of the tree make of a function, None where they have nothing to do with any topic."""
+    if function.bare or not isinstance(body, cst.FunctionDef) or not body.decorators:
+        return None
+    made = bare = replace(function, bare=True)
+    at, state.frame = state.frame, function.frame
+    for decorator in reversed(body.decorators):
+        written = decorator.decorator
+        named = written.func if isinstance(written, cst.Call) else written
+        value = machine.evaluate(state, named) if isinstance(named, (cst.Name, cst.Attribute)) else None
+        if not isinstance(value, Function) or value.chunk not in machine.relevant or node_of(value) in machine.calls:
+            continue
+        if named is not written:
+            value = machine.evaluate(state, written)
+        result = call_function(machine, state, value, [made], {}, decorator) if isinstance(value, Function) else made
+        made = result if isinstance(result, Function) else made
+    state.frame = at
+    return made if made != bare else None
 
 
 def _followed(
@@ -288,7 +320,7 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.iteration = home, state.iteration
-        leave(machine, end, regions)
+        leave(machine, end, (*regions, *_kept_open(end.regions[len(regions) :])))
         for frame_ends in machine.hooks.frame_ends:
             frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
@@ -301,6 +333,11 @@ def _outcomes(
             function_ends(end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
+
+
+def _kept_open(regions: tuple[Region, ...]) -> Iterator[Region]:
+    """Those that a call has entered (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
+    return (region for region in regions if isinstance(region.entered_by, cst.Call))
 
 
 def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
@@ -367,7 +404,8 @@ def _bind(
     whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)
     if isinstance(params.star_arg, cst.Param):
         others = Items(tuple(positional[len(names) :]))
-        table[params.star_arg.name.value] = others if whole else Unknown(machine.fresh())
+        known = whole or (site is None and others.values)
+        table[params.star_arg.name.value] = others if known else Unknown(machine.fresh())
     if params.star_kwarg is not None:
         taken = {param.name.value for param in (*params.params, *params.kwonly_params)}
         more = {name: value for name, value in keywords.items() if name not in taken}

@@ -199,10 +199,24 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.either(body, orelse)
-    if not _worth_a_choice(machine, node, body, orelse):
+    if not (_worth_a_choice(machine, node, body, orelse) or _differ_in_effect(*sides)):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
+
+
+def is_context(value: Value) -> bool:
+    """Whether a `with` statement can enter `value`, and regions can depend on it."""
+    return isinstance(value, (Autocast, GradMode, Neutral, Entered))
+
+
+def _differ_in_effect(one: State, other: State) -> bool:
+    """Whether trackers know something else where the other side was evaluated."""
+    now = one.iteration
+    return any(
+        part is not other.parts[kind] and part.key(now) != other.parts[kind].key(now)
+        for kind, part in one.parts.items()
+    )
 
 
 def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> State:
@@ -213,8 +227,11 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 
 def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
-    contexts = (Scaler, Autocast, GradMode, Neutral, Entered, Partial, Optimizer, Module, Instance)
-    if any(isinstance(v, contexts) or (isinstance(v, Tensor) and v.scaled is not None) for v in (body, orelse)):
+    apart = (Scaler, Partial, Optimizer, Module, Instance)
+    if any(
+        is_context(v) or isinstance(v, apart) or (isinstance(v, Tensor) and v.scaled is not None)
+        for v in (body, orelse)
+    ):
         return True
     precisions = alternatives((body, orelse)) is not None
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
+from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.containers import each, is_of_optimizers
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
-from amplint.semantics.python.functions import MANAGER, leave
+from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.interruptions import interrupted
 from amplint.semantics.python.machine import PATH_LIMIT, Machine
@@ -19,7 +21,7 @@ from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Entered, Items, Unknown, Value
+from amplint.semantics.values.values import NONE, Entered, Instance, Items, Unknown, Value
 from amplint.source import syntax as cst
 
 LOOP_ROUNDS = 3
@@ -385,28 +387,56 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
         one = Flow()
         entered = machine.outcomes(state, lambda s: _enter_items(machine, s, node))
         ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
+        objects = {each.objects for each, _ in entered}
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
             leave(machine, end, regions)
-            if any(finishes for finishes, _ in entered):
+            if any(each.finishes for each, _ in entered) or len(objects) > 1:
                 machine.forget(end)
-        done += ends
+        done += _exited(machine, ends, next(iter(objects))) if len(objects) == 1 else ends
         _add(inside, one)
     _add(flow, inside)
     return done
 
 
-def _enter_items(machine: Machine, state: State, node: cst.With) -> bool:
-    """Enter every item of a `with` statement; return whether one of them resumes work on exit."""
+@dataclass(frozen=True, slots=True)
+class _Items:
+    """The items of a `with` statement: whether one of them resumes work on exit, and objects with an `__exit__`."""
+
+    finishes: bool
+    objects: tuple[Instance, ...]
+
+
+def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
+    """Enter every item of a `with` statement."""
     machine.statement = node
     finishes = False
+    objects: list[Instance] = []
     for item in node.items:
         value = evaluate(machine, state, item.item)
         for entered in machine.hooks.entered:
             entered(state, value, node, item.item)
         finishes = finishes or (isinstance(value, Entered) and value.finishes)
+        if isinstance(value, Instance) and (enter := find_method(machine, state, value.cls, "__enter__")) is not None:
+            objects.append(value)
+            value = call_function(machine, state, enter, [value], {}, node)
         if item.asname is not None:
             assign(machine, state, item.asname.name, value)
-    return finishes
+    return _Items(finishes, tuple(objects))
+
+
+def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) -> list[State]:
+    """The paths that reach the end of a `with` statement, once `objects` have been exited."""
+    for held in reversed(objects):
+        exit_one = partial(_exit_object, machine, held=held)
+        ends = [twin for end in ends for _, twin in machine.outcomes(end, exit_one)]
+    return ends
+
+
+def _exit_object(machine: Machine, state: State, held: Instance) -> None:
+    """The end of a `with` statement over an object of the file, without an exception."""
+    leaves = find_method(machine, state, held.cls, "__exit__")
+    if leaves is not None:
+        call_function(machine, state, leaves, [held, NONE, NONE, NONE], {}, None)
 
 
 def _function(machine: Machine, states: list[State], node: cst.FunctionDef, flow: Flow) -> list[State]:

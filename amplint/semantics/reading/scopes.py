@@ -69,9 +69,13 @@ _LIBRARY_IMPORT = regex(
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"
+ACCELERATOR = "accelerator"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
+_OF_ACCELERATORS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
+"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside a `backward` of the loss."""
+_OF_A_LOSS = "backward of a loss"
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
@@ -360,8 +364,7 @@ def kinds_in(chunk: Chunk) -> dict[str, str]:
 
 
 def kinds(tree: cst.CSTNode) -> dict[str, str]:
-    """Access path -> `scaler`, `optimizer` or `model`, for the paths in `tree` whose use implies it."""
-    found: dict[str, str] = {}
+    """Access path -> its kind (`scaler`, `optimizer`, ...), for the paths in `tree` whose use implies it."""
     steps: dict[str, set[str]] = {}
     methods: dict[str, set[str]] = {}
     scaled_backward: set[str] = set()
@@ -384,11 +387,21 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if path is None:
             continue
         methods.setdefault(path, set()).add(method)
+        if method == "backward" and node.args:
+            methods[path].add(_OF_A_LOSS)
         argument = dotted(node.args[0].value) if node.args else None
         if method == "step" and not node.args:
             bare_steps.add(path)
         if argument and method in ("step", "unscale_"):
             steps.setdefault(path, set()).add(argument)
+    return _by_use(methods, steps, bare_steps, scaled_backward)
+
+
+def _by_use(
+    methods: dict[str, set[str]], steps: dict[str, set[str]], bare_steps: set[str], scaled_backward: set[str]
+) -> dict[str, str]:
+    """Access path -> its kind, by the methods that are called on it and what its `step` is given."""
+    found: dict[str, str] = {}
     only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
     named = {path for path in only_stepped if OPTIMIZER_NAME.search(path)}
     for path, used in methods.items():
@@ -396,6 +409,8 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
             found[path] = SCALER
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
+        elif _OF_A_LOSS in used and not used.isdisjoint(_OF_ACCELERATORS):
+            found[path] = ACCELERATOR
         elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
             found.setdefault(path, NAMED_OPTIMIZER if path in named else OPTIMIZER)
         elif not used.isdisjoint(_OF_MODELS):

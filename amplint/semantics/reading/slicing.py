@@ -104,7 +104,7 @@ class Slice:
                 names |= part.words
         for statement, header in self._headers.items():
             whole = self._parts[statement]
-            if isinstance(statement, (cst.If, cst.While)) and (self._active(whole) or whole.skips):
+            if isinstance(statement, (cst.If, cst.While, cst.With)) and (self._active(whole) or whole.skips):
                 names |= header.decisive
         return names
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
-from amplint.semantics.python import functions
+from amplint.semantics.python import attributes, functions
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
@@ -234,7 +234,7 @@ class Regions(Tracker):
     """
 
     triggers = frozenset({"autocast", "no_grad", "inference_mode", "nullcontext", "enter_context", "contextmanager"})
-    methods = frozenset({"enter_context", "__enter__", "__exit__"})
+    methods = frozenset({"enter_context", "close", "__enter__", "__exit__"})
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -296,11 +296,16 @@ class Regions(Tracker):
         return Device(None) if name == "torch.device" else None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`stack.enter_context(...)`, `context.__enter__()` and `context.__exit__()`."""
+        """`stack.enter_context(...)`, `stack.close()`, `context.__enter__()` and `context.__exit__()`."""
         assert call.owner is not None
         if call.name == "enter_context" and call.arguments.given:
             enter(self.machine, state, call.arguments.values[0], call.node)
             return call.arguments.values[0]
+        if call.name == "close":
+            if isinstance(call.owner, Neutral) and call.owner.stack:
+                kept = (region for region in state.regions if not isinstance(region.entered_by, cst.Call))
+                functions.leave(self.machine, state, tuple(kept))
+            return None
         if call.name == "__enter__":
             enter(self.machine, state, call.owner, call.node)
             return call.owner
@@ -327,7 +332,10 @@ class Regions(Tracker):
         enter(self.machine, state, value, item if unused and item is not None else by)
         if (
             item is not None
-            and isinstance(value, (Unknown, Instance))
+            and (
+                isinstance(value, Unknown)
+                or (isinstance(value, Instance) and not _is_visible(self.machine, state, value))
+            )
             and not HARMLESS_CONTEXT.search(name := context_name(item))
         ):
             state.regions = (*state.regions, Region(Opaque(name), by))
@@ -341,6 +349,11 @@ class Regions(Tracker):
         carry(self.machine, state, value, node)
         if isinstance(value, Autocast) and value.node is node:
             self.machine.emit(state, AutocastUnused, node, called=True)
+
+
+def _is_visible(machine: Machine, state: State, value: Instance) -> bool:
+    """Whether what an object does as a context is a method of the tree."""
+    return attributes.find_method(machine, state, value.cls, "__enter__") is not None
 
 
 def _left_of_and(item: cst.BaseExpression | None) -> Iterator[cst.BaseExpression]:

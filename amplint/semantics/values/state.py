@@ -10,6 +10,7 @@ from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.values import (
     Autocast,
     Const,
+    Entered,
     Function,
     GradMode,
     Manager,
@@ -326,7 +327,7 @@ def _decisive(value: Value, dtypes: bool) -> bool:
         return value.name in AUTOCASTS or value.name in NEUTRAL_CONTEXTS or (dtypes and value.name in DTYPES)
     if isinstance(value, Const):
         return isinstance(value.value, (bool, type(None))) or (dtypes and is_precision(value.value))
-    return isinstance(value, (Scaler, Manager, Autocast, GradMode, Neutral, Partial)) or (
+    return isinstance(value, (Scaler, Manager, Autocast, GradMode, Neutral, Entered, Partial)) or (
         isinstance(value, Function) and isinstance(value.node, cst.Lambda)
     )
 

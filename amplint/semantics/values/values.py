@@ -68,12 +68,16 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, method or lambda of the file; `frame` is the frame of its free variables."""
+    """A function, method or lambda of the file; `frame` is the frame of its free variables.
+
+    `bare` is what its decorators get.
+    """
 
     chunk: Chunk
     node: cst.FunctionDef | cst.Lambda | None
     frame: int
     owner: Class | None = None
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,12 +12,27 @@ import torch
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "no": None, None: None}
 
 
+class GradientAccumulationPlugin:
+    """Holds the number of micro-batches."""
+
+    def __init__(self, num_steps: int) -> None:
+        self.num_steps = num_steps
+
+
 class Accelerator:
     """Scales the loss in `backward`, divides it over micro-batches, unscales before clipping."""
 
-    def __init__(self, mixed_precision: str | None = None, gradient_accumulation_steps: int = 1) -> None:
+    def __init__(
+        self,
+        mixed_precision: str | None = None,
+        gradient_accumulation_steps: int = 1,
+        gradient_accumulation_plugin: GradientAccumulationPlugin | None = None,
+    ) -> None:
         self.mixed_precision = mixed_precision or "no"
-        self.gradient_accumulation_steps = gradient_accumulation_steps
+        steps = int(os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", gradient_accumulation_steps))
+        self.gradient_accumulation_steps = (
+            gradient_accumulation_plugin.num_steps if gradient_accumulation_plugin else steps
+        )
         self.sync_gradients = True
         self.device = torch.device("cuda")
         self.is_main_process = True
@@ -62,6 +78,10 @@ class Accelerator:
         """Backward on the loss, divided and scaled."""
         loss = loss / self.gradient_accumulation_steps
         (loss if self.scaler is None else self.scaler.scale(loss)).backward(**options)
+
+    def unwrap_model(self, model: torch.nn.Module) -> torch.nn.Module:
+        """The model itself."""
+        return model
 
     def unscale_gradients(self) -> None:
         """Divide the gradients of every optimizer by the scale."""

@@ -71,6 +71,28 @@ class TrainingArguments:
             self.clip = max_grad_norm if "gradient_clipping" in config else float("inf")
 
 
+class HfArgumentParser:
+    """Makes objects of data classes of a command line, which is empty here."""
+
+    def __init__(self, dataclass_types: Sequence[type]) -> None:
+        self.dataclass_types = dataclass_types
+
+    def parse_args_into_dataclasses(self) -> tuple[Any, ...]:
+        """One object of each class."""
+        return tuple(cls("out") if issubclass(cls, TrainingArguments) else cls() for cls in self.dataclass_types)
+
+
+class _Accelerator:
+    """Scales losses."""
+
+    def __init__(self, scaler: torch.amp.GradScaler) -> None:
+        self.scaler = scaler
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Backward on the loss, scaled."""
+        self.scaler.scale(loss).backward()
+
+
 class Trainer:
     """Trains under autocast, scales the loss, clips."""
 
@@ -88,15 +110,25 @@ class Trainer:
             )
         optimizer = torch.optim.SGD(self.model.parameters(), lr=self.args.learning_rate)
         scaler = torch.amp.GradScaler("cuda", enabled=self.args.fp16)
+        self.accelerator = _Accelerator(scaler)
         for inputs in self.batches:
             optimizer.zero_grad()
-            with torch.autocast("cuda", **self.args.half):
-                loss = self.model(inputs.to("cuda")).float().mean() * 1e-2
-            scaler.scale(loss).backward()
+            self.training_step(self.model, inputs)
             scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.args.clip)
             scaler.step(optimizer)
             scaler.update()
+
+    def compute_loss(self, model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        """The loss of one batch."""
+        with torch.autocast("cuda", **self.args.half):
+            return model(inputs.to("cuda")).float().mean() * 1e-2
+
+    def training_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+        """Forward and backward."""
+        loss = self.compute_loss(model, inputs)
+        self.accelerator.backward(loss)
+        return loss.detach()
 
     def predict(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the model says."""
