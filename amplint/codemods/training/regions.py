@@ -286,11 +286,14 @@ class Regions:
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
+        covered = self._run_by(taken)
         for way in self._observed.evaluations:
             own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
             call = next(own, None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            if self._script.function_of(statement) in covered:
                 continue
             if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._parts(statement):
                 continue
@@ -299,6 +302,16 @@ class Regions:
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
+
+    def _run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
+        """The functions that some statements run, also by others."""
+        found, waiting = set[cst.CSTNode | None](), list(statements)
+        while waiting:
+            for call in every(waiting.pop(), cst.Call):
+                new = {*self._observed.calls.targets(call), *self._observed.calls.runs(call)} - found
+                found |= new
+                waiting += (one for one in new if self._script.source.owns(one))
+        return found
 
     def _between(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first of some to the last."""

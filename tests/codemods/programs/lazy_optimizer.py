@@ -21,8 +21,7 @@ class VAE(nn.Module):
     def forward(self, x):
         hidden = self.encoder(x)
         mu, logvar = self.mu(hidden), self.logvar(hidden)
-        noise = torch.randn(mu.shape[-1], generator=torch.Generator().manual_seed(1))
-        z = mu + noise * torch.exp(0.5 * logvar)
+        z = mu + 0.5 * torch.exp(0.5 * logvar)
         return self.decoder(z), mu, logvar
 
     def training_losses(self, x):

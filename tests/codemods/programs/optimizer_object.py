@@ -25,7 +25,8 @@ class World(nn.Module):
     def __init__(self, observed=6, size=16, acts=2):
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(observed, 32), nn.ELU(), nn.Linear(32, size))
-        self.dynamics = nn.Linear(size + acts, size)
+        self.dynamics = nn.Linear(size, size)
+        self.control = nn.Linear(acts, size)
         self.decoder = nn.Linear(size, observed)
         self.reward = nn.Linear(size, 1)
 
@@ -44,7 +45,7 @@ class Agent:
 
     def _train_world(self, batch):
         state = self.world.encoder(batch["observed"])
-        prior = self.world.dynamics(torch.cat([state, batch["action"]], -1))
+        prior = self.world.dynamics(state) + self.world.control(batch["action"])
         terms = {
             "image": (self.world.decoder(state) - batch["observed"]).pow(2).sum(-1).mean(),
             "reward": (self.world.reward(state).squeeze(-1) - batch["reward"]).pow(2).mean(),
@@ -55,7 +56,7 @@ class Agent:
 
     def _train_policy(self, state):
         action = self.policy(state)
-        imagined = self.world.dynamics(torch.cat([state, action], -1))
+        imagined = self.world.dynamics(state) + self.world.control(action)
         return self._policy_opt(-self.world.reward(imagined).mean())
 
 
