@@ -111,11 +111,14 @@ class Calls:
             if any(dotted(base.value) in derived for base in one.bases):
                 derived.add(one.name.value)
                 others += (each for each in self.methods(one) if each.name.value == function.name.value)
-        if not others or not _only_raises(function):
+        if not others or not only_raises(function):
             yield function
         yield from others
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call] | None:
+        if function.name.value == "__call__":  # no name stands where an object is called
+            calls = [call for call in self._script.calls if function in self.targets(call)]
+            return calls if all(len(self.targets(call)) == 1 for call in calls) else None
         spawned = {spawn.args[0].value for spawn in self.spawns(function)}
         found = []
         for node in self._mentions(function):
@@ -169,6 +172,6 @@ class Calls:
         return self._looked_up[call]
 
 
-def _only_raises(function: cst.FunctionDef) -> bool:
+def only_raises(function: cst.FunctionDef) -> bool:
     """Whether `function` is there to be overridden."""
     return any(isinstance(node, cst.Raise) and "NotImplementedError" in paths(node) for node in walk(function.body))

@@ -127,7 +127,17 @@ def _placed(remarks: Iterable[Remark], page: Page) -> tuple[Remark, ...]:
 
 def _converted(filename: str, path: str, raw: bytes, new: bytes, conversion: Conversion) -> Converted:
     tried = opened(path, raw).restored(conversion.tried) if conversion.tried else None
-    return Converted(filename, raw, new, conversion.done, conversion.refused, conversion.left, tried=tried or b"")
+    checks = tuple(_joined(conversion.left))
+    return Converted(filename, raw, new, conversion.done, conversion.refused, checks, tried=tried or b"")
+
+
+def _joined(remarks: Iterable[Remark]) -> Iterator[Remark]:
+    """`remarks`, those that say the same of several rows as one."""
+    rows: dict[tuple[str, int | None], list[int]] = {}
+    for remark in remarks:
+        rows.setdefault((remark.text, remark.cell), []).append(remark.row)
+    for (text, cell), (first, *others) in rows.items():
+        yield Remark(first, f"{text}, and in {', '.join(map(str, others))}" if others else text, cell)
 
 
 def _defect(failure: Exception) -> str:

@@ -17,7 +17,7 @@ from amplint.engine.screen import words_of
 from amplint.findings import Edit, Finding, Fix, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
-from amplint.semantics.events import Because, Event, Operation, OutputInHalf
+from amplint.semantics.events import Because, Event, Operand, Operation, OutputInHalf, ToNumpy
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Unknown, number
@@ -69,15 +69,19 @@ class Loss(NamedTuple):
 class Found(NamedTuple):
     """The findings where outputs are half, what else loses by that, the outputs, and which certainly are tensors.
 
-    `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths. `size` is the
-    number of characters of the code within reach.
+    `assumed` are the findings at tensors of a dtype that nothing tells.
+    `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths. `decided` are the
+    operations of the file whose dtypes are known each time they run. `size` is the number of characters of the code
+    within reach.
     """
 
     findings: tuple[Finding, ...]
+    assumed: tuple[Finding, ...]
     losses: tuple[Loss, ...]
     outputs: frozenset[Span]
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
+    decided: frozenset[Span]
     size: int
 
 
@@ -104,6 +108,7 @@ class _Watch:
         self.outputs: set[cst.CSTNode] = set()
         self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
+        self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
 
     def __call__(self, event: Event) -> None:
@@ -111,7 +116,11 @@ class _Watch:
         if isinstance(event, OutputInHalf):
             self._given[event.output] = event
             self.outputs.add(event.target or event.node)
+        elif isinstance(event, ToNumpy) and not event.assumed:
+            self._decide(event.node, event.operand)
         elif isinstance(event, Operation):
+            if event.operands and not event.assumed:
+                self._decide(event.node, event.operands[0])
             for operand in event.operands:
                 output = self._given.get(getattr(operand.value, "symbol", -1))
                 if output is not None:
@@ -128,6 +137,10 @@ class _Watch:
                 self.losses.setdefault(
                     event.node, Half(lost, halves, {one.half.node for one in event.operands if one.half})
                 )
+
+    def _decide(self, node: cst.CSTNode, operand: Operand) -> None:
+        known = operand.dtype is not None or operand.half is not None
+        self.decided[node] = known and self.decided.get(node, True)
 
 
 def _lost(event: Operation) -> str | None:
@@ -170,14 +183,22 @@ def found(text: str, path: str) -> Found:
     lookups = Lookups(modules(), source)
     program = Program(source, lookups, whole=True, around=lookups)
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
-    watch = _Watch()
+    watch, assumed = _Watch(), list[Event]()
 
     def tell(event: Event) -> None:
         watch(event)
-        dispatcher.emit(event)
+        if event.assumed:
+            assumed.append(event)
+        else:
+            dispatcher.emit(event)
 
-    kinds = dispatcher.kinds | {Operation.kind, OutputInHalf.kind}
+    kinds = dispatcher.kinds | {Operation.kind, OutputInHalf.kind, ToNumpy.kind}
     interpret(program, tell, kinds, words_of(assuming) | _WORDS, halves=True)
+    known = tuple(dispatcher.findings())
+    for event in assumed:
+        if not watch.decided.get(event.node, False):
+            dispatcher.emit(event)
+    perhaps = tuple(one for one in dispatcher.findings() if one not in known)
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
     homes = ((node, program.source_of(node)) for node, wide in watch.wide.items() if wide)
     wide = frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
@@ -194,7 +215,8 @@ def found(text: str, path: str) -> Found:
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
     size = sum(len(chunk.text) for chunk in program.chunks)
-    return Found(tuple(dispatcher.findings()), tuple(losses), given, tensors, wide, size)
+    decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
+    return Found(known, perhaps, tuple(losses), given, tensors, wide, decided, size)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
@@ -215,7 +237,9 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
 
 def _number(text: str, path: str, dtype: str) -> int:
     run = found(text, path)
-    return sum(can_happen(one, dtype) for one in run.findings) + sum(dtype in one.dtypes for one in run.losses)
+    return sum(can_happen(one, dtype) for one in (*run.findings, *run.assumed)) + sum(
+        dtype in one.dtypes for one in run.losses
+    )
 
 
 def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
@@ -236,6 +260,13 @@ def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
 
 def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
     return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+
+
+def is_refuted(finding: Finding, run: Found) -> bool:
+    """Whether a finding rests on an assumption about dtypes that `run` knows."""
+    if finding.name not in _RULES or finding.elsewhere is not None or finding.span not in run.decided:
+        return False
+    return not any(one.code == finding.code and one.span == finding.span for one in (*run.findings, *run.assumed))
 
 
 def can_happen(finding: Finding, dtype: str) -> bool:

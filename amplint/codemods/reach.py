@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from amplint.codemods import hazards, outputs
-from amplint.codemods.completion import all_findings
+from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.surroundings import modules
@@ -44,18 +44,24 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         return
     program = Program(source, Lookups(modules(), source), whole=True)
     rows = {remark.row for remark in told}
-    found = [one for one in all_findings(after, path) if one.span.start.row not in rows and _is_near(source, one)]
+    run, near = outputs.found(after, path), _near(source)
+
+    def is_near(one: Finding) -> bool:
+        row = one.span.start.row
+        return row not in rows and one.severity is Severity.INFO and any(row in each for each in near)
+
+    found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
     if any(_relative(other, source) for other in program.sources):
         asked = frozenset(rule.code for rule in rules if rule.assumed)
         found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
-    run = outputs.found(after, path)
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
-    found = [one for one in found if outputs.can_happen(one, dtype)]
+    found += [one for one in run.assumed if one.elsewhere or is_near(one)]
+    found = [one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS]
     known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
     brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
-    device = "cpu" if '"cpu"' in source.code(first.items[0]) else "cuda"
+    device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     for chunk in _made_of(program, _modules(program)):
         for one in _findings_in(chunk, header):
@@ -191,15 +197,12 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _is_near(source: Source, finding: Finding) -> bool:
-    """Whether an info is about a function with a region, or called in one; others stand by themselves."""
-    if finding.severity is not Severity.INFO:
-        return False
-    row = finding.span.start.row
+def _near(source: Source) -> list[range]:
+    """The rows of the functions with a region, and of those that are called in one; others stand by themselves."""
     regions = list(_regions(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]
-    return any(span.start.row <= row <= span.end.row for span in spans)
+    return [range(span.start.row, span.end.row + 1) for span in spans]
 
 
 def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:

@@ -68,6 +68,7 @@ REFUSED = {
     "gan_script": "two losses are differentiated in turn",
     "gradient_penalty": "two losses are differentiated in turn",
     "graph_convolution": "a round of this loop is an epoch",
+    "optimizer_object": "norm is returned, and only the end of a window sets it",
     "wgan_penalty": "not every round of this loop trains",
 }
 
@@ -186,6 +187,7 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
             "        loss.backward()\n",
         ),
     ),
+    "lazy_optimizer": (("for batch in batches:", "for batch in larger(batches):"),),
     "metric_learning": (
         ("for step in range(args.steps):", "for window in chunks(range(args.steps)):\n    step = window[-1]"),
         (
@@ -286,6 +288,7 @@ EDITS: dict[str, tuple[tuple[str, str], ...]] = {
         ('for step in range(1, config["steps"] + 1):', 'for window in chunks(range(config["steps"])):'),
         ('x1, x2, same = pairs(rng, config["batch"])', "x1, x2, same = joined(pairs(rng, 24) for _ in window)"),
     ),
+    "streamed_text": (("criterion, stream(10, epoch))", "criterion, larger(stream(10, epoch)))"),),
     "super_resolution_resume": (
         ("for iteration in range(args.iterations):", "for window in chunks(range(args.iterations)):"),
         (

@@ -177,7 +177,7 @@ def test_losses_are_computed_in_regions_wherever_they_stand() -> None:
     old = LOOP.replace("loss = torch.nn.functional.mse_loss(net(inputs), targets)", "outputs = net(inputs)")
     old = old.replace("scale_loss(loss,", "scale_loss(torch.nn.functional.mse_loss(outputs, targets),")
     text = converted(old + EVALUATION).text
-    hoisted = "    loss = torch.nn.functional.mse_loss(outputs, targets)\n        scaler.scale(loss).backward()\n"
+    hoisted = "    outputs = net(inputs)\n            loss = torch.nn.functional.mse_loss(outputs, targets)\n"
     beside = "    outputs = net(inputs)\n                print(torch.nn.functional.mse_loss(outputs, targets).item())\n"
     assert f'            with torch.autocast("cuda"):\n            {beside}' in text
     assert f"        {hoisted}" in text

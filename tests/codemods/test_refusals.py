@@ -23,11 +23,10 @@ def closure():
 
 optimizer.step(closure)
 """
-LIBRARY = """def train_one_epoch(model, optimizer, batches, criterion):
-    for x, y in batches:
-        optimizer.zero_grad()
-        criterion(model(x), y).backward()
-        optimizer.step()
+LIBRARY = """def train_batch(model, optimizer, criterion, x, y):
+    optimizer.zero_grad()
+    criterion(model(x), y).backward()
+    optimizer.step()
 """
 ATTACK = """import torch
 
@@ -46,7 +45,7 @@ def attack(model, optimizer, images, labels):
     ("text", "row", "why"),
     [
         (CLOSURE, 15, "the optimizer runs a closure, which a gradient scaler cannot step"),
-        (LIBRARY, 5, "train_one_epoch() gets its optimizer from code out of sight, which would have to pass a scaler"),
+        (LIBRARY, 4, "train_batch() gets its optimizer from code out of sight, which would have to pass a scaler"),
         (ATTACK, 10, "the gradient of something that is not known to be a parameter is read"),
         ("import accelerate\n" + LOOP, 1, "accelerate scales losses by itself"),
         ("from torch.distributed.fsdp import fully_shard\n" + LOOP, 1, "torch.distributed.fsdp shards parameters"),
@@ -156,5 +155,5 @@ def test_all_reasons_are_told() -> None:
 
 
 def test_all_places_of_the_scaler_that_are_in_doubt_are_told() -> None:
-    text = LIBRARY + LIBRARY.replace("train_one_epoch", "train_another")
-    assert [remark.row for remark in convert(text, Wish(to="amp")).refused] == [5, 10]
+    text = LIBRARY + LIBRARY.replace("train_batch", "train_another")
+    assert [remark.row for remark in convert(text, Wish(to="amp")).refused] == [4, 8]

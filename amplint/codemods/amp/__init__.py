@@ -16,7 +16,8 @@ from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
-from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.flow import Flow, PassedForward
+from amplint.codemods.training.gathering import gathered, named
 from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
@@ -79,7 +80,13 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if moved is not None:
         return Plan((moved,))
     flow = Flow(script, observed)
-    regions = Regions(script, observed, flow)
+    try:
+        regions = Regions(script, observed, flow)
+    except PassedForward as passed:
+        return Plan((named(script, passed),))
+    moved = gathered(script, flow, regions)
+    if moved is not None:
+        return Plan((moved,))
     flag = Flag(script, observed.calls, SWITCH) if wish.add_flag else None
     if shards and flag is not None:
         raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
@@ -91,6 +98,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     def switch(place: cst.CSTNode) -> str:
         return f", enabled={flag.at(place)}" if flag is not None else ""
 
+    passed: list[cst.FunctionDef] = []
     if scales:
 
         def construction(below: cst.CSTNode) -> str:
@@ -101,6 +109,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         protocol = Protocol(script, observed, scalers, regions)
         hand_on_scaler(script, observed, scalers)
         edits += [*scalers.edits, *protocol.edits]
+        passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
     else:
         edits += regions.plain_losses()
@@ -140,6 +149,20 @@ def _planned(script: Script, wish: Wish) -> Plan:
             row_edited(script.text, new, fix.edits, script.row(call)), "NumPy has no bfloat16; what it gets here may be"
         )
         for call in doubts
+    ]
+    left += [
+        Remark(
+            row_edited(script.text, new, fix.edits, script.row(one)),
+            "each call makes a scaler, which has to find its scale anew; pass one for all of them",
+        )
+        for one in passed
+    ]
+    left += [
+        Remark(
+            row_edited(script.text, new, fix.edits, script.row(call)),
+            "this runs the model and computes a loss out of sight; see that what half rounds is float32 there",
+        )
+        for call in flow.unseen
     ]
     left += [
         Remark(

@@ -19,11 +19,18 @@ _NO_PLACE = "there is no place for the scaler here"
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})
 
 
+_OF_EPOCHS = 2
+"""Loops around a step, the outer one over epochs."""
+
+
 class Scalers:
     """Makes one scaler beside the optimizers, and passes it to the functions that need it."""
 
     def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
-        """`construction` is the code that makes a scaler below a statement."""
+        """`construction` is the code that makes a scaler below a statement.
+
+        The functions in `passed` make one for each call, unless a caller out of sight passes one.
+        """
         self._script = script
         self._observed = observed
         self._construction = construction
@@ -33,6 +40,7 @@ class Scalers:
         self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
         self._rows: list[int] = []
+        self.passed: list[cst.FunctionDef] = []
         self.name = required(script.free(*_NAMES), script.top[0], f"the names {', '.join(_NAMES)} are taken")
 
     @property
@@ -124,13 +132,27 @@ class Scalers:
             for method in self._observed.calls.methods(owner)
         }
         homes = {method: bindings for method, bindings in homes.items() if bindings}
-        if len(homes) != 1:
-            raise Refusal(node, "the optimizer of the object is not made in one method of its class in this file")
-        ((method, bindings),) = homes.items()
-        attribute = f"self.{self.name}"
-        self._insert(method, bindings, attribute)
+        private = f"_{self.name}" not in self._script.words and all(root.startswith("self._") for root in roots)
+        attribute = f"self.{'_' if private else ''}{self.name}"
+        if len(homes) == 1:
+            ((method, bindings),) = homes.items()
+            self._insert(method, bindings, attribute)
+        else:
+            self._made[None, attribute] = {self._set_up(owner, node): None}
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
+
+    def _set_up(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
+        """The last of the statements at the beginning of `__init__` that set an attribute. Raises Refusal."""
+        found: cst.CSTNode | None = None
+        init = next((one for one in self._observed.calls.methods(owner) if one.name.value == "__init__"), None)
+        for statement in init.body.body if init is not None else ():
+            small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+            if isinstance(small, cst.Assign):
+                found = statement
+            elif found is not None or not isinstance(small, cst.Expr):
+                break
+        return required(found, node, "the optimizer of the object is not made in one method of its class in this file")
 
     def _without_steps(self, function: cst.FunctionDef | None, node: cst.CSTNode) -> str:
         """The scaler where gradients are made that a caller steps with."""
@@ -165,10 +187,8 @@ class Scalers:
             raise Refusal(node, f"some of the optimizers are no parameters of {function.name.value}()")
         callers = self._observed.calls.callers(function)
         if not callers:
-            why = (
-                f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
-            )
-            raise Refusal(node, why)
+            self._make_within(function, node)
+            return self.name
         default = parameter.default is not None
         self._declare(function, parameter)
         for call in callers:
@@ -185,6 +205,28 @@ class Scalers:
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
         return self.name
+
+    def _make_within(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
+        """Make the scaler above the loop that steps, where callers out of sight pass none. Raises Refusal."""
+        loops = [self._script.loop_of(node)] if self._script.function_of(node) is function else []
+        while loops and loops[-1] is not None:
+            loops.append(self._script.loop_of(loops[-1]))
+        outer = loops[-2] if len(loops) > 1 else None
+        if outer is None:
+            why = (
+                f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
+            )
+            raise Refusal(node, why)
+        made = f"{self.name} = {self._construction(outer)}"
+        if not _counts(outer) or len(loops) <= _OF_EPOCHS:
+            if function.params.star_kwarg is not None or function.params.kwonly_params or function.params.star_arg:
+                raise Refusal(function, f"{function.name.value}() cannot take a scaler as its last parameter")
+            last = positional(function)[-1]
+            kind = f": {self._kind(last)} | None = None" if last.annotation is not None else "=None"
+            self._edits.append(parameters.behind(self._script, last, f"{self.name}{kind}"))
+            made = f"if {self.name} is None:\n    {made}"
+            self.passed.append(function)
+        self._add(self._script.rewrite.insert_before(outer, made), outer)
 
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
         if function in self._handed:
@@ -266,6 +308,12 @@ class Scalers:
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     """Whether `statement` is a loop over what is known by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
+
+
+def _counts(loop: cst.CSTNode) -> bool:
+    """Whether `loop` runs a number of times, or as long as something holds."""
+    over = loop.iter if isinstance(loop, cst.For) else None
+    return over is None or (isinstance(over, cst.Call) and dotted(over.func) in ("range", "trange", "tqdm.trange"))
 
 
 def _restoring(statement: cst.CSTNode) -> set[str]:

@@ -80,7 +80,7 @@ class Beside:
                 continue
             if len(node.body) > 1 or not paths(node) & half or self._flow.trains(node):
                 continue
-            if any(self._calls(node, half)):
+            if any(self._calls(node, half)) and not any(every(node, cst.Yield)):
                 self._half[node] = set(half)
                 continue
             self.strangers += (call for call in every(node, cst.Call) if self._is_strange(call, half))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, changed, paths
+from amplint.codemods.bindings import bound_paths, called_name, changed, paths
+from amplint.codemods.calls import only_raises
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed, records_nothing
@@ -16,6 +17,15 @@ from amplint.source.tree import every, walk
 _CALLS_LIMIT = 4
 
 
+class PassedForward(Refusal):
+    """A call that trains is handed what `argument` computes by a forward pass, for its parameter `name`."""
+
+    def __init__(self, argument: cst.BaseExpression, name: str) -> None:
+        super().__init__(argument, "the forward pass is an argument of the call that trains on it")
+        self.argument = argument
+        self.name = name
+
+
 class Flow:
     """Follows losses back to the forward passes they come from, through blocks and to the callers of a function."""
 
@@ -23,11 +33,14 @@ class Flow:
         self._script = script
         self._calls = observed.calls
         self._forwards = observed.forwards
+        self._models = observed.models
         self._losses = observed.losses
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
         self._training = self._calls.leading_to(self._work)
         self._running = self._calls.leading_to(self._forwards, constructors=False)
         self._keeping = set(_that_keep_losses(script))
+        self.unseen: dict[cst.Call, None] = {}
+        """The calls that run a model out of sight."""
 
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
         """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
@@ -37,17 +50,50 @@ class Flow:
         loss = self._losses[backward]
         found: dict[cst.CSTNode, None] = {}
         alone = self.runs_model(loss)
-        for way in self._ways(loss, paths(loss), 0):
-            tainted: set[str] = set()
-            for statement in reversed(way):
-                if self.trains(statement):
-                    continue
-                if self.runs_model(statement) or self._reads(statement) & tainted:
-                    found[statement] = None
-                    tainted |= set(self._binds(statement))
+        ways = [[one for one in reversed(way) if not self.trains(one)] for way in self._ways(loss, paths(loss), 0)]
+        for way in ways:
+            tainted = self._tainted(way, found)
+            if not tainted and not alone and self._find_unseen(way):
+                tainted = self._tainted(way, found)
             if not tainted and not alone:
                 raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
+
+    def _tainted(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
+        """What statements that follow each other compute from forward passes, all of which go into `found`."""
+        tainted: set[str] = set()
+        for statement in way:
+            if self.runs_model(statement) or self._reads(statement) & tainted:
+                found[statement] = None
+                tainted |= set(self._binds(statement))
+        return tainted
+
+    def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
+        """Whether calls on a `way` to a loss run a model out of sight: one is handed on, or others write the method."""
+        models = set(self._models)
+        for statement in way:
+            bound = self.binds(statement)
+            for call in every(statement, cst.Call):
+                handed = any(dotted(argument.value) in models for argument in call.args)
+                if handed and called_name(call) == "partial":
+                    models |= bound
+                elif not bound & models and (handed or dotted(call.func) in models or self._is_left_open(call)):
+                    self.unseen[call] = None
+        self._forwards |= self.unseen.keys()
+        self._running |= self._calls.leading_to(self._forwards, constructors=False)
+        return bool(self.unseen)
+
+    def _is_left_open(self, call: cst.Call) -> bool:
+        """Whether `call` runs a method that the class around leaves to derived ones, or to a base out of sight."""
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        around = self._script.method_owner(self._script.function_of(call))
+        if owner != "self" or around is None:
+            return False
+        own = [one for one in self._calls.methods(around) if one.name.value == method]
+        abstract = (
+            any((dotted(each.decorator) or "").endswith("abstractmethod") for each in one.decorators) for one in own
+        )
+        return any(abstract) or any(map(only_raises, own)) or (not own and bool(around.bases))
 
     def trains(self, node: cst.CSTNode) -> bool:
         """Whether `node` holds a backward pass, a step or a use of gradients, or a call that leads to one."""
@@ -105,7 +151,7 @@ class Flow:
                 if argument is not None:
                     passed |= paths(argument.value)
                     if self.runs_model(argument.value) and not self._only_looks(argument.value):
-                        raise Refusal(argument.value, "the forward pass is an argument of the call that trains on it")
+                        raise PassedForward(argument.value, name)
             for further in self._ways(call, passed, depth + 1):
                 yield [*way, *further]
 

@@ -54,8 +54,8 @@ class Observed:
     lead to one; training is known to take those in `shared`. `evaluations` says how evaluation comes to its forward
     passes. `losses` maps backward passes to what they differentiate, before it is scaled, and `steps` each
     `optimizer.step()` to the expression of the optimizer; `uses` is where gradients are clipped, measured or changed,
-    `modules` names objects with a forward pass, `mixed` says that there is mixed precision already, and `foreign` are
-    names imported from libraries that are not PyTorch's, with what they stand for.
+    `modules` names objects with a forward pass, `models` what is used as one, `mixed` says that there is mixed
+    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
     """
 
     calls: Calls
@@ -67,6 +67,7 @@ class Observed:
     shared: set[cst.CSTNode] = field(default_factory=set)
     evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
     modules: set[str] = field(default_factory=set)
+    models: set[str] = field(default_factory=set)
     mixed: bool = False
     foreign: dict[str, str] = field(default_factory=dict)
 
@@ -136,6 +137,7 @@ class _Watch:
         self.scales = scales
         self.found = Observed(interpretation.calls)
         self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+        self.found.models |= self._models
         self._keys = dict[str, set[str]]()
         for path, key in _elements_that_are_models(script):
             self._keys.setdefault(path, set()).add(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, paths
@@ -13,13 +13,28 @@ from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed, looks_only
-from amplint.findings import Edit
+from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
-_TRIVIAL = ("mean", "sum", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values", "flatten", "view")
+_TRIVIAL = (
+    "mean",
+    "sum",
+    "detach",
+    "div",
+    "mul",
+    "squeeze",
+    "float",
+    "item",
+    "neg",
+    "add",
+    "get",
+    "values",
+    "flatten",
+    "view",
+)
 _OF_TENSORS = frozenset(
     [
         *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
@@ -28,14 +43,17 @@ _OF_TENSORS = frozenset(
     ]
 )
 _GAP = 2
+_WIDTH = 110
+"""Columns up to which a header may take one more context."""
 _OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 
 
 @dataclass
 class Region:
-    """Statements of one block that follow each other."""
+    """Statements of one block that follow each other; those in `computing` run models and lead to losses."""
 
     statements: list[cst.CSTNode] = field(default_factory=list)
+    computing: Set[cst.CSTNode] = frozenset()
 
 
 class Regions:
@@ -54,14 +72,16 @@ class Regions:
         self._flow = flow
         self.training: list[Region] = []
         self.hoists: dict[cst.Call, tuple[str, str]] = {}
+        self._joined: dict[cst.Call, Region] = {}
         self._apart: list[cst.CSTNode] = []
         self._find()
         losses = self._losses()
         self.evaluation = list(self._evaluations(losses))
         inside = (statement for region in (*self.training, *self.evaluation) for statement in region.statements)
         self._beside = Beside(script, observed, flow, inside, losses)
-        statements = dict.fromkeys(one for region in self.evaluation for one in region.statements)
-        self.evaluation = [Region(run) for run in self._runs(statements | dict.fromkeys(self._beside.statements))]
+        chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
+        chosen |= dict.fromkeys(self._beside.statements)
+        self.evaluation = [Region(run, chosen.keys()) for run in self._runs(chosen)]
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
@@ -70,14 +90,18 @@ class Regions:
         """
         for backward, (name, text) in self.hoists.items():
             loss = self._observed.losses[backward]
-            before = self._before(self._script.statement_of(loss))
-            if any(region.statements[-1] is before for region in self.training):
-                edit = self._script.rewrite.insert_after(before, f"    {name} = {text}") if before else None
+            if backward in self._joined:
+                last = self._joined[backward].statements[-1]
+                edit = self._script.rewrite.insert_after(last, f"    {name} = {text}")
             else:
                 edit = self._script.rewrite.insert_before(loss, f"with {header(loss)}:\n    {name} = {text}")
             yield required(edit, backward, "the loss is computed where no region can be put")
         for region in (*self.training, *self.evaluation):
             first = region.statements[0]
+            below = self._header_around(region)
+            if below is not None and below.column + len(header(first)) < _WIDTH:
+                yield Edit(Span(below, below), f", {header(first)}")
+                continue
             yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
 
@@ -104,8 +128,7 @@ class Regions:
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
         starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
-        hoisted = [self._observed.losses[backward] for backward in self.hoists]
-        alone = [loss for loss in hoisted if self._before(self._script.statement_of(loss)) not in starts]
+        alone = [self._observed.losses[backward] for backward in self.hoists if backward not in self._joined]
         return sorted(self._script.row(node) for node in (*starts, *alone))
 
     def _find(self) -> None:
@@ -119,9 +142,10 @@ class Regions:
         self._apart = [one for one in chosen if looks_only(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart}
         self._add_followers(chosen)
-        self.training = [Region(run) for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
+        runs = [run for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
+        self.training = [Region(run, chosen.keys()) for run in runs]
         for backward in self.hoists:
-            self._reach_out(backward)
+            self._join(backward)
 
     def shorten(self) -> None:
         """End regions of training with what autocast changes, where that does not leave a loss alone."""
@@ -170,9 +194,10 @@ class Regions:
                     chosen[following] = None
                     made |= self._flow.binds(following)
 
-    def _reach_out(self, backward: cst.Call) -> None:
-        """Extend a region that ends shortly above `backward`, which computes its loss itself, up to there."""
-        statement = self._script.statement_of(self._observed.losses[backward])
+    def _join(self, backward: cst.Call) -> None:
+        """Let a region that ends shortly above `backward`, which computes its loss itself, compute that, too."""
+        loss = self._observed.losses[backward]
+        statement = self._script.statement_of(loss)
         assert statement is not None
         block = self._script.block_of(statement)
         position = block.index(statement)
@@ -180,7 +205,9 @@ class Regions:
             last = block.index(region.statements[-1]) if region.statements[-1] in block else position
             between = block[last + 1 : position]
             if last < position and len(between) <= _GAP and not any(map(self._parts, between)):
-                region.statements += between
+                if any(self._flow.binds(one) & paths(loss) for one in between):
+                    region.statements += between
+                self._joined[backward] = region
 
     def _hoist(self, backward: cst.Call) -> tuple[str, str]:
         loss = self._observed.losses[backward]
@@ -193,6 +220,18 @@ class Regions:
         taken = {name for name in ("loss", "total_loss") if name in self._names_near(backward)}
         name = next((name for name in ("loss", "total_loss", "the_loss") if name not in taken), "")
         return name, text
+
+    def _header_around(self, region: Region) -> Position | None:
+        """Where the header of a `with` without gradients ends whose whole body a region is."""
+        body = self._script.source.parent(region.statements[0])
+        above = self._script.source.parent(body) if body is not None else None
+        if not isinstance(above, cst.With) or not looks_only(above):
+            return None
+        if len(self._script.block_of(region.statements[0])) > len(region.statements):
+            return None
+        last = above.items[-1]
+        bare = last.asname is None and not self._script.rewrite.parentheses(last.item)
+        return self._script.source.span(last.item).end if bare else None
 
     def _names_near(self, node: cst.CSTNode) -> set[str]:
         function = self._script.function_of(node)
@@ -226,15 +265,9 @@ class Regions:
             yield list(block[run[0] : run[-1] + 1])
 
     def _parts(self, statement: cst.CSTNode) -> bool:
-        """Whether `statement` must stay outside of regions."""
-        return self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
-
-    def _before(self, statement: cst.CSTNode | None) -> cst.CSTNode | None:
-        if statement is None:
-            return None
-        block = self._script.block_of(statement)
-        position = block.index(statement)
-        return block[position - 1] if position else None
+        """Whether `statement` must stay outside of regions; what is yielded would leave them open."""
+        yields = any(isinstance(node, cst.Yield) for node in walk(statement))
+        return yields or self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
 
     def _losses(self) -> set[str]:
         """The names of what the regions of training call, forward passes apart."""
@@ -253,24 +286,40 @@ class Regions:
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
+        covered = self._run_by(taken)
         for way in self._observed.evaluations:
             own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
             call = next(own, None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue
-            if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._flow.trains(
-                statement
-            ):
+            if self._script.function_of(statement) in covered:
+                continue
+            if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._parts(statement):
                 continue
             run = self._with_losses(statement, losses)
-            taken += run
+            taken += self._between(run)
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
-            yield Region(run)
+            yield Region(run, chosen.keys())
+
+    def _run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
+        """The functions that some statements run, also by others."""
+        found, waiting = set[cst.CSTNode | None](), list(statements)
+        while waiting:
+            for call in every(waiting.pop(), cst.Call):
+                new = {*self._observed.calls.targets(call), *self._observed.calls.runs(call)} - found
+                found |= new
+                waiting += (one for one in new if self._script.source.owns(one))
+        return found
+
+    def _between(self, statements: list[cst.CSTNode]) -> Block:
+        """The statements of a block from the first of some to the last."""
+        block = self._script.block_of(statements[0])
+        return block[block.index(statements[0]) : block.index(statements[-1]) + 1]
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement`, a forward pass, and what follows up to the last loss of its output that training uses too.
+        """`statement`, a forward pass, and what leads from there to the last loss that training uses too.
 
         Where that follows the condition that it stands in, all of this comes along.
         """
@@ -283,20 +332,20 @@ class Regions:
         return [statement]
 
     def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement` and what follows in its block up to the last such loss of what it binds."""
+        """`statement` and what follows in its block of what it binds, up to the last such loss."""
         start = block.index(statement)
-        tainted, end = self._flow.binds(statement), start
-        for index in range(start + 1, min(start + 4, len(block))):
-            following = block[index]
-            if not isinstance(following, cst.SimpleStatementLine) or self._flow.trains(following):
+        tainted, found, end = self._flow.binds(statement), [statement], 1
+        for following in block[start + 1 : start + 4]:
+            if not isinstance(following, cst.SimpleStatementLine) or self._parts(following):
                 break
             if not paths(following) & tainted:
                 continue
             tainted |= self._flow.binds(following)
+            found.append(following)
             calls = every(following, cst.Call)
             if any(dotted(call.func) in losses or call in self._observed.forwards for call in calls):
-                end = index
-        return list(block[start : end + 1])
+                end = len(found)
+        return found[:end]
 
 
 def _computes(loss: cst.BaseExpression) -> bool:

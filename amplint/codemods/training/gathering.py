@@ -1,0 +1,111 @@
+"""Changes before regions are planned: each is to hold a forward pass, the loss, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.codemods.bindings import called_name, paths
+from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.script import Script
+from amplint.codemods.training.flow import Flow, PassedForward
+from amplint.codemods.training.regions import Region, Regions
+from amplint.findings import Edit, Fix, Position, Span
+from amplint.regex import regex
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+
+_DRAWS = regex(r"rand|sampl|shuffle|seed|noise|dropout")
+"""What may draw random numbers, whose order is kept."""
+_TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "synchronize", "record"})
+_NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "float", "int", "detach", "print"})
+"""What looks at its argument and does not change it."""
+
+
+def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
+    """The move of what is no part of the regions out of them; None where there is nothing to move."""
+    edits: list[Edit] = []
+    moved: list[cst.CSTNode] = []
+    for region in (*regions.training, *regions.evaluation):
+        apart = list(_apart(flow, region))
+        texts = [_taken(script, rows, edits) for rows in _groups(script, apart)]
+        if texts:
+            place = Position(script.rows(region.statements[-1])[1] + 1, 1)
+            edits.append(Edit(Span(place, place), "".join(texts)))
+        moved += apart
+    message = "move what is no part of the loss below it"
+    done = tuple(Remark(script.row(one), message) for one in moved)
+    return Change(Fix(message, tuple(edits)), done) if edits else None
+
+
+def named(script: Script, passed: PassedForward) -> Change:
+    """The variable that an argument is computed into before the call that takes it. Raises the Refusal."""
+    argument, function = passed.argument, script.function_of(passed.argument)
+    nodes = walk(function) if function is not None else script.nodes
+    words = {one.value for one in nodes if isinstance(one, cst.Name)}
+    name = next((one for one in (passed.name, "loss", "total_loss") if one not in words), None)
+    text = script.text_of(argument)
+    edit = script.rewrite.insert_before(argument, f"{name} = {text}") if name is not None and "\n" not in text else None
+    if edit is None or name is None:
+        raise passed
+    message = "give the loss a variable"
+    edits = (edit, script.rewrite.replace(argument, name))
+    return Change(Fix(message, edits), (Remark(script.row(argument), message),))
+
+
+def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int, int]]:
+    """The first and last rows of statements, those of neighbours together."""
+    found: list[tuple[int, int]] = []
+    for first, last in map(script.rows, statements):
+        begun = found.pop()[0] if found and found[-1][1] + 1 == first else first
+        found.append((begun, last))
+    yield from found
+
+
+def _taken(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
+    """The text of `rows`, with the comment that is about them alone, which `edits` take away."""
+    lines, (first, last) = script.lines, rows
+    alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1)
+    first = lines.commented(first) if alone else first
+    surplus = first > 1 and lines.blank(first - 1) and last < len(lines) and lines.blank(last + 1)
+    edits.append(Edit(script.whole_rows(first, last + surplus), ""))
+    return script.indented(range(first, last + 1), "")
+
+
+def _apart(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
+    """The statements of a region that nothing in it waits for, and that can run below it, in their order."""
+    found: list[cst.CSTNode] = []
+    read, bound = set[str](), set[str]()
+    for statement in reversed(region.statements):
+        binds = flow.binds(statement)
+        own = paths(statement)
+        if statement in region.computing or binds & read or not _can_wait(flow, statement, read, bound):
+            read |= own
+            bound |= binds
+        else:
+            found.append(statement)
+    yield from reversed(found)
+
+
+def _can_wait(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str]) -> bool:
+    """Whether a statement can run behind others that have `read` and `bound` these variables."""
+    small: Sequence[cst.CSTNode] = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+    if len(small) != 1 or not isinstance(small[0], (cst.Expr, cst.Assign, cst.AnnAssign, cst.AugAssign)):
+        return False
+    calls = list(every(statement, cst.Call))
+    names = {called_name(call) for call in calls}
+    if "zero_grad" in names and len(names) == 1:
+        return True
+    ordered = names & _TIMES or any(_DRAWS.search(name) or name.endswith("_") for name in names)
+    suspends = any(isinstance(node, (cst.Yield, cst.Await, cst.NamedExpr)) for node in walk(statement))
+    if ordered or suspends or flow.runs_model(statement) or paths(statement) & bound or flow.binds(statement) & read:
+        return False
+    return not isinstance(small[0], cst.Expr) or not _shared(small[0].value) & read
+
+
+def _shared(node: cst.CSTNode) -> set[str]:
+    """What a call hands to code that could change it."""
+    if isinstance(node, (cst.FormattedString, cst.SimpleString)) or called_name(node) in _NUMBERS:
+        return set()
+    if isinstance(node, cst.Call):
+        return paths(node.func) | {path for argument in node.args for path in _shared(argument.value)}
+    return paths(node)
