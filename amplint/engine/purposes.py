@@ -27,5 +27,6 @@ def purposes(source: Source) -> tuple[Premise, ...]:
     if is_test(source.filename):
         return (Premise.TESTED,)
     text = source.text
-    measures = _MEASURES.search(text) and _MAKES_UP.search(text) and not _LEARNS_OR_KEEPS.search(text)
+    made_up = "rand" in text and _MAKES_UP.search(text)
+    measures = made_up and _MEASURES.search(text) and not _LEARNS_OR_KEEPS.search(text)
     return (Premise.MEASURED,) if measures else ()

@@ -74,9 +74,8 @@ _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "tr
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
-_SAVING = regex(
-    r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
-)
+_CALLED_AT_ALL = regex(r"\b(\w+) *\(")
+_SAVING = regex(r"[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot|^load(?:_state)?$")
 _SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
 _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 """What saves and restores a scaler, and not only passes on what a wrapper of it is asked for."""
@@ -136,7 +135,9 @@ def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[s
 
 @per_chunk
 def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
-    return tuple(_RENAMED.findall(chunk.text)) if "as" in chunk.words else ()
+    if "as" not in chunk.words:
+        return ()
+    return tuple(found for line in chunk.text.splitlines() if " as " in line for found in _RENAMED.findall(line))
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -198,7 +199,7 @@ def _scales(chunk: Chunk) -> bool:
 
 @per_chunk
 def _saving_calls(chunk: Chunk) -> frozenset[str]:
-    return frozenset(_SAVING.findall(chunk.text))
+    return frozenset(filter(_SAVING.search, set(_CALLED_AT_ALL.findall(chunk.text))))
 
 
 @per_chunk
