@@ -182,12 +182,12 @@ HALF_ASSUMED = regex(
 )
 """What a file holds that gives away how half meets its operations."""
 HUGE_NUMBERS = regex(
-    rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info"
+    rb"\d(?:\.?[eE]\+?\d|\d{5}|_\d{3}| ?\*\* ?\d)|\b[6-9]\d{4}|maxsize|float_info"
     rb"|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
 HUGE_ASSUMED = regex(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
 """The same, and names of constants that another file may hold."""
 TINY_NUMBERS = regex(
-    rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?-|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
+    rb"\d(?:\.?[eE]-0?[5-9]| ?\*\* ?-)|[eE]-\d\d|\.0000|float_info|finfo\((?:torch|np)\.float(?:32|64)?\b"
 )
 INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")

@@ -33,6 +33,7 @@ _CLASS = regex(r"^class\s+\w+\(([^)]*)\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
 _CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
+_POSITIONS = frozenset({"arange", "linspace"})
 _TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = regex(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
@@ -164,8 +165,12 @@ def _named_models(chunk: Chunk) -> frozenset[str]:
 
 def position_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names of functions that create positions, in a file with regions or positions of a non-literal dtype."""
-    found = any("autocast" in chunk.words or _TYPED_POSITIONS.search(chunk.text) for chunk in chunks)
-    return frozenset({"arange", "linspace"} if found else ())
+    found = any(
+        "autocast" in chunk.words
+        or (not chunk.words.isdisjoint(_POSITIONS) and _TYPED_POSITIONS.search(chunk.text) is not None)
+        for chunk in chunks
+    )
+    return _POSITIONS if found else frozenset()
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
