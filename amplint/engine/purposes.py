@@ -34,5 +34,6 @@ def purposes(source: Source) -> tuple[Premise, ...]:
     if _NAMED.search(os.path.basename(source.filename)):
         return (Premise.MEASURED,)
     text = source.text
-    measures = _MEASURES.search(text) and _MAKES_UP.search(text) and not _LEARNS_OR_KEEPS.search(text)
+    made_up = "rand" in text and _MAKES_UP.search(text)
+    measures = made_up and _MEASURES.search(text) and not _LEARNS_OR_KEEPS.search(text)
     return (Premise.MEASURED,) if measures else ()

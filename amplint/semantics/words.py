@@ -24,6 +24,7 @@ class Guess:
 
     Findings can rest on one that `decides`; the others hold findings back, lift a doubt, or guide conversions. Names
     that are `known` belong to an API and are no guess; where one ends in a dot, so does what begins with it.
+    A pattern for long texts has `stems`: one of them, in lower case, is in every line that it is found in.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Guess:
     counterexamples: tuple[str, ...]
     decides: bool = False
     known: tuple[str, ...] = ()
+    stems: tuple[str, ...] = ()
 
     def taken(self, name: str, about: str = "") -> tuple[Guessed, ...]:
         """What something called `name` is taken for, or the field `about` of an event; empty if that is known."""
@@ -50,6 +52,14 @@ class Guess:
     def search(self) -> Callable[[str], re.Match[str] | None]:
         """Where the pattern is found in a name, None if it is not."""
         return functools.lru_cache(_NAMES)(self.compiled.search)
+
+    def occurs(self, text: str) -> bool:
+        """Whether the pattern is found in a long text; only lines with one of the `stems` are searched."""
+        lowered = text.lower()
+        if not any(stem in lowered for stem in self.stems):
+            return False
+        lines = (line for line in lowered.splitlines() if any(stem in line for stem in self.stems))
+        return any(map(self.compiled.search, lines))
 
 
 def _one_of(
@@ -605,6 +615,10 @@ MAY_SCALE = Guess(
         "colossalai", "FP16_Optimizer", "horovod",
     ),
     counterexamples=("torch.accelerator.current_device_index()", "loss.backward()", "image_scale = 2"),
+    stems=(
+        "scal", "accelerat", "deepspeed", "apex", "lightning", "fabric", "mmcv", "mmengine", "colossal", "fp16",
+        "horovod",
+    ),
 )  # fmt: skip
 MAY_UPDATE = Guess(
     name="an update of a scaler",

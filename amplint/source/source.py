@@ -89,7 +89,7 @@ class Chunk:
     @functools.cached_property
     def used(self) -> frozenset[str]:
         """The words of `code`."""
-        return _words(self.code)
+        return self.words if self.code == self.text else _words(self.code)
 
     @functools.cached_property
     def is_class(self) -> bool:

@@ -183,12 +183,12 @@ HALF_ASSUMED = regex(
 """What a file holds that gives away how half meets its operations."""
 _LIMITS_OF_WIDE = rb"|finfo\((?:(?:torch|np|numpy)\.float(?:32|64)?\b|float|[\"']float|\))"
 HUGE_NUMBERS = regex(
-    rb"\d\.?[eE]\+?\d|\b[6-9]\d{4}|\d{6}|\d_\d{3}|\d ?\*\* ?\d|maxsize|float_info|\biinfo\(|\d ?<< ?\d|\bpow\(\d"
+    rb"\d(?:\.?[eE]\+?\d|\d{5}|_\d{3}| ?\*\* ?\d| ?<< ?\d)|\b[6-9]\d{4}|maxsize|float_info|\biinfo\(|\bpow\(\d"
     + _LIMITS_OF_WIDE
 )
 HUGE_ASSUMED = regex(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
 """The same, and names of constants that another file may hold."""
 TINY_NUMBERS = regex(
-    rb"\d\.?[eE]-0?[5-9]|[eE]-\d\d|\.0000|\d ?\*\* ?\(?-|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
+    rb"\d(?:\.?[eE]-0?[5-9]| ?\*\* ?\(?-)|[eE]-\d\d|\.0000|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
 )
 INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")

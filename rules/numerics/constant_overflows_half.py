@@ -60,7 +60,7 @@ class ConstantOverflowsHalf(Rule):
     name = "constant-overflows-half"
     severity = Severity.ERROR
     claims = (Claim(Sign.TAKES, ("float16",)), Claim(Sign.RAISES, texts=("overflow",)))
-    screen = (HALF_SIGNS, HUGE_ASSUMED, HUGE_NUMBERS)
+    screen = (HALF_SIGNS, HUGE_NUMBERS)
     assumed = (HUGE_ASSUMED, (b"masked_fill", b"masked_fill_", b"where", b"fill_", b"_fill", b"_INF"))
     fixable = Applicability.SAFE
     reason = "The largest float16 number is 65504; anything beyond raises or becomes infinity."

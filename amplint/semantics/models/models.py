@@ -53,7 +53,7 @@ from amplint.semantics.values.values import (
 from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_file
-from amplint.source.source import Chunk
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import valued
 from amplint.torchlib.methods import CASTS
@@ -323,7 +323,12 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
         if isinstance(region.context, (Autocast, NewThread)):
             return Recipe.UNKNOWN
     own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
-    return Recipe.UNKNOWN if own or _CASTS_ITSELF.search(machine.program.main.text) else Recipe.OFF
+    return Recipe.UNKNOWN if own or _casts_itself(machine.program.main) else Recipe.OFF
+
+
+@per_file
+def _casts_itself(source: Source) -> bool:
+    return _CASTS_ITSELF.search(source.text) is not None
 
 
 class Models(Tracker):

@@ -106,7 +106,7 @@ def _without_region(
     outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
     if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
         return
-    if _SPEAKS_OF_HALF.search(machine.program.main.text) or any(map(_speaks_of_half, machine.program.chunks)):
+    if any(map(_speaks_of_half, machine.program.chunks)) or _SPEAKS_OF_HALF.search(machine.program.main.text):
         return
     node = outputs[-1]
     sharded = any(_SHARDS.search(chunk.text) for chunk in machine.program.chunks)

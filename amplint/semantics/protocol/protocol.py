@@ -735,6 +735,10 @@ class Protocol(Tracker):
         progress.scalers = {key: known for key, known in progress.scalers.items() if key not in young}
         progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
 
+    def unrolls(self, element: Value) -> bool:
+        """Each optimizer has gradients and steps of its own."""
+        return isinstance(element, Optimizer)
+
     def forget(self, state: State) -> None:
         """Everything is unknown."""
         forget_everything(state)

@@ -22,7 +22,7 @@ def may_scale(chunks: Iterable[Chunk]) -> bool:
 
 @per_chunk
 def _speaks_of_scaling(chunk: Chunk) -> bool:
-    return MAY_SCALE.search(chunk.text) is not None
+    return MAY_SCALE.occurs(chunk.text)
 
 
 def names_cuda(chunks: Iterable[Chunk]) -> bool:

@@ -1,19 +1,18 @@
-"""Elements of lists: models are loops over equal layers, and trainers go over a few optimizers."""
+"""Elements of lists: models are loops over equal layers, and some loops are unrolled."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Optimizer, Tensor, Unknown, Value
+from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value
 
 MOST_UNROLLED = 4
-"""The longest list of optimizers over which a loop is unrolled."""
+"""The longest list over which a loop is unrolled."""
 _EACH = "<each>"
 
 
@@ -71,8 +70,8 @@ def _written(owner: Items, key: Value) -> list[str]:
     return [f"[{one.value!r}]" for one in keys if isinstance(one, Const)]
 
 
-def zipped(name: str, values: Sequence[Value]) -> Items | None:
-    """The rows that `enumerate` or `zip` makes of a few optimizers and what is put beside them, each known."""
+def zipped(machine: Machine, name: str, values: Sequence[Value]) -> Items | None:
+    """The rows that `enumerate` or `zip` makes of known values, if a loop over them is unrolled."""
     if not all(isinstance(value, Items) and value.keys is None for value in values):
         return None
     columns = [value.values for value in values if isinstance(value, Items)]
@@ -81,15 +80,17 @@ def zipped(name: str, values: Sequence[Value]) -> Items | None:
     if len({len(column) for column in columns}) != 1:
         return None
     rows = Items(tuple(map(Items, zip(*columns, strict=True))))
-    return rows if is_of_optimizers(rows) else None
+    return rows if unrolled(machine, rows) else None
 
 
-def is_of_optimizers(iterable: Value) -> TypeGuard[Items]:
-    """Whether these are a few optimizers, maybe each with what belongs to it, which fare differently."""
+def unrolled(machine: Machine, iterable: Value) -> tuple[Value, ...]:
+    """The elements of `iterable` if a loop over them is unrolled: a few, each with a value that a tracker unrolls."""
     if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
-        return False
+        return ()
     rows = [value.values if isinstance(value, Items) else (value,) for value in iterable.values]
-    return bool(rows) and all(any(isinstance(value, Optimizer) for value in row) for row in rows)
+    unrolls = machine.hooks.unrolls
+    known = all(any(is_one(value) for value in row for is_one in unrolls) for row in rows)
+    return iterable.values if known else ()
 
 
 def members(state: State, values: Sequence[Value]) -> tuple[Value, ...]:

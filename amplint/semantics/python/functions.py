@@ -44,6 +44,7 @@ from amplint.source.tree import walk
 ENTERED = "<entered>"
 MANAGER = "<context manager>"
 DEPTH = "<regions>"
+_OUTER = frozenset({"global", "nonlocal"})
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 CALLS = Patience(runs=2, steps=100)
 """When a call from one place, in the same regions and with the same flags, is not followed any more."""
@@ -411,7 +412,7 @@ def _bind(
         more = {name: value for name, value in keywords.items() if name not in taken}
         named = Items(tuple(more.values()), tuple(map(Const, more)))
         table[params.star_kwarg.name.value] = named if whole else Unknown(machine.fresh())
-    if ("global" in function.chunk.text or "nonlocal" in function.chunk.text) and (outer := _outer_names(node)):
+    if not function.chunk.words.isdisjoint(_OUTER) and (outer := _outer_names(node)):
         table["<outer names>"] = OneOf(outer)
     return table
 

@@ -130,7 +130,7 @@ def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Argument
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
     """What `enumerate` or `zip` returns."""
     values = arguments.values
-    if values and (rows := zipped(name, values)) is not None:
+    if values and (rows := zipped(machine, name, values)) is not None:
         return rows
     pairs = same_again(machine, state, name, arguments)
     known = [each(state, value) for value in values]

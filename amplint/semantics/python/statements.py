@@ -9,7 +9,7 @@ from functools import partial
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.attributes import find_method
-from amplint.semantics.python.containers import each, is_of_optimizers
+from amplint.semantics.python.containers import each, unrolled
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
@@ -282,8 +282,8 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
-            if is_of_optimizers(iterable):
-                after += _one_by_one(machine, ready, node, flow, iterable.values)
+            if elements := unrolled(machine, iterable):
+                after += _one_by_one(machine, ready, node, flow, elements)
                 continue
             alone = ready if len(states) <= PATHS_APART else None
             key = symbol_of(machine, iterable), each(ready, iterable), alone

@@ -312,6 +312,10 @@ class Tracker:
     def loop_begins(self, node: cst.For, source: int) -> None:
         """A `for` loop over the value with the symbol `source` begins."""
 
+    def unrolls(self, element: Value) -> bool:
+        """Whether a loop over a few known elements such as this one is unrolled, since each has a state of its own."""
+        return False
+
     def runs_once(self, source: int) -> bool:
         """Whether a loop over the value with the symbol `source` certainly has one iteration."""
         return False

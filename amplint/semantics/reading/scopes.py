@@ -33,6 +33,7 @@ _CLASS = regex(r"^class\s+\w+\(([^)]*)\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
 _CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
+_POSITIONS = frozenset({"arange", "linspace"})
 _TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
 _THREAD_TARGET = regex(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
@@ -79,9 +80,8 @@ _OF_A_LOSS = "backward of a loss"
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
-_SAVING = regex(
-    r"\b(?:\w*(?:[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot)\w*|load|load_state)(?= *\()"
-)
+_CALLED_AT_ALL = regex(r"\b(\w+) *\(")
+_SAVING = regex(r"[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot|^load(?:_state)?$")
 _SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
 _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
 """What saves and restores a scaler, and not only passes on what a wrapper of it is asked for."""
@@ -141,7 +141,9 @@ def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[s
 
 @per_chunk
 def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
-    return tuple(_RENAMED.findall(chunk.text)) if "as" in chunk.words else ()
+    if "as" not in chunk.words:
+        return ()
+    return tuple(found for line in chunk.text.splitlines() if " as " in line for found in _RENAMED.findall(line))
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -168,8 +170,12 @@ def _named_models(chunk: Chunk) -> frozenset[str]:
 
 def position_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names of functions that create positions, in a file with regions or positions of a non-literal dtype."""
-    found = any("autocast" in chunk.words or _TYPED_POSITIONS.search(chunk.text) for chunk in chunks)
-    return frozenset({"arange", "linspace"} if found else ())
+    found = any(
+        "autocast" in chunk.words
+        or (not chunk.words.isdisjoint(_POSITIONS) and _TYPED_POSITIONS.search(chunk.text) is not None)
+        for chunk in chunks
+    )
+    return _POSITIONS if found else frozenset()
 
 
 def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
@@ -203,7 +209,7 @@ def _scales(chunk: Chunk) -> bool:
 
 @per_chunk
 def _saving_calls(chunk: Chunk) -> frozenset[str]:
-    return frozenset(_SAVING.findall(chunk.text))
+    return frozenset(filter(_SAVING.search, set(_CALLED_AT_ALL.findall(chunk.text))))
 
 
 @per_chunk

@@ -149,7 +149,7 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
             clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
 
 
-_HALVED = regex(r"(?<!self)\.(?:half|bfloat16)\(\)|\.to\((?:dtype=)?torch\.(?:half|b?float16)\)")
+_HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")
 """A conversion to half."""
 
 
