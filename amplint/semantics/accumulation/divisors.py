@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm
@@ -76,7 +74,7 @@ class _Judge:
         self.machine = machine
         self.every = every
         self.number = constant(machine, every)
-        self.names = set(self._names(every))
+        self.names = self._names(every)
         self.owners = self._owners(every)
         self._known: dict[int, bool | None] = {}
 
@@ -156,14 +154,20 @@ class _Judge:
             return key[1]
         return key[-1] if key[0] in ("parameter", "name") else None
 
-    def _names(self, symbol: int) -> Iterator[object]:
+    def _names(self, symbol: int) -> set[object]:
         """The names of the values that contributed to `symbol`, without their owners."""
-        name = self._name(symbol)
-        if name is not None:
-            yield name
-            return
-        for part in self.machine.symbols.parts(symbol):
-            yield from self._names(part)
+        found, seen, todo = set[object](), set[int](), [symbol]
+        while todo:
+            current = todo.pop()
+            if current in seen:
+                continue
+            seen.add(current)
+            name = self._name(current)
+            if name is None:
+                todo += self.machine.symbols.parts(current)
+            else:
+                found.add(name)
+        return found
 
     def _owners(self, symbol: int) -> set[int]:
         found = set()
