@@ -237,7 +237,7 @@ class Source:
 
         Read from the text, so that a file need not be parsed to know that it does not bind a name.
         """
-        return assigned(self.text) | defined(self.text) | self.imports.keys()
+        return (assigned(self.text) | defined(self.text)).union(self.imports)
 
     @functools.cached_property
     def dotted(self) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm

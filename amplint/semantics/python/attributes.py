@@ -284,7 +284,7 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
                 assert isinstance(node, (cst.AnnAssign, cst.AugAssign))
                 targets = [node.target]
             for target in targets:
-                for inner in every(target, cst.Attribute):
+                for inner in every(target, cst.Attribute) if not isinstance(target, cst.Name) else ():
                     if dotted(inner.value) == me:
                         whole = inner is target and not isinstance(node, cst.AugAssign)
                         value = node.value if whole else None

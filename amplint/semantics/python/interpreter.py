@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Set
 from functools import partial
 
 from amplint.semantics.events.base import Event
@@ -30,6 +30,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
 from amplint.source.tree import every
 
 START_LIMIT = 4
@@ -212,8 +213,9 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
 
 
-def _calls_on_self(method: cst.FunctionDef) -> Iterator[str]:
-    return (node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
+@per_file
+def _calls_on_self(method: cst.FunctionDef) -> frozenset[str]:
+    return frozenset(node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
 
 
 def _called_from_outside(machine: Machine, state: State, me: Instance | None) -> None:

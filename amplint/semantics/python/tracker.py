@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
@@ -66,14 +66,14 @@ class Tracker:
     For hooks that return a value, the first one that is not None counts.
     """
 
-    part: type[Part] | None = None
+    part: ClassVar[type[Part] | None] = None
     """What the tracker knows of a path."""
-    methods: frozenset[str] | None = None
+    methods: ClassVar[frozenset[str] | None] = None
     """The names of the methods that `method` is called for, None for any."""
-    triggers: frozenset[str] = frozenset()
+    triggers: ClassVar[frozenset[str]] = frozenset()
     """The words that make code relevant to the topic in every file; those that depend on the file are `words`."""
 
-    handles: frozenset[str] = frozenset()
+    handles: ClassVar[frozenset[str]] = frozenset()
     """The hooks that a kind of tracker overrides."""
 
     def __init_subclass__(cls) -> None:

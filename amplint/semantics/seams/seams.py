@@ -54,7 +54,7 @@ _OF_SOUNDS = words("stft")
 """What is computed of sounds, which are float32 unless something tells otherwise."""
 _WINDOWED = words("stft")
 """What multiplies its input with a window, by whose dtype the product widens."""
-_REFUSED = NEVER | LIFTED | FFT | COMPLEX | SINGULAR_VALUES.keys()
+_REFUSED = (NEVER | LIFTED | FFT | COMPLEX).union(SINGULAR_VALUES)
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:

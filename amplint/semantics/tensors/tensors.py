@@ -327,7 +327,7 @@ def fill(state: State, value: Tensor, infinity: Number) -> None:
     state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
 
 
-CONVERSIONS = _SAME_OBJECT | CASTS.keys()
+CONVERSIONS = _SAME_OBJECT.union(CASTS)
 """Methods that convert or move a model, or say that it stays where it is."""
 
 
