@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Set
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.reading.origins import Origins, read
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -197,9 +197,7 @@ def _outside_regions(body: cst.BaseSuite, helpers: Mapping[str, cst.FunctionDef]
     seen: list[cst.CSTNode] = []
     read(Origins({}), body, lambda node, inside: seen.extend(() if inside else walk(node)))
     for node in seen:
-        helper = (
-            helpers.get(node.func.value) if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) else None
-        )
+        helper = helpers.get(last_name(node.func) or "") if isinstance(node, cst.Call) else None
         if helper is not None:
             yield from _outside_regions(helper.body, {})
         elif (op := _cast_operation(node)) and (op in PRODUCTS or op in _STEEP):
