@@ -684,6 +684,25 @@ def prepare(vae, batch, dtype):
     batch.to(torch.float16)
     return vae(batch)
 """,
+    "AMP601 products in a method of an object that forward makes": """
+class Base:
+    def product(self, x, w):
+        return torch.mm(x, w)
+
+class Own(Base):
+    pass
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):  # expect: AMP601
+        ctx.save_for_backward(x, w)
+        return Own().product(x, w)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return torch.mm(grad, w.t()), torch.mm(x.t(), grad)
+""",
     "AMP704 a decorator for no argument": """
 from mmcv.runner import auto_fp16
 

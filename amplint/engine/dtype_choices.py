@@ -40,7 +40,7 @@ def _where(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) 
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
     words = words_of(assuming) if assuming else None
     dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole, premises=(PREMISES[dtype],))
-    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds, dtype=dtype)
+    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds / 2, dtype=dtype)
     return dispatcher.findings()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm

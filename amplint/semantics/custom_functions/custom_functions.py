@@ -6,6 +6,7 @@ Forward runs in the autocast state of its caller, backward in that of whoever ca
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from amplint.findings import Guessed
@@ -235,24 +236,18 @@ def _tell_assumed(
 def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
     """The functions of the file that the passes call, by their names, but for those that mind dtypes.
 
-    Methods are among them where one class alone has one of that name.
+    So are methods of its classes, where only one of them has such a name.
     """
     calls = [node for method in (passes.forward, passes.backward) for node in every(method, cst.Call)]
     names = {call.func.value for call in calls if isinstance(call.func, cst.Name)}
-    methods = {call.func.attr.value for call in calls if isinstance(call.func, cst.Attribute)}
-    found: dict[str, list[cst.FunctionDef]] = {}
-    for chunk in machine.program.main.chunks:
-        if chunk.is_class and not methods.isdisjoint(chunk.words):
-            defined = [node for cls in chunk.module.body if isinstance(cls, cst.ClassDef) for node in cls.body.body]
-            wanted = methods
-        elif chunk.name in names:
-            defined, wanted = list(chunk.module.body), names
-        else:
-            continue
-        for node in defined:
-            if isinstance(node, cst.FunctionDef) and node.name.value in wanted:
-                found.setdefault(node.name.value, []).append(node)
-    return {name: nodes[0] for name, nodes in found.items() if len(nodes) == 1 and not minds_dtypes(nodes[0])}
+    chunks = [chunk for chunk in machine.program.main.chunks if chunk.name in names and not chunk.is_class]
+    nodes = [node for chunk in chunks for node in chunk.module.body if isinstance(node, cst.FunctionDef)]
+    asked = {call.func.attr.value for call in calls if isinstance(call.func, cst.Attribute)} - {"forward", "backward"}
+    classes = [chunk for chunk in machine.program.main.chunks if chunk.is_class and not chunk.words.isdisjoint(asked)]
+    methods = [node for chunk in classes for node in every(chunk.module, cst.FunctionDef) if node.name.value in asked]
+    counts = Counter(node.name.value for node in methods)
+    nodes += [node for node in methods if counts[node.name.value] == 1]
+    return {node.name.value: node for node in nodes if not minds_dtypes(node)}
 
 
 def _tell_unpaired(

@@ -273,14 +273,14 @@ class Machine:
 
     def _taking_the_dtype(self, states: list[State]) -> list[State]:
         """`states` without those on which a variable has another dtype than the one to be taken, where one has that."""
-        rows: dict[Hashable, dict[int, Value]] = {}
-        for position, state in enumerate(states):
-            for key, value in _dtypes_in(state):
-                rows.setdefault(key, {})[position] = value
+        places = dict.fromkeys(place for state in states[1:] for place in _differing_dtypes(states[0], state))
         dropped: set[int] = set()
-        for row in rows.values():
-            if self.dtypes.pick([*row.values()]) is not None:
-                dropped.update(position for position, value in row.items() if not self.dtypes.is_taken(value))
+        for place in places:
+            values = [_dtypes_at(state, place) for state in states]
+            known = [value for value in values if value is not None]
+            if self.dtypes.pick(known) is not None:
+                others = (value is not None and not self.dtypes.is_taken(value) for value in values)
+                dropped.update(position for position, other in enumerate(others) if other)
         return [state for position, state in enumerate(states) if position not in dropped] or states
 
     def guess(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
@@ -540,14 +540,31 @@ def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNod
     return tuple(reversed(steps)), frozenset(decisions)
 
 
-def _dtypes_in(state: State) -> Iterator[tuple[Hashable, Value]]:
-    """The dtypes that variables and attributes have, or that are in tuples there, each with its place."""
-    for kind, tables in enumerate((state.frames, state.heap)):
-        for key, table in tables.items():
+_Place = tuple[int, int, str, int]
+"""Whether a variable or an attribute, in which table, its name, and the position in a tuple."""
+
+
+def _differing_dtypes(state: State, other: State) -> Iterator[_Place]:
+    """Where two paths have different dtypes in variables, attributes, or tuples there."""
+    for kind, (tables, others) in enumerate(((state.frames, other.frames), (state.heap, other.heap))):
+        for key, table in others.items():
+            mine = tables.get(key)
+            if mine is None or mine is table:
+                continue
             for name, value in table.items():
-                for index, each in enumerate(value.values if isinstance(value, Items) else (value,)):
-                    if is_dtypes(each):
-                        yield (kind, key, name, index), each
+                if value is not mine.get(name):
+                    yield from ((kind, key, name, index) for index, one in enumerate(_parts(value)) if is_dtypes(one))
+
+
+def _dtypes_at(state: State, place: _Place) -> Value | None:
+    """The dtype, or one of several, at a place; None where there is none."""
+    kind, key, name, index = place
+    parts = _parts((state.heap if kind else state.frames).get(key, {}).get(name, NONE))
+    return parts[index] if index < len(parts) and is_dtypes(parts[index]) else None
+
+
+def _parts(value: Value) -> tuple[Value, ...]:
+    return value.values if isinstance(value, Items) else (value,)
 
 
 def _are_alike(left: Items, right: Items) -> bool:
