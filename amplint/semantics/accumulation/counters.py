@@ -6,13 +6,19 @@ from collections.abc import Iterator
 
 from amplint.semantics.accumulation.boundaries import COUNTER
 from amplint.semantics.memory.rhythm import Rhythm
+from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Unknown
+from amplint.semantics.values.values import Const, Instance, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_chunk, per_file
+from amplint.source.source import Chunk
 from amplint.source.tree import every
+
+_LONGEST = 60
+"""How many lines a class has at most that may do nothing but count."""
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
@@ -38,6 +44,56 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
     return found
 
 
+def held_at(machine: Machine, state: State, path: str) -> Value | None:
+    """The value of a variable, or of an attribute that was assigned, None for any other."""
+    first, *names = path.split(".")
+    value = machine.lookup(state, first)
+    for name in names:
+        value = state.heap.get(symbol_of(machine, value), {}).get(name) if value is not None else None
+    return value
+
+
+def _in_methods(machine: Machine, state: State, loop: cst.For | cst.While) -> frozenset[str]:
+    """The attributes that count in methods of objects of the tree which `loop` calls."""
+    found: set[str] = set()
+    for path, method in _called(loop):
+        owner = held_at(machine, state, path)
+        if isinstance(owner, Instance):
+            function = attributes.find_method(machine, state, owner.cls, method)
+            found |= {f"{path}.{name}" for name in _counting(function.node)} if function is not None else set()
+    return frozenset(found)
+
+
+@per_chunk
+def telling(chunk: Chunk) -> frozenset[str]:
+    """The methods of a short class that count and return something, which may be whether a window ends."""
+    text = chunk.text
+    if not chunk.is_class or "+= 1" not in text or "return" not in text or text.count("\n") > _LONGEST:
+        return frozenset()
+    methods = (node for cls in chunk.module.body if isinstance(cls, cst.ClassDef) for node in cls.body.body)
+    counting = (node for node in methods if isinstance(node, cst.FunctionDef) and _counting(node))
+    return frozenset(node.name.value for node in counting if any(one.value for one in every(node, cst.Return)))
+
+
+@per_file
+def _called(loop: cst.For | cst.While) -> frozenset[tuple[str, str]]:
+    """The methods that are called in a loop, each with the path of its object."""
+    methods = (call.func for call in every(loop, cst.Call) if isinstance(call.func, cst.Attribute))
+    return frozenset((path, one.attr.value) for one in methods if (path := dotted(one.value)) is not None)
+
+
+@per_file
+def _counting(method: cst.CSTNode | None) -> frozenset[str]:
+    """The attributes of its object that a method counts up, and tests."""
+    if not isinstance(method, cst.FunctionDef) or not method.params.params:
+        return frozenset()
+    me = f"{method.params.params[0].name.value}."
+    added = (one for one in every(method, cst.AugAssign) if isinstance(one.operator, cst.AddAssign))
+    raised = {dotted(one.target) for one in added if isinstance(one.value, cst.Integer)}
+    tested = {path for one in every(method, cst.Comparison, cst.BinaryOperation) for path in _paths(one)}
+    return frozenset(path.removeprefix(me) for path in tested & raised if path is not None and path.startswith(me))
+
+
 def _paths(node: cst.CSTNode) -> Iterator[str]:
     for inner in every(node, cst.Name, cst.Attribute):
         path = dotted(inner)
@@ -47,11 +103,11 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
 
 def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
     """Make the counters of `loop` unknown in the iteration that begins; the `first` records their initial values."""
-    for path in counters(machine, loop):
+    for path in counters(machine, loop) | _in_methods(machine, state, loop):
         owner, _, name = path.rpartition(".")
         symbol = -1
         if owner:
-            value = machine.lookup(state, owner)
+            value = held_at(machine, state, owner)
             symbol = symbol_of(machine, value) if value is not None else -1
             before = state.heap.get(symbol, {}).get(name)
         else:

@@ -26,7 +26,7 @@ from amplint.semantics.accumulation.boundaries import (
     shifted,
     uneven,
 )
-from amplint.semantics.accumulation.counters import begin_round
+from amplint.semantics.accumulation.counters import begin_round, held_at, telling
 from amplint.semantics.accumulation.divisors import divided, divided_by_position, may_divide, sums
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
@@ -35,7 +35,7 @@ from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.models.models import is_unwrapped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import same_again
-from amplint.semantics.python.tracker import Call, Operands, Tracker
+from amplint.semantics.python.tracker import Call, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
@@ -276,7 +276,7 @@ def _starts_over(machine: Machine, full: list[_Round], counter: int) -> bool:
     owner, _, attribute = name.rpartition(".")
     for one in full:
         if owner:
-            value = machine.lookup(one.state, owner)
+            value = held_at(machine, one.state, owner)
             after = one.state.heap.get(symbol_of(machine, value), {}).get(attribute) if value is not None else None
         else:
             after = machine.lookup(one.state, name)
@@ -478,6 +478,12 @@ class Windows(Tracker):
 
     methods = _CHANGING
     part = WorkDone
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The methods that tell where a window ends, in files that run backward."""
+        if not any("backward" in chunk.words for chunk in chunks):
+            return Words()
+        return Words(frozenset().union(*map(telling, chunks)))
 
     def call_begins(self, state: State, call: Call) -> None:
         """A forward pass may bypass the wrapper of a distributed model."""

@@ -736,8 +736,8 @@ class Protocol(Tracker):
         progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
 
     def unrolls(self, element: Value) -> bool:
-        """Each optimizer has gradients and steps of its own."""
-        return isinstance(element, Optimizer)
+        """Each optimizer and scaler has a state of its own."""
+        return isinstance(element, (Optimizer, Scaler))
 
     def forget(self, state: State) -> None:
         """Everything is unknown."""

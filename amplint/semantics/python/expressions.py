@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
-from amplint.semantics.python.containers import each, hold
+from amplint.semantics.python.containers import MOST_UNROLLED, each, hold
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values.choices import alternatives, several
@@ -21,7 +21,9 @@ from amplint.semantics.values.values import (
     Items,
     Module,
     OneOf,
+    Optimizer,
     Ref,
+    Scaler,
     Unknown,
     Value,
 )
@@ -327,6 +329,8 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     else:
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
+    if isinstance(element, (Scaler, Optimizer)) and (known := _one_by_one(machine, state, node)) is not None:
+        return known
     for collected in machine.hooks.collected:
         whole: Value | None = collected(element)
         if whole is not None:
@@ -334,6 +338,25 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
     hold(state, made, element)
     return made
+
+
+def _one_by_one(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Items | None:
+    """The scalers or optimizers of a comprehension over a few known values, each an object of its own."""
+    loop, around = node.for_in, state.iteration
+    source = evaluate(machine, state, loop.iter)
+    given = (source.keys or source.values) if isinstance(source, Items) else ()
+    if loop.ifs or loop.inner_for_in is not None or not 0 < len(given) <= MOST_UNROLLED:
+        return None
+    before, keys, values = state.frames[state.frame], list[Value](), list[Value]()
+    for one in given:
+        assign(machine, state, loop.target, one)
+        state.iteration = (*around, machine.symbols.tick())
+        if isinstance(node, cst.DictComp):
+            keys.append(evaluate(machine, state, node.key))
+        values.append(evaluate(machine, state, node.value if isinstance(node, cst.DictComp) else node.elt))
+        state.iteration = around
+    state.frames[state.frame] = before
+    return Items(tuple(values), tuple(keys) if isinstance(node, cst.DictComp) else None)
 
 
 def _inner(machine: Machine, state: State, node: cst.Await | cst.StarredElement | cst.Arg) -> Value:

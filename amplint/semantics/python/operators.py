@@ -199,7 +199,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.either(body, orelse)
-    if not (_worth_a_choice(machine, node, body, orelse) or _differ_in_effect(*sides)):
+    if not (_worth_a_choice(machine, node, body, orelse) or (body == orelse and _differ_in_effect(*sides))):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)

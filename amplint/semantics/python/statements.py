@@ -9,7 +9,7 @@ from functools import partial
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.attributes import find_method
-from amplint.semantics.python.containers import each, unrolled
+from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
@@ -21,8 +21,10 @@ from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Entered, Instance, Items, Unknown, Value
+from amplint.semantics.values.values import NONE, Const, Entered, Instance, Items, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.source.remembered import per_file
+from amplint.source.tree import every
 
 LOOP_ROUNDS = 3
 LOOPS = Patience(runs=3, steps=100)
@@ -285,6 +287,9 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
             if elements := unrolled(machine, iterable):
                 after += _one_by_one(machine, ready, node, flow, elements)
                 continue
+            if (keys := _keys_unrolled(machine, ready, node, iterable)) is not None:
+                after += _one_by_one(machine, ready, node, flow, keys)
+                continue
             alone = ready if len(states) <= PATHS_APART else None
             key = symbol_of(machine, iterable), each(ready, iterable), alone
             together.setdefault(key, []).append(ready)
@@ -303,6 +308,33 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
         once = any(runs_once(source) for runs_once in machine.hooks.runs_once)
         after += _loop(machine, starts, node, flow, begin, once=once) if starts else []
     return after
+
+
+def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Value) -> Sequence[Value] | None:
+    """The few known keys that a loop goes over to look up what a tracker unrolls in dictionaries, None for others."""
+    keys = (iterable.keys or iterable.values) if isinstance(iterable, Items) else ()
+    if not 0 < len(keys) <= MOST_UNROLLED or not all(isinstance(key, Const) for key in keys):
+        return None
+    for owner in _indexed(node):
+        held = evaluate(machine, state.copy(), owner)
+        if isinstance(held, Items) and any(is_one(value) for value in held.values for is_one in machine.hooks.unrolls):
+            return keys
+    return None
+
+
+@per_file
+def _indexed(node: cst.For) -> tuple[cst.BaseExpression, ...]:
+    """What the body of a loop subscripts by the variable of the loop alone."""
+    if not isinstance(node.target, cst.Name):
+        return ()
+    found: dict[str, cst.BaseExpression] = {}
+    for one in every(node.body, cst.Subscript):
+        index = one.slice[0].slice
+        taken = index.value if isinstance(index, cst.Index) and len(one.slice) == 1 else None
+        path = dotted(one.value)
+        if isinstance(taken, cst.Name) and taken.value == node.target.value and path is not None:
+            found.setdefault(path, one.value)
+    return tuple(found.values())
 
 
 def _one_by_one(machine: Machine, state: State, node: cst.For, flow: Flow, values: Sequence[Value]) -> list[State]:

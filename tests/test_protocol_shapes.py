@@ -1,0 +1,130 @@
+"""The same mistake in the shapes in which scripts write it, and the repaired program, in which nothing is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = tuple(load_registry().rules.values())
+HEAD = "import torch\nfrom torch import nn\n"
+TICKS = """
+class Every:
+    def __init__(self, number):
+        self.number = number
+        self.count = 0
+
+    def tick(self):
+        self.count += 1
+        if self.count >= self.number:
+            self.count = 0
+            return True
+        return False
+
+def train(model, optimizer, loader):
+    scaler, every = torch.amp.GradScaler("cuda"), Every(4)
+    for inputs, targets in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = nn.functional.mse_loss(model(inputs), targets){share}
+        scaler.scale(loss).backward()
+        if every.tick():
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+"""
+CONDITIONAL_SHARDS = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+def train(model, settings, loader):
+    model = FullyShardedDataParallel(model, use_orig_params=True) if settings.sharded else model
+    optimizer = torch.optim.AdamW(model.parameters())
+    for inputs in loader:
+        model(inputs).sum().backward()
+        {clip}
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+PLAIN_CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)"
+HIDDEN_CONFIG = """
+import deepspeed
+
+def train(settings, loader):
+    engine, *_ = deepspeed.initialize(args=settings, model=nn.Linear(4, 1))
+    for inputs in loader:
+        with {region}:
+            loss = engine(inputs)
+        engine.backward(loss)
+        engine.step()
+"""
+REGION = 'torch.autocast("cuda", dtype=torch.bfloat16)'
+GOT = """
+def train(model, optimizer, loader, settings):
+    region = {{"float16": torch.float16, "bfloat16": torch.bfloat16}}.get(settings.precision)
+    for inputs, targets in loader:
+        with torch.autocast("cuda", dtype=region, enabled=bool(region)):
+            loss = nn.functional.mse_loss(model(inputs), targets)
+        optimizer.zero_grad()
+        {backward}
+"""
+SCALED = """torch.amp.GradScaler("cuda", enabled=region == torch.float16).scale(loss).backward()"""
+PASSES = """
+class Product:
+    def forward_of(self, first, second):
+        return torch.mm(first, second)
+
+    def backward_of(self, gradient, second):
+        return torch.mm(gradient, second.t())
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    {forward}
+    def forward(ctx, first, second):
+        ctx.product = Product()
+        ctx.save_for_backward(second)
+        return ctx.product.forward_of(first, second)
+
+    @staticmethod
+    {backward}
+    def backward(ctx, gradient):
+        (second,) = ctx.saved_tensors
+        return ctx.product.backward_of(gradient, second), None
+"""
+CASES = {
+    "a counter in an object": ("AMP302", TICKS.format(share=""), TICKS.format(share=" / 4")),
+    "shards by a condition": (
+        "AMP712",
+        CONDITIONAL_SHARDS.format(clip=PLAIN_CLIP),
+        CONDITIONAL_SHARDS.format(clip="model.clip_grad_norm_(settings.clip) if settings.sharded else None"),
+    ),
+    "a configuration out of sight": (
+        "AMP721",
+        HIDDEN_CONFIG.format(region=REGION),
+        HIDDEN_CONFIG.format(region="torch.enable_grad()"),
+    ),
+    "what a dictionary gets": (
+        "AMP208",
+        GOT.format(backward="loss.backward()\n        optimizer.step()"),
+        GOT.format(backward=SCALED),
+    ),
+    "methods of an object in both passes": (
+        "AMP601",
+        PASSES.format(forward="", backward=""),
+        PASSES.format(
+            forward='@torch.amp.custom_fwd(device_type="cuda")', backward='@torch.amp.custom_bwd(device_type="cuda")'
+        ),
+    ),
+}
+
+
+def codes(code: str, program: str) -> set[str]:
+    """The codes of what is found where one rule is asked for."""
+    job = Job("program.py", "", (HEAD + program).encode(), RULES, asked=frozenset({code}))
+    return {finding.code for finding in analyse(job, Modules()).findings}
+
+
+@pytest.mark.parametrize(("code", "bad", "good"), CASES.values(), ids=list(CASES))
+def test_the_mistake_is_found_and_the_repair_is_not(code: str, bad: str, good: str) -> None:
+    assert code in codes(code, bad)
+    assert code not in codes(code, good)
