@@ -213,8 +213,7 @@ def _restores(chunk: Chunk) -> bool:
 def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
     """Whether the file whose code saves, out of this one, constructs the scaler as well."""
     if scaler.created is not None and not machine.program.main.owns(scaler.created):
-        files = machine[Ledger].elsewhere.get(place.node, set())
-        if files == {machine.program.source_of(scaler.created)}:
+        if machine.program.source_of(scaler.created) in machine[Ledger].elsewhere.get(place.node, ()):
             return True
     called = place.node.func if isinstance(place.node, cst.Call) else None
     base = called.value if isinstance(called, cst.Attribute) else None
