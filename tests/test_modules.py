@@ -431,12 +431,13 @@ def test_training_in_another_file_and_a_checkpoint_in_this_one(tmp_path: Path) -
         from train import train
 
         def main_worker(epochs, model, opt, scaler, loader, path):
+            opt.load_state_dict(torch.load(path)["optimizer"])
             for epoch in range(epochs):
                 train(loader, model, opt, scaler)
                 torch.save({"model": model.state_dict(), "optimizer": opt.state_dict()}, path)
         """
     write(tmp_path, {"train.py": train, "main.py": main})
-    assert lint(tmp_path, "main.py") == ["AMP211:8"]
+    assert lint(tmp_path, "main.py") == ["AMP211:9"]
 
 
 def test_a_function_that_writes_classes_is_no_class() -> None:

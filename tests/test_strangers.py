@@ -14,6 +14,121 @@ RULES = load_registry().rules
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 PROGRAMS = {
+    "a clip in front of backward, which sees the gradients of the window so far": """
+from accelerate import Accelerator
+
+def fit(model, loader, steps):
+    accelerator = Accelerator(mixed_precision="fp16")
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for index, batch in enumerate(loader):
+        loss = model(batch).mean() / steps
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        accelerator.backward(loss)
+        if (index + 1) % steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+    "the scaler of a framework, which its optimizers update": """
+from accelerate import Accelerator
+
+def fit(model, loader, precision):
+    accelerator = Accelerator(mixed_precision=precision)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        loss = model(batch).mean()
+        accelerator.backward(loss)
+        if accelerator.scaler is not None:
+            accelerator.scaler.unscale_(optimizer)
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "numbers of images beside the boxes in them": """
+def align(feature, boxes, exact):
+    images, count = boxes.shape[:2]
+    numbers = torch.arange(images).view(images, 1, 1).repeat(1, count, 1).to(boxes.device)
+    boxes = torch.cat((numbers, boxes), dim=2).view(-1, 5)
+    return boxes if exact else boxes.half().double()
+""",
+    "random numbers near 0, squared in half": """
+def weight(latents):
+    noise = torch.randn_like(latents).to(torch.float16)
+    return (noise * noise).mean()
+""",
+    "an average that is half only where it is not moved": """
+import copy
+
+class ModelEMA:
+    def __init__(self, model, half=False):
+        self.ema = copy.deepcopy(model)
+        if half:
+            self.ema.half()
+
+    @torch.no_grad()
+    def update(self, model):
+        for mean, weight in zip(self.ema.parameters(), model.parameters()):
+            mean.mul_(0.9999).add_(weight, alpha=1 - 0.9999)
+
+def fit(model, loader, optimizer):
+    moving, frozen = ModelEMA(model), ModelEMA(model, half=True)
+    for batch in loader:
+        loss = (model(batch) - frozen.ema(batch.half()).float()).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        moving.update(model)
+""",
+    "a function that only another one's backward applies": """
+class Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, grad, weight):
+        ctx.save_for_backward(grad, weight)
+        return torch.mm(grad, weight)
+
+    @staticmethod
+    def backward(ctx, again):
+        grad, weight = ctx.saved_tensors
+        return torch.mm(again, weight.t()), torch.mm(grad.t(), again)
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(weight)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weight,) = ctx.saved_tensors
+        return Gradient.apply(grad.float(), weight), None
+
+def fit(model, weight, loader, optimizer):
+    for batch in loader:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = Twice.apply(model(batch), weight).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "a loss of another model than the one that ran in the region": """
+def fit(vae, critic, measure, loader):
+    region = torch.amp.autocast("cuda", dtype=torch.bfloat16)
+    first, second = torch.optim.AdamW(vae.parameters()), torch.optim.AdamW(critic.parameters())
+    measure = measure.cuda().eval()
+    for batch in loader:
+        with region:
+            made, latents = vae(batch)
+        judged = critic(made.detach()).mean()
+        second.zero_grad()
+        judged.backward()
+        second.step()
+        with region:
+            critic(batch)
+        loss = measure(made, batch).mean() + latents.pow(2).mean()
+        first.zero_grad()
+        loss.backward()
+        first.step()
+""",
     "a region from a dictionary": """
 def train(model, loader, optimizer, device, args):
     settings = dict(device_type=device.type, enabled=args.amp)

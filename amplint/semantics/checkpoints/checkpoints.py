@@ -46,7 +46,7 @@ from amplint.semantics.words import (
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import per_chunk
-from amplint.source.source import Chunk
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 
 STATE_OF = "state of"
@@ -212,14 +212,18 @@ def _restores(chunk: Chunk) -> bool:
 
 def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
     """Whether the file whose code saves, out of this one, constructs the scaler as well."""
-    if scaler.created is not None and not machine.program.main.owns(scaler.created):
-        files = machine[Ledger].elsewhere.get(place.node, set())
-        if files == {machine.program.source_of(scaler.created)}:
-            return True
+    made_elsewhere = scaler.created is not None and not machine.program.main.owns(scaler.created)
+    if made_elsewhere and _made_in(machine, scaler) in machine[Ledger].elsewhere.get(place.node, ()):
+        return True
     called = place.node.func if isinstance(place.node, cst.Call) else None
     base = called.value if isinstance(called, cst.Attribute) else None
     by_base = isinstance(base, cst.Call) and dotted(base.func) == "super"
     return by_base and scaler.created is not None and not machine.program.main.owns(scaler.created)
+
+
+def _made_in(machine: Machine, scaler: Scaler) -> Source | None:
+    """The file that constructs a scaler."""
+    return machine.program.source_of(scaler.created) if scaler.created is not None else None
 
 
 def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from amplint.premises import Premise
 from amplint.semantics.events import WeightsAveraged
 from amplint.semantics.models.parameters import parameter_of, sources, stored_in
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Value, number
+from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.averages import AVERAGERS, MOVES
 
@@ -64,6 +66,18 @@ class Averages(Tracker):
         if stored is not None and 0 < share < 0.5:
             dtype, cast = stored
             guesses = self.machine.guessed(cast)
+            unseen = (Premise.HALF_CHOSEN,) if self._is_chosen(cast) else ()
             self.machine.emit(
-                state, WeightsAveraged, call.node, dtype=dtype, share=share, cast=cast, guesses=guesses
+                state, WeightsAveraged, call.node, dtype=dtype, share=share, cast=cast, guesses=guesses,
+                premises=unseen,
             )  # fmt: skip
+
+    def _is_chosen(self, cast: cst.CSTNode) -> bool:
+        """Whether weights are converted in a branch of a function: not for every object, perhaps."""
+        source = self.machine.program.source_of(cast)
+        for above in source.ancestors(cast) if source is not None else ():
+            if isinstance(above, (cst.If, cst.IfExp)):
+                return True
+            if isinstance(above, cst.FunctionDef):
+                return False
+        return False

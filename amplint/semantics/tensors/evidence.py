@@ -55,11 +55,16 @@ def announced(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | N
     """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
 
     For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
+    While a constructor runs, nothing has converted what it has made.
     """
-    if minds_dtypes_around(machine, node):
+    if minds_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
         return None
     because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
     return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)
+
+
+def _is_constructor(function: cst.CSTNode) -> bool:
+    return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
 
 
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:

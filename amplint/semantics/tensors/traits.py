@@ -279,9 +279,10 @@ def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:
 
 def _is_drawn_here(machine: Machine, symbol: int) -> bool:
     """Whether these are random numbers near 0 that the running function draws; a caller may hand in others."""
+    if machine.symbols.key(symbol)[0] in ("cast", "either"):
+        parts = machine.symbols.parts(symbol)
+        return bool(parts) and all(_is_drawn_here(machine, part) for part in parts)
     drawn = machine[Tensors].drawn
-    while machine.symbols.key(symbol)[0] == "cast":
-        symbol = machine.symbols.parts(symbol)[0]
     return symbol in drawn and drawn[symbol] is (machine.calls[-1] if machine.calls else None)
 
 
