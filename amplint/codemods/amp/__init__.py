@@ -83,8 +83,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
     flow = Flow(script, observed)
     try:
         regions = Regions(script, observed, flow)
-    except PassedForward as passed:
-        return Plan((named(script, passed),))
+    except PassedForward as refusal:
+        return Plan((named(script, refusal),))
     moved = gathered(script, flow, regions)
     if moved is not None:
         return Plan((moved,))
