@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
@@ -54,7 +56,9 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:
-            return Conversion(original, refused=plan.refused)
+            return Conversion(
+                original, refused=tuple(replace(one, row=row_before(original, text, one.row)) for one in plan.refused)
+            )
         if not plan.changes:
             objections = completion.objections(text) if done else []
             if objections:

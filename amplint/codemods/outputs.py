@@ -196,7 +196,7 @@ def found(text: str, path: str) -> Found:
     interpret(program, tell, kinds, words_of(assuming) | _WORDS, halves=True)
     known = tuple(dispatcher.findings())
     for event in assumed:
-        if not watch.decided.get(event.node, False):
+        if not isinstance(event, (Operation, ToNumpy)) or not watch.decided.get(event.node, False):
             dispatcher.emit(event)
     perhaps = tuple(one for one in dispatcher.findings() if one not in known)
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))

@@ -237,7 +237,7 @@ def test_a_loop_over_epochs_makes_the_scaler(tmp_path: Path) -> None:
 
 
 def test_a_single_step_makes_no_scaler() -> None:
-    loop = ENGINE[ENGINE.index("    for inputs") :].replace("    for inputs, labels in loader:\n", "").replace("        ", "    ")
-    text = ENGINE[: ENGINE.index("    for inputs")].replace("loader", "inputs, labels") + loop
+    head, _, body = ENGINE.partition("    for inputs, labels in loader:\n")
+    text = head.replace("loader", "inputs, labels") + body.replace("        ", "    ")
     found = convert(text, Wish(to="amp", device="cpu"))
     assert ["gets its optimizer from code out of sight" in remark.text for remark in found.refused] == [True]

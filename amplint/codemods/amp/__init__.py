@@ -17,7 +17,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow, PassedForward
-from amplint.codemods.training.gathering import gathered, named
+from amplint.codemods.training.gathering import gathered, named, named_losses
 from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
@@ -77,13 +77,14 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if not observed.backwards:
         return Plan()
     moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs runs either
+    moved = moved or named_losses(script, observed.losses)
     if moved is not None:
         return Plan((moved,))
     flow = Flow(script, observed)
     try:
         regions = Regions(script, observed, flow)
-    except PassedForward as passed:
-        return Plan((named(script, passed),))
+    except PassedForward as refusal:
+        return Plan((named(script, refusal),))
     moved = gathered(script, flow, regions)
     if moved is not None:
         return Plan((moved,))
@@ -106,13 +107,11 @@ def _planned(script: Script, wish: Wish) -> Plan:
             return f"{made}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
-        protocol = Protocol(script, observed, scalers, regions)
+        protocol = Protocol(script, observed, scalers)
         hand_on_scaler(script, observed, scalers)
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
-    else:
-        edits += regions.plain_losses()
     training, evaluation = (
         [statement for region in some for statement in region.statements]
         for some in (regions.training, regions.evaluation)
@@ -137,44 +136,37 @@ def _planned(script: Script, wish: Wish) -> Plan:
     )
     fix = Fix("Train in mixed precision", tuple(edits), imports=imports)
     new, _ = apply_round(script.text, [fix])
-    left = [
-        Remark(
-            row_edited(script.text, new, fix.edits, row),
-            f"{name}() can be given half tensors here; make sure that it takes them",
-        )
-        for row, name in regions.strangers()
-    ]
-    left += [
-        Remark(
-            row_edited(script.text, new, fix.edits, script.row(call)), "NumPy has no bfloat16; what it gets here may be"
-        )
-        for call in doubts
-    ]
-    left += [
-        Remark(
-            row_edited(script.text, new, fix.edits, script.row(one)),
-            "each call makes a scaler, which has to find its scale anew; pass one for all of them",
-        )
+
+    def at(row: int, text: str) -> Remark:
+        return Remark(row_edited(script.text, new, fix.edits, row), text)
+
+    takes = "() can be given half tensors here; make sure that it takes them"
+    told = [(row, name + takes) for row, name in regions.strangers()]
+    told += [(script.row(call), "NumPy has no bfloat16; what it gets here may be") for call in doubts]
+    told += [
+        (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")
         for one in passed
     ]
-    left += [
-        Remark(
-            row_edited(script.text, new, fix.edits, script.row(call)),
+    told += [
+        (
+            script.row(call),
             "this runs the model and computes a loss out of sight; see that what half rounds is float32 there",
         )
         for call in flow.unseen
     ]
-    left += [
-        Remark(
-            row_edited(script.text, new, fix.edits, script.row(call)),
+    raising = (call for call in script.calls if scales and _raises_for_infinite(call))
+    told += [
+        (
+            script.row(call),
             "this raises for infinite gradients, where the scaler would skip the step and lower its scale",
         )
-        for call in script.calls
-        if scales and _raises_for_infinite(call)
+        for call in raising
     ]
+    left = [at(row, text) for row, text in told]
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
-        row = row_edited(script.text, new, fix.edits, regions.rows()[0])
-        left.append(Remark(row, "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"))
+        left.append(
+            at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
+        )
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)
 
 

@@ -10,7 +10,6 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed
-from amplint.codemods.training.regions import Regions
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 
@@ -18,11 +17,10 @@ from amplint.source import syntax as cst
 class Protocol:
     """Writes the calls of the scaler. Raises Refusal for all whose place is not certain."""
 
-    def __init__(self, script: Script, observed: Observed, scalers: Scalers, regions: Regions) -> None:
+    def __init__(self, script: Script, observed: Observed, scalers: Scalers) -> None:
         self._script = script
         self._observed = observed
         self._scalers = scalers
-        self._hoists = regions.hoists
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
         reasons = Reasons()
@@ -42,14 +40,9 @@ class Protocol:
         reasons.settle()
 
     def _scale(self, backward: cst.Call) -> None:
-        hoisted = self._hoists.get(backward)
         loss = self._observed.losses[backward]
-        text = hoisted[0] if hoisted is not None else self._inner_text(loss)
-        self._put(
-            self._script.rewrite.replace(loss, f"{self._scalers.at(backward)}.scale({text})"),
-            backward,
-            "scale the loss",
-        )
+        scaled = f"{self._scalers.at(backward)}.scale({self._inner_text(loss)})"
+        self._put(self._script.rewrite.replace(loss, scaled), backward, "scale the loss")
 
     def _inner_text(self, loss: cst.BaseExpression) -> str:
         text = self._script.text_of(loss)

@@ -45,17 +45,16 @@ class Flow:
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
         """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
 
-        Empty where the statement of the backward pass does it all by itself. Raises Refusal.
+        Raises Refusal.
         """
         loss = self._losses[backward]
         found: dict[cst.CSTNode, None] = {}
-        alone = self.runs_model(loss)
         ways = [[one for one in reversed(way) if not self.trains(one)] for way in self._ways(loss, paths(loss), 0)]
         for way in ways:
             tainted = self._tainted(way, found)
-            if not tainted and not alone and self._find_unseen(way):
+            if not tainted and self._find_unseen(way):
                 tainted = self._tainted(way, found)
-            if not tainted and not alone:
+            if not tainted:
                 raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Remark
+from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow, PassedForward
-from amplint.codemods.training.regions import Region, Regions
+from amplint.codemods.training.regions import Region, Regions, computes
 from amplint.findings import Edit, Fix, Position, Span
 from amplint.regex import regex
 from amplint.source import syntax as cst
@@ -39,17 +40,38 @@ def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
 
 def named(script: Script, passed: PassedForward) -> Change:
     """The variable that an argument is computed into before the call that takes it. Raises the Refusal."""
-    argument, function = passed.argument, script.function_of(passed.argument)
+    edits = _variable(script, passed.argument, (passed.name, "loss", "total_loss"))
+    return _naming(script, {passed.argument: required(edits, passed.argument, passed.why)})
+
+
+def named_losses(script: Script, losses: Mapping[cst.Call, cst.BaseExpression]) -> Change | None:
+    """The variables that losses are computed into before the backward pass that computes them. Raises Refusal."""
+    why = "the loss is computed inside the call of backward(); give it a variable first"
+    found = {
+        loss: required(_variable(script, loss, ("loss", "total_loss", "the_loss")), backward, why)
+        for backward, loss in losses.items()
+        if computes(loss)
+    }
+    return _naming(script, found) if found else None
+
+
+def _naming(script: Script, found: Mapping[cst.BaseExpression, list[Edit]]) -> Change:
+    message = "give the loss a variable"
+    done = tuple(Remark(script.row(loss), message) for loss in found)
+    return Change(Fix(message, tuple(edit for edits in found.values() for edit in edits)), done)
+
+
+def _variable(script: Script, value: cst.BaseExpression, names: Sequence[str]) -> list[Edit] | None:
+    """The edits that compute `value` into a variable above its statement, the first of `names` that is free."""
+    function, text = script.function_of(value), script.text_of(value)
     nodes = walk(function) if function is not None else script.nodes
     words = {one.value for one in nodes if isinstance(one, cst.Name)}
-    name = next((one for one in (passed.name, "loss", "total_loss") if one not in words), None)
-    text = script.text_of(argument)
-    edit = script.rewrite.insert_before(argument, f"{name} = {text}") if name is not None and "\n" not in text else None
-    if edit is None or name is None:
-        raise passed
-    message = "give the loss a variable"
-    edits = (edit, script.rewrite.replace(argument, name))
-    return Change(Fix(message, edits), (Remark(script.row(argument), message),))
+    name = next((one for one in names if one not in words), None)
+    if name is None or "\n" in text:
+        return None
+    inner = text[1:-1] if script.rewrite.parentheses(value) == 1 else text
+    edit = script.rewrite.insert_before(value, f"{name} = {inner}")
+    return [edit, script.rewrite.replace(value, name)] if edit is not None else None
 
 
 def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.places import Block
-from amplint.codemods.refusal import Refusal, required
+from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
 from amplint.codemods.training.flow import Flow
@@ -71,8 +71,6 @@ class Regions:
         self._observed = observed
         self._flow = flow
         self.training: list[Region] = []
-        self.hoists: dict[cst.Call, tuple[str, str]] = {}
-        self._joined: dict[cst.Call, Region] = {}
         self._apart: list[cst.CSTNode] = []
         self._find()
         losses = self._losses()
@@ -88,14 +86,6 @@ class Regions:
 
         Raises Refusal if a statement shares its line with others.
         """
-        for backward, (name, text) in self.hoists.items():
-            loss = self._observed.losses[backward]
-            if backward in self._joined:
-                last = self._joined[backward].statements[-1]
-                edit = self._script.rewrite.insert_after(last, f"    {name} = {text}")
-            else:
-                edit = self._script.rewrite.insert_before(loss, f"with {header(loss)}:\n    {name} = {text}")
-            yield required(edit, backward, "the loss is computed where no region can be put")
         for region in (*self.training, *self.evaluation):
             first = region.statements[0]
             below = self._header_around(region)
@@ -104,11 +94,6 @@ class Regions:
                 continue
             yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
-
-    def plain_losses(self) -> Iterator[Edit]:
-        """Let backward run on the variables that take the losses it computed itself."""
-        for backward, (name, _) in self.hoists.items():
-            yield self._script.rewrite.replace(self._observed.losses[backward], name)
 
     def strangers(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
@@ -127,29 +112,22 @@ class Regions:
 
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
-        starts = [region.statements[0] for region in (*self.training, *self.evaluation)]
-        alone = [self._observed.losses[backward] for backward in self.hoists if backward not in self._joined]
-        return sorted(self._script.row(node) for node in (*starts, *alone))
+        return sorted(self._script.row(region.statements[0]) for region in (*self.training, *self.evaluation))
 
     def _find(self) -> None:
         chosen: dict[cst.CSTNode, None] = {}
-        for backward, loss in self._observed.losses.items():
-            for statement in self._flow.computing(backward):
-                chosen[statement] = None
-            if _computes(loss):
-                self.hoists[backward] = self._hoist(backward)
+        for backward in self._observed.losses:
+            chosen |= dict.fromkeys(self._flow.computing(backward))
         labels = self._labels(chosen)
         self._apart = [one for one in chosen if looks_only(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart}
         self._add_followers(chosen)
         runs = [run for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
         self.training = [Region(run, chosen.keys()) for run in runs]
-        for backward in self.hoists:
-            self._join(backward)
 
     def shorten(self) -> None:
         """End regions of training with what autocast changes, where that does not leave a loss alone."""
-        for region in self.training if not self.hoists else ():
+        for region in self.training:
             while len(region.statements) > 1 and not self._needs_autocast(region.statements[-1]):
                 region.statements.pop()
 
@@ -179,7 +157,7 @@ class Regions:
         operators = (operation.operator for operation in every(statement, cst.BinaryOperation))
         return (
             self._flow.runs_model(statement)
-            or any(map(_computes, every(statement, cst.Call)))
+            or any(map(computes, every(statement, cst.Call)))
             or any(isinstance(operator, cst.MatrixMultiply) for operator in operators)
         )
 
@@ -194,33 +172,6 @@ class Regions:
                     chosen[following] = None
                     made |= self._flow.binds(following)
 
-    def _join(self, backward: cst.Call) -> None:
-        """Let a region that ends shortly above `backward`, which computes its loss itself, compute that, too."""
-        loss = self._observed.losses[backward]
-        statement = self._script.statement_of(loss)
-        assert statement is not None
-        block = self._script.block_of(statement)
-        position = block.index(statement)
-        for region in self.training:
-            last = block.index(region.statements[-1]) if region.statements[-1] in block else position
-            between = block[last + 1 : position]
-            if last < position and len(between) <= _GAP and not any(map(self._parts, between)):
-                if any(self._flow.binds(one) & paths(loss) for one in between):
-                    region.statements += between
-                self._joined[backward] = region
-
-    def _hoist(self, backward: cst.Call) -> tuple[str, str]:
-        loss = self._observed.losses[backward]
-        text, statement = self._script.text_of(loss), self._script.statement_of(loss)
-        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
-        if "\n" in text or not alone:
-            raise Refusal(backward, "the loss is computed inside the call of backward(); give it a variable first")
-        if text.startswith("(") and text.endswith(")"):
-            text = text[1:-1] if _closes_at_end(text) else text
-        taken = {name for name in ("loss", "total_loss") if name in self._names_near(backward)}
-        name = next((name for name in ("loss", "total_loss", "the_loss") if name not in taken), "")
-        return name, text
-
     def _header_around(self, region: Region) -> Position | None:
         """Where the header of a `with` without gradients ends whose whole body a region is."""
         body = self._script.source.parent(region.statements[0])
@@ -232,11 +183,6 @@ class Regions:
         last = above.items[-1]
         bare = last.asname is None and not self._script.rewrite.parentheses(last.item)
         return self._script.source.span(last.item).end if bare else None
-
-    def _names_near(self, node: cst.CSTNode) -> set[str]:
-        function = self._script.function_of(node)
-        nodes = walk(function) if function is not None else self._script.nodes
-        return {inner.value for inner in nodes if isinstance(inner, cst.Name)}
 
     def _runs(self, chosen: dict[cst.CSTNode, None]) -> list[list[cst.CSTNode]]:
         """`chosen` by blocks, neighbours together; what stands between them goes along unless it trains."""
@@ -348,18 +294,9 @@ class Regions:
         return found[:end]
 
 
-def _computes(loss: cst.BaseExpression) -> bool:
+def computes(loss: cst.BaseExpression) -> bool:
     """Whether an expression does more than to add up, average or pick losses that are there already."""
     return any(
         isinstance(node, cst.Call) and not (isinstance(node.func, cst.Attribute) and node.func.attr.value in _TRIVIAL)
         for node in walk(loss)
     )
-
-
-def _closes_at_end(text: str) -> bool:
-    depth = 0
-    for position, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return position == len(text) - 1
-    return False
