@@ -1,4 +1,4 @@
-"""Whole-file rewrites, built on semantics and fixes: `convert` turns source text into source text."""
+"""Source-to-source rewrites of whole files, built on semantics and fixes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Conversion", "Remark", "Wish", "as_fix", "convert", "from_logits"]
 
 
 def convert(text: str, wish: Wish, path: str = "", modules: Modules | None = None) -> Conversion:
-    """Rewrite `text`, the content of the file at the absolute `path` where there is one, as `wish` says.
+    """Rewrite `text`, the content of the file at the absolute `path` if it is in one, as `wish` says.
 
     The result parses, differs from `text` in nothing but the planned edits, and converting it again changes nothing. A
-    text that cannot be converted with certainty comes back as it is, with the reasons. Files that it imports are taken
-    from `modules` where these are given. Raises ValueError for a wish that no codemod fulfils.
+    text that cannot be converted with certainty is returned unchanged, with the reasons. Imported files are taken from
+    `modules` if given. Raises ValueError for a wish that no codemod fulfils.
     """
     from amplint.codemods.driver import run  # many modules
 
@@ -26,14 +26,14 @@ def convert(text: str, wish: Wish, path: str = "", modules: Modules | None = Non
 
 
 def as_fix(message: str, text: str, wish: Wish, path: str = "") -> Fix | None:
-    """What `convert` does as the repair of a finding, an unsafe one; None if it does nothing."""
+    """Return the edits of `convert` as an unsafe fix of a finding; None if it changes nothing."""
     from amplint.codemods.driver import fix  # many modules
 
     return fix(message, text, wish, path)
 
 
 def from_logits(text: str, path: str = "") -> Fix | None:
-    """What computes every binary cross-entropy of `text` from logits, wherever the model's output goes.
+    """Return the fix that computes every binary cross-entropy of `text` from logits, including all uses of the output.
 
     None if not all of them are certain; unsafe where other files may have to know that functions return logits now.
     """

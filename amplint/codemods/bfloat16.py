@@ -25,7 +25,7 @@ REPAIRS = ("bfloat16-to-numpy", "bfloat16-addend-lost")
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Turn every autocast region of a script to bfloat16 and take its scalers out; refuse where one of them stays."""
+    """Convert every autocast region of a script to bfloat16 and remove its scalers; refuse if one of them remains."""
     if "autocast" not in text and "GradScaler" not in text:
         return Plan()
     script = Script(text, path)
@@ -42,7 +42,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 
 def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
-    """What still speaks of float16, and what refuses bfloat16."""
+    """Remarks on remaining mentions of float16 and on uses that bfloat16 does not support."""
     found = [one for one in halves(new) if one.row == row_after(text, new, row_before(text, new, one.row))]
     script = Script(new, path)
     scopes = {script.scope(use.node) for use in _torch(script)}
@@ -54,13 +54,13 @@ def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:
 
 
 def halves(text: str) -> list[Remark]:
-    """The rows that speak of float16, by their text."""
+    """Remarks on the rows whose text mentions float16."""
     rows = enumerate(text.splitlines(), 1)
     return [Remark(row, STILL) for row, line in rows if _HALVES.search(line.partition("#")[0])]
 
 
 def _torch(script: Script) -> list[Use]:
-    """The uses of autocast and of scalers."""
+    """The uses of autocast and of scaler classes."""
     return [use for use in library_uses(script, "torch") if use.name in AUTOCASTS or use.name in GRAD_SCALERS]
 
 
@@ -94,7 +94,7 @@ def _converted(script: Script) -> str:
 
 
 def _never_skipped(script: Script) -> Script:
-    """The script without the question whether the scaler has skipped a step."""
+    """The script without tests of whether the scaler has skipped a step."""
 
     def edit_of(script: Script, node: cst.If) -> Edit | None:
         value = _scalers(script).comparison(node.test) if isinstance(node.test, cst.Comparison) else None
@@ -106,7 +106,7 @@ def _never_skipped(script: Script) -> Script:
 
 
 def _region(script: Script, use: Use) -> Edit | None:
-    """The edit that turns one region to bfloat16, None if it is so already."""
+    """The edit that converts one region to bfloat16; None if it is bfloat16 already."""
     row = script.row(use.node)
     if use.call is None:
         if script.rewrite.names_type(use.node):
@@ -131,7 +131,7 @@ def _region(script: Script, use: Use) -> Edit | None:
 
 
 def _joined(script: Script, conditions: set[str]) -> Script:
-    """The script with one side of each `if` whose sides the scaler alone told apart."""
+    """The script with one side of each `if` whose sides differed in the scaler alone."""
 
     def edit_of(script: Script, node: cst.If) -> Edit | None:
         rest = node.orelse.body if isinstance(node.orelse, cst.Else) else None
@@ -142,7 +142,7 @@ def _joined(script: Script, conditions: set[str]) -> Script:
 
 
 def _no_other_scaler(script: Script, scalers: Scalers) -> None:
-    """Raises Refusal if a scaler from somewhere else scales a loss."""
+    """Raise Refusal if a scaler from elsewhere scales a loss."""
     for call in script.calls:
         func = call.func
         if isinstance(func, cst.Attribute) and not scalers.means(func.value):
@@ -153,7 +153,7 @@ def _no_other_scaler(script: Script, scalers: Scalers) -> None:
 
 
 def _no_scaler_left(script: Script, scalers: Scalers) -> None:
-    """Raises Refusal if something of the scaler is left."""
+    """Raise Refusal if a use of the scaler remains."""
     for node in Objects(script, scalers.objects.known).mentions(KIND):
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")
     for use in _torch(script):

@@ -1,4 +1,4 @@
-"""A gradient scaler taken out of a script: what its methods did to losses, optimizers and checkpoints."""
+"""Removal of a gradient scaler from a script: its calls on losses, optimizers and checkpoints."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from amplint.source import syntax as cst
 KIND = "scaler"
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
 _LATER = ("is_enabled", "get_scale")
-"""Methods that what stands around them decides about."""
+"""Methods whose removal depends on the code around."""
 
 
 class Scalers:
-    """The scalers of a script, which `made` constructs, by the names they go by in each function."""
+    """The scalers that `made` constructs, by their names in each function."""
 
     def __init__(self, script: Script, made: list[Use]) -> None:
         self.script = script
@@ -32,7 +32,7 @@ class Scalers:
         return named and self.objects.means(self.script.scope(node), self.script.text_of(node), KIND)
 
     def comparison(self, test: cst.BaseExpression) -> bool | None:
-        """What a condition comes to that asks whether the scale has changed; None for any other."""
+        """The value of a condition that tests whether the scale has changed; None for any other."""
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
             return None
         before, now = self._kept_scale(test.left), self._is_scale(test.left)
@@ -48,7 +48,7 @@ class Scalers:
         return called and self.means(node.func.value)  # type: ignore[attr-defined]
 
     def _kept_scale(self, node: cst.CSTNode) -> bool:
-        """Whether a variable holds nothing but the scale."""
+        """Whether a variable only ever holds the scale."""
         if not isinstance(node, cst.Name):
             return False
         given = [
@@ -59,7 +59,7 @@ class Scalers:
         return bool(given) and all(self._is_scale(value) for value in given)
 
     def readings(self) -> Iterator[cst.Assign]:
-        """The statements that keep the scale in a variable that nothing reads."""
+        """The assignments of the scale to a variable that is never read."""
         for node in self.script.of_kind(cst.Assign):
             name = self.script.text_of(node.targets[0].target)
             if self._is_scale(node.value) and len(node.targets) == 1:
@@ -72,7 +72,7 @@ class Scalers:
                     yield node
 
     def conditions(self) -> set[str]:
-        """The conditions of the `if` statements that a scaler is used in."""
+        """The conditions of the `if` statements in which a scaler is used."""
         found: set[str] = set()
         for node in self.objects.mentions(KIND):
             above = (each for each in self.script.source.ancestors(node) if isinstance(each, cst.If))
@@ -80,7 +80,7 @@ class Scalers:
         return found
 
     def edits(self) -> list[Edit]:
-        """The edits that take the scalers out."""
+        """The edits that remove the scalers."""
         found = [self._removed(statement) for statement in self._statements]
         for node in self.objects.mentions(KIND):
             above = self.script.source.parent(node)
@@ -96,7 +96,7 @@ class Scalers:
         return list(dict.fromkeys(found))
 
     def _made(self, use: Use) -> Known:
-        """The variable that a new scaler is assigned to."""
+        """The variable to which a new scaler is assigned."""
         row = self.script.row(use.node)
         value: cst.CSTNode | None = use.call
         if use.call is None:
@@ -114,7 +114,7 @@ class Scalers:
         raise Refusal(row, "the scaler is not assigned to one variable")
 
     def _flag(self, value: cst.CSTNode | None, call: cst.Call) -> str:
-        """What switches a scaler on."""
+        """The expression of the flag that enables a scaler."""
         enabled = self.script.rewrite.find_argument(call, "enabled")
         if isinstance(value, cst.IfExp):
             return self.script.text_of(value.test)
@@ -127,7 +127,7 @@ class Scalers:
         return isinstance(above.targets[0].target, (cst.Name, cst.Attribute))
 
     def _is_none(self, node: cst.CSTNode) -> bool:
-        """Whether a statement only says that there is no scaler."""
+        """Whether a statement only assigns None in place of a scaler."""
         target = self.script.source.parent(node)
         above = self.script.source.parent(target) if isinstance(target, cst.AssignTarget) else None
         return isinstance(above, cst.Assign) and len(above.targets) == 1 and self.script.text_of(above.value) == "None"
@@ -153,7 +153,7 @@ class Scalers:
             raise Refusal(row, f"what {name} of the scaler is used for is not understood")
 
     def _state(self, call: cst.Call) -> Iterator[Edit]:
-        """The entry of a checkpoint that holds the state of the scaler goes."""
+        """The edits that remove the scaler's state from a checkpoint."""
         above = self.script.source.parent(call)
         if isinstance(above, cst.DictElement):
             display = self.script.source.parent(above)
@@ -179,11 +179,11 @@ class Scalers:
         yield from self._without(call.args, argument)
 
     def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
-        """The edits that take `item` out of a list in brackets."""
+        """The edits that remove `item` from a list in brackets."""
         yield from self.script.without([self.script.source.span(each) for each in items], [list(items).index(item)])
 
     def _parameters(self, function: cst.FunctionDef, names: set[str]) -> Iterator[Edit]:
-        """The edits that take the parameters out that were for a scaler."""
+        """The edits that remove the parameters that took a scaler."""
         params = function.params
         positional, named = [*params.posonly_params, *params.params], list(params.kwonly_params)
         whole = bool(named and positional) and all(param.name.value in names for param in named)

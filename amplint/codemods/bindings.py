@@ -1,4 +1,4 @@
-"""Which variables and attributes a node binds, mentions and calls."""
+"""Variables and attributes that a node binds, mentions and calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor
 
 
 def called_name(node: cst.CSTNode) -> str:
-    """The last name of what a call calls, `step` for `optimizers[0].step()`; empty for anything else."""
+    """The last name of the callee, `step` for `optimizers[0].step()`; empty if `node` is no call."""
     func = node.func if isinstance(node, cst.Call) else None
     if isinstance(func, cst.Attribute):
         return func.attr.value
@@ -27,7 +27,7 @@ def positional(function: cst.FunctionDef) -> list[cst.Param]:
 
 
 def bound_names(node: cst.CSTNode) -> Iterator[str]:
-    """The variables that `node` itself binds, by whatever statement."""
+    """The variables that `node` itself binds, by any kind of statement."""
     if isinstance(node, _TARGETS):
         yield from target_names(node.target)
     elif isinstance(node, cst.AsName):
@@ -63,7 +63,7 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
 
 
 def changed(statement: cst.CSTNode) -> set[str]:
-    """The variables and attributes that `statement`, or something in it, binds or changes in place."""
+    """The variables and attributes that `statement`, or a node in it, binds or updates in place."""
     found: set[str] = set()
     for node in walk(statement):
         if isinstance(node, _STATEMENTS):
@@ -76,7 +76,7 @@ def changed(statement: cst.CSTNode) -> set[str]:
 
 
 def _changes(method: str) -> bool:
-    """Whether a method changes what it is called on."""
+    """Whether a method updates its receiver in place."""
     return method in _COLLECTING or (method.endswith("_") and not method.endswith("__"))
 
 

@@ -1,4 +1,4 @@
-"""Which function of the file a call runs, and what all calls of a function pass."""
+"""Call graph of a file: the function that a call runs, and the arguments at all call sites of a function."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]
-"""Call -> the functions whose bodies it has been seen to run, also of other files; none for what runs no such body."""
+"""Call -> the functions that it ran when interpreted, also of other files; empty for a callee without visible body."""
 
 
 class Calls:
-    """Goes by what interpreting the file has `resolved`, and by names only where these leave no doubt."""
+    """Resolves calls by what interpretation has `resolved`, and by names only where these are unambiguous."""
 
     def __init__(self, script: Script, resolved: Resolved) -> None:
         self._script = script
@@ -36,7 +36,7 @@ class Calls:
         return found
 
     def ending(self, name: str) -> list[cst.Call]:
-        """The calls of something with this last name, whatever it is."""
+        """The calls whose callee has this last name."""
         return [call for call in self._script.calls if called_name(call) == name]
 
     def methods(self, owner: cst.ClassDef | None) -> list[cst.FunctionDef]:
@@ -44,15 +44,15 @@ class Calls:
         return [one for one in self.functions if owner is not None and self._script.method_owner(one) is owner]
 
     def runs(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
-        """The functions that `call` has been seen to run, also those of other files."""
+        """The functions that `call` ran when interpreted, also those of other files."""
         return self._resolved.get(call) or frozenset()
 
     def targets(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
-        """The functions that `call` runs; none if that is not known, or they are not of this file."""
+        """The functions of this file that `call` runs; empty if they are unknown or elsewhere."""
         return self._known(call) or frozenset()
 
     def leading_to(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
-        """The functions that hold one of `nodes`, or a call that leads to one, `constructors` among them or not."""
+        """The functions that contain one of `nodes`, or a call that reaches one; `constructors` are optional."""
         found: set[cst.CSTNode] = set()
         while True:
             more = {
@@ -67,20 +67,20 @@ class Calls:
             found |= more
 
     def callers(self, function: cst.FunctionDef) -> list[cst.Call] | None:
-        """The calls of `function`; None if it is passed on, or something may call it that is not followed."""
+        """The call sites of `function`; None if it escapes, or may have unresolved callers."""
         return None if self.spawns(function) else self._calls_of(function)
 
     def argument(self, call: cst.Call, function: cst.FunctionDef, name: str) -> cst.Arg | None:
-        """What `call`, one of `function`, passes for a parameter."""
+        """The argument of `call`, a call site of `function`, for a parameter."""
         place = self._script.parameter(function, name)
         static = any(dotted(one.decorator) == "staticmethod" for one in function.decorators)
         offset = 0 if static or self._script.method_owner(function) is None else 1
         return self._script.rewrite.find_argument(call, name, place[0] - offset) if place is not None else None
 
     def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
-        """What is passed for a parameter of `function`, or is its default, by processes that are spawned to run it too.
+        """The arguments for a parameter of `function`, or its default, also of processes spawned to run it.
 
-        None if that is not known of every call.
+        None if a call site is unknown.
         """
         place, calls, spawns = self._script.parameter(function, name), self._calls_of(function), self.spawns(function)
         if place is None or calls is None:
@@ -101,7 +101,7 @@ class Calls:
         return [call for call in self.ending("spawn") if call.args and dotted(call.args[0].value) == name]
 
     def _overriding(self, function: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """`function`, unless it does nothing but raise, and the methods that take its place in derived classes."""
+        """`function`, unless it only raises, and the methods of subclasses that override it."""
         owner = self._script.method_owner(function) if isinstance(function, cst.FunctionDef) else None
         if owner is None or not isinstance(function, cst.FunctionDef):
             yield function
@@ -134,7 +134,7 @@ class Calls:
         return found
 
     def _mentions(self, function: cst.FunctionDef) -> Iterator[cst.Name]:
-        """Where the name of `function`, or of the class that it makes objects of, can mean it."""
+        """The nodes at which the name of `function`, or of the class that it constructs, can refer to it."""
         owner = self._script.method_owner(function)
         if owner is not None and function.name.value != "__init__":
             yield from (node for node in self._named[function.name.value] if self._is_attribute(node))
@@ -155,14 +155,14 @@ class Calls:
         return isinstance(above, cst.Attribute) and above.attr is node
 
     def _call_by(self, node: cst.Name) -> cst.Call | None:
-        """The call of what `node` names."""
+        """The call whose callee `node` names."""
         above = self._script.source.parent(node)
         func: cst.CSTNode = above if isinstance(above, cst.Attribute) and above.attr is node else node
         call = self._script.source.parent(func)
         return call if isinstance(call, cst.Call) and call.func is func else None
 
     def _known(self, call: cst.CSTNode) -> Set[cst.CSTNode] | None:
-        """What `call` runs as far as it is a function of this file; None if that is not known."""
+        """The functions of this file that `call` runs; None if they are unknown."""
         if call not in self._looked_up:
             scope = self._script.target(call)
             named = frozenset({self._script.functions[scope]}) if scope is not None else None

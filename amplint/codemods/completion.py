@@ -1,4 +1,4 @@
-"""What a conversion brings to light: new findings are repaired, and errors and warnings that are left stop it.
+"""Completion of a conversion: new findings are repaired, and remaining errors and warnings refuse it.
 
 Those that are accepted do not.
 """
@@ -22,14 +22,14 @@ from amplint.source.source import NEWLINE
 
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
-"""Rules whose findings stop nothing: a scaler that is made anew finds its scale again in a few steps."""
+"""Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
 HARMLESS = ("hard-coded-float32-buffer",)
 """Rules about what stays float32, as it was."""
 _Key = tuple[str, Severity, str]
 
 
 class Completion:
-    """Completes the conversion of the text `before`, the content of the file at `path` where there is one.
+    """Completes the conversion of the text `before`, the content of the file at `path` if it is in one.
 
     Findings of rules with a code or a name in `allowed` are accepted.
     """
@@ -44,7 +44,7 @@ class Completion:
         return Counter(self._keys(self._before))
 
     def repaired(self, text: str, names: Sequence[str]) -> tuple[str, list[Remark]]:
-        """`text` with the repairs of what the rules with these `names` find in it, and what they did."""
+        """`text` with the fixes for findings of the rules with these `names`, and remarks on them."""
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
             fixes = [one.fix for one in self._new(text) if one.fix is not None and one.name in names]
@@ -65,14 +65,14 @@ class Completion:
         return sorted(dict.fromkeys(remarks), key=lambda remark: remark.row)
 
     def infos(self, text: str) -> list[Remark]:
-        """What else is in `text` that was not there before, by its rows, opportunities apart."""
+        """The other new findings in `text`, by its rows, without opportunities."""
         return [_remark(finding) for finding in self._new(text) if not self._stops(finding)]
 
     def _stops(self, finding: Finding) -> bool:
         return finding.severity > Severity.INFO and self._accepted.isdisjoint((finding.code, finding.name))
 
     def _new(self, text: str) -> list[Finding]:
-        """The findings in `text` that are more than those of their kind in the original, which keep their lines."""
+        """The findings in `text` in excess of those of their kind in the original, which keep their lines."""
         keys = self._keys(text)
         moved = Counter(key[:2] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
@@ -101,7 +101,7 @@ def _remark(finding: Finding) -> Remark:
 
 @functools.lru_cache(maxsize=4)
 def all_findings(text: str, path: str) -> list[Finding]:
-    """What every rule finds in `text`, also of what would happen in half to tensors of unknown dtype."""
+    """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype."""
     look_at_the_clock()
     rules = all_rules()
     return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))

@@ -1,4 +1,4 @@
-"""Conditions that a conversion has decided, and `if` statements that it has emptied."""
+"""Conditions decided by a conversion, and `if` statements emptied by it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from amplint.source import syntax as cst
 
 
 def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The conditions that `test` joins by `and`."""
+    """The operands of the conjunction `test`."""
     if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
         return [*conjunction(test.left), *conjunction(test.right)]
     return [test]
 
 
 def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
-    """The edit that leaves of an `if` what runs where its condition is true, or is not."""
+    """The edit that replaces an `if` by its body or its `else`."""
     first, last = script.rows(node)
     rest = node.orelse
     if script.is_elif(node) or isinstance(rest, cst.If):
@@ -48,15 +48,15 @@ def decided(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) ->
 
 
 def drop_empty(script: Script, before: frozenset[str]) -> Script:
-    """The script without the `if` statements in which the conversion has left nothing but `pass`.
+    """The script without the `if` statements in which the conversion left only `pass`.
 
-    `before` holds the conditions of those that were empty already.
+    `before` has the conditions of those that were empty already.
     """
     return decided(script, lambda script, node: _emptied(script, node, before))
 
 
 def empty_conditions(script: Script) -> frozenset[str]:
-    """The conditions of the `if` statements that hold nothing but `pass`."""
+    """The conditions of the `if` statements whose body is only `pass`."""
     found = script.of_kind(cst.If)
     return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
 

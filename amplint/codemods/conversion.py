@@ -1,4 +1,4 @@
-"""What a conversion is asked for, what it plans, and what it comes to."""
+"""Requests, plans and results of conversions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from amplint.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What code is to become.
+    """The goal of a conversion.
 
-    `to` names the goal and `source` what the code is written for now (`--from`); one of them decides which codemod
-    runs, `source` where both are given. `accumulate` is a number of batches whose gradients are to be added up for each
-    step, by itself or after the other conversion. The others say how the result should look where there is a choice;
-    what the rules with a code or a name in `allow` find in it is named and does not stop the conversion.
+    `to` names the goal and `source` the API that the code uses now (`--from`); one of them selects the codemod,
+    `source` where both are given. `accumulate` is the number of batches whose gradients are accumulated for each step,
+    by itself or after the other conversion. The others choose between equivalent results; findings in the result of
+    rules with a code or a name in `allow` are reported and do not refuse the conversion.
     """
 
     to: str | None = None
@@ -36,9 +36,9 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Edits that are applied together or not at all, and what they do, for the user.
+    """Edits that are applied together or not at all, with a description for the user.
 
-    `left` is what then deserves a look by a person, by the rows of the text that this change alone leads to.
+    `left` are remarks for review by a person, by the rows of the text that this change alone leads to.
     """
 
     fix: Fix
@@ -48,13 +48,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a codemod wants to do with a text.
+    """The changes that a codemod plans for a text.
 
-    Changes that get in each other's way are applied in turn: the codemod is asked again about the result until it plans
-    none. Anything in `refused` stops the whole conversion. `left` is what works but deserves a look by a person.
-    `repairs` name the rules whose repairs complete the changes, and where models give `half` from here on, what goes
-    wrong with that is computed in float32. A result that lints with errors or warnings that the
-    text did not have is refused; infos are left to a person, opportunities apart.
+    Conflicting changes are applied in turn: the codemod plans again on the result until there is no change. Any remark
+    in `refused` refuses the whole conversion. `left` are remarks for review by a person. `repairs` names the rules
+    whose fixes complete the changes. Where models return `half` from here on, operations that fail in that dtype are
+    computed in float32. A result with new errors or warnings is refused; new infos, without opportunities, are left to
+    a person.
     """
 
     changes: tuple[Change, ...] = ()
@@ -66,11 +66,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The text after a conversion, what was done to it, why it was refused, and what is left for a person to look at.
+    """The text after a conversion, the changes, the reasons for refusing it, and remarks for review by a person.
 
-    Where anything was refused the text is the original and nothing was done; `tried` then is the result that was not
-    taken, where it came to one. Rows in `done` are those of the text before each change, rows in `refused` those of the
-    original, rows in `left` those of the result.
+    If anything was refused, the text is the original and `done` is empty; `tried` then is the rejected result, if there
+    was one. Rows in `done` are those of the text before each change, rows in `refused` those of the original, rows in
+    `left` those of the result.
     """
 
     text: str
@@ -82,11 +82,11 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A file or text before and after a conversion, which are equal where nothing was converted.
+    """A file or text before and after a conversion, equal if nothing was converted.
 
-    `done` is what was done, `reasons` why it was refused and `checks` what is left for a person to look at, by rows as
-    in `Conversion`. `failure` says in one line why the file could not be read, converted or written. `tried` is what
-    the file would have become where it was refused for what that lints with.
+    `done` are the changes, `reasons` those for refusing it and `checks` remarks for review by a person, by rows as in
+    `Conversion`. `failure` says in one line why the file could not be read, converted or written. `tried` is the result
+    that was rejected for its findings.
     """
 
     filename: str

@@ -13,7 +13,7 @@ from amplint.torchlib.names import SUCCESSORS
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Rename every use; refuse where one of them cannot be renamed on its own, or means something else elsewhere."""
+    """Rename every use; refuse where one cannot be renamed on its own, or has another meaning in other code."""
     found = plan_repairs(rule_named("deprecated-amp-api"), text, path)
     if found.changes or found.refused or not any(name.rpartition(".")[0] in text for name in SUCCESSORS):
         return found
@@ -21,7 +21,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 
 def _left(script: Script) -> Iterator[Remark]:
-    """The imports of deprecated names that nothing has repaired, unless their successors are there too."""
+    """Remarks on imports of deprecated names that were not repaired, unless their successors are imported too."""
     statements = script.of_kind(cst.Import, cst.ImportFrom)
     bound = [(one, meaning) for one in statements for _, meaning in imported(script, one, "torch")]
     named = {meaning for _, meaning in bound} | {use.name for use in library_uses(script, "torch")}

@@ -1,4 +1,4 @@
-"""What gives a variable or an attribute its value, as far as the text of a file shows it."""
+"""Reaching definitions of a variable or an attribute, as far as the text of a file shows them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 _ALIKE = "random_split"
-"""All that is unpacked of what this returns is of one kind."""
+"""A function all of whose unpacked results are of one kind."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """A value that a variable is given; `index` says which of a tuple, None for the whole."""
+    """A value assigned to a variable; `index` is its position in an unpacked tuple, None for the whole value."""
 
     value: cst.BaseExpression
     index: int | None = None
@@ -25,9 +25,9 @@ class Given:
 def bound_at(
     script: Script, calls: Calls, node: cst.CSTNode, path: str
 ) -> tuple[list[cst.CSTNode], cst.FunctionDef | None]:
-    """What binds `path` where `node` stands: statements of one function, or the function that has it as a parameter.
+    """The definitions of `path` that reach `node`: statements of one function, or the function with such a parameter.
 
-    Attributes of `self` are bound by the methods of the class, or where there are none by those of any class.
+    Attributes of `self` are bound by the methods of the class, or without any by those of all classes.
     """
     function = script.function_of(node)
     if path.startswith("self."):
@@ -45,7 +45,7 @@ def bound_at(
 
 
 def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
-    """What `assign` gives `path`, by itself or as one of several targets."""
+    """The values that `assign` gives `path`, as its target or as an element of one."""
     for target in (one.target for one in assign.targets):
         if dotted(target) == path:
             yield Given(assign.value)
@@ -58,7 +58,7 @@ def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
 
 
 def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
-    """What `binding` gives `path`; None if that is not an expression of its own."""
+    """The expression that `binding` assigns to `path`; None if that is not an expression of its own."""
     if isinstance(binding, cst.AnnAssign):
         return binding.value
     given = list(given_by(binding, path)) if isinstance(binding, cst.Assign) else []
@@ -70,7 +70,7 @@ def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
 
 
 def values_of(script: Script, calls: Calls, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
-    """What `path` is given or passed where `node` stands; None for what cannot be told, nothing for unknown calls."""
+    """The expressions assigned or passed to `path` at `node`, None for unknown ones; empty if the calls are unknown."""
     bindings, function = bound_at(script, calls, node, path)
     if function is not None:
         return list(calls.passed(function, path) or [])

@@ -1,4 +1,4 @@
-"""Running a codemod: apply what it plans, look at the result, and ask again until nothing is left to do."""
+"""Driver of codemods: applies the plan, verifies the result, and repeats to a fixed point."""
 
 from __future__ import annotations
 

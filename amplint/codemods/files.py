@@ -1,4 +1,4 @@
-"""Converting what a file holds: bytes to bytes."""
+"""Conversion of files: bytes to bytes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from amplint.source.files import read
 def convert_files(
     targets: Sequence[Target], wish: Wish, *, write: bool, running: MutableMapping[str, float] | None = None
 ) -> Iterator[Converted]:
-    """Convert files together: each knows those of them that it imports as they have become. Raises nothing.
+    """Convert files together: each imports the others as converted. Raises nothing.
 
-    `running` holds the file that is being converted, and since when by `time.monotonic`.
+    `running` holds the file that is being converted, and its start by `time.monotonic`.
     """
     running = {} if running is None else running
     together = _Together({target.path: target.filename for target in targets}, wish, write=write)
@@ -37,9 +37,9 @@ def convert_files(
 
 
 class _Together(Modules):
-    """The files around those that are converted together, by their paths with what reports call them.
+    """The files that are converted together, path -> the file name of reports.
 
-    Of two that import each other, the one that is converted first knows the other as it was.
+    Of two that import each other, the one converted first sees the other in its original form.
     """
 
     def __init__(self, filenames: Mapping[str, str], wish: Wish, *, write: bool) -> None:
@@ -50,7 +50,7 @@ class _Together(Modules):
         self._done: dict[str, Converted | None] = {}
 
     def converted(self, path: str) -> Converted:
-        """What becomes of the file at `path`."""
+        """The conversion of the file at `path`."""
         done = self._done.pop(path, None)
         if done is None:
             self._done[path] = None
@@ -60,7 +60,7 @@ class _Together(Modules):
         return done
 
     def raw(self, path: str) -> bytes | None:
-        """The content of a file of the tree, as it becomes."""
+        """The content of a file of the tree, after its conversion."""
         before = super().raw(path)
         if before is not None and path in self._filenames and path not in self._done:
             self.converted(path)
@@ -69,9 +69,9 @@ class _Together(Modules):
 
 
 def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: Modules | None = None) -> Converted:
-    """Convert the file at `path`, which reports call `filename`, and replace it with `write`. Raises nothing.
+    """Convert the file at `path`, `filename` in reports, and write it with `write`. Raises nothing.
 
-    What it imports is taken from `modules` where these are given.
+    Imported files are taken from `modules` if given.
     """
     raw = b""
     try:
@@ -87,7 +87,7 @@ def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: 
 
 
 def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
-    """Convert `raw`, which would lie at `path`. Raises nothing."""
+    """Convert `raw`, as the content of a file at `path`. Raises nothing."""
     try:
         conversion, new = convert_bytes(raw, wish, path)
     except Exception as failure:
@@ -96,7 +96,7 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
 
 
 def convert_bytes(raw: bytes, wish: Wish, path: str, modules: Modules | None = None) -> tuple[Conversion, bytes]:
-    """The conversion of a file and its new content, in the encoding that it had; any bytes can be handed in."""
+    """The conversion of a file and its new content, in its original encoding; any bytes are accepted."""
     try:
         page = opened(path, raw)
         text = page.text
@@ -116,7 +116,7 @@ def convert_bytes(raw: bytes, wish: Wish, path: str, modules: Modules | None = N
 
 
 def _placed(remarks: Iterable[Remark], page: Page) -> tuple[Remark, ...]:
-    """`remarks` about rows of the text of `page`, by the rows of its file."""
+    """`remarks` with rows of the file instead of the text of `page`."""
     placed = []
     for remark in remarks:
         start = Position(remark.row, 1)

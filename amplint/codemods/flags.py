@@ -1,4 +1,4 @@
-"""`--add-flag`: what the options of the script decide, and who is told."""
+"""`--add-flag`: a command-line option, and the functions that it is passed to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.source import syntax as cst
 
 
 class Flag:
-    """Adds an option to the script's command line, and says how code elsewhere asks for it. Raises Refusal."""
+    """Adds an option to the script's command line, and the expressions that read it elsewhere. Raises Refusal."""
 
     def __init__(self, script: Script, calls: Calls, kind: Kind) -> None:
         self._script = script
@@ -27,7 +27,7 @@ class Flag:
         self.imports = option.imports
 
     def at(self, place: cst.CSTNode) -> str:
-        """The expression of the flag where `place` stands."""
+        """The expression of the flag at `place`."""
         function = self._script.function_of(place)
         if function is self._option.home and self._script.row(place) < self._option.since:
             raise Refusal(place, "the arguments of the script are not known yet here")
@@ -41,9 +41,9 @@ class Flag:
         return self._handed[function]
 
     def _knows(self, function: cst.FunctionDef | None) -> bool:
-        """Whether the script's arguments go by their own name in `function`."""
+        """Whether the script's arguments are available by their own name in `function`."""
         if function not in self._known:
-            self._known[function] = True  # a call of itself does not decide
+            self._known[function] = True  # a recursive call does not decide
             self._known[function] = function is self._option.home or (function is not None and self._is_told(function))
         return self._known[function]
 
@@ -59,7 +59,7 @@ class Flag:
         )
 
     def _hand_on(self, function: cst.FunctionDef, place: cst.CSTNode) -> None:
-        """Let `function` take the flag as its last parameter."""
+        """Add the flag as the last parameter of `function`."""
         callers = self._calls.callers(function)
         if not callers or not parameters.takes_more(function) or any(one.star for c in callers for one in c.args):
             raise Refusal(place, f"{function.name.value}() would need the option, and cannot be given it here")

@@ -1,6 +1,6 @@
 """`--to float8`: linear layers of a bfloat16 training script multiply in float8, by torchao.
 
-Both sizes of a layer have to be multiples of 16, and the last layer stays as it is: its logits go into the loss.
+Both sizes of a layer have to be multiples of 16, and the last layer is unchanged: its logits go into the loss.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEPTH = 4
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A linear layer: where it is made, its name in the model, and its sizes."""
+    """A linear layer: its constructor call, its name in the model, and its sizes."""
 
     call: cst.Call
     name: str
@@ -38,12 +38,12 @@ class _Layer:
 
     @property
     def fits(self) -> bool:
-        """Whether float8 products take it."""
+        """Whether float8 products support its sizes."""
         return all(size % MULTIPLE == 0 for size in self.sizes)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Convert the layers of the one model that the script makes, before an optimizer gets its parameters."""
+    """Convert the layers of the script's single model before it passes its parameters to an optimizer."""
     if ".backward(" not in text or "optim" not in text or _CONVERTS in text:
         return Plan()
     script = Script(text, path)
@@ -94,7 +94,7 @@ def _planned(script: Script) -> Plan:
 
 
 def _models(use: Use) -> Iterator[str]:
-    """What has its parameters handed to an optimizer."""
+    """The models whose parameters are passed to an optimizer."""
     assert use.call is not None
     for call in every(use.call, cst.Call):
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "named_parameters"):
@@ -106,14 +106,14 @@ def _is_wrapped(node: cst.Assign, model: str) -> bool:
 
 
 def _construction(node: cst.BaseExpression) -> cst.BaseExpression:
-    """What makes the model, without what moves or casts it."""
+    """The constructor call of a model, without methods that move or cast it."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
         node = node.func.value
     return node
 
 
 def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNode) -> cst.CSTNode:
-    """The first statement behind `making` that wraps the model, or passes its parameters on."""
+    """The first statement after `making` that wraps the model, or passes its parameters on."""
     statement = script.statement_of(making)
     block = list(script.block_of(statement)) if statement is not None else []
     for one in block[block.index(statement) + 1 :] if statement is not None else ():
@@ -126,7 +126,7 @@ def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNod
 
 
 class _Layers:
-    """The linear layers of a model, in the order in which they are made."""
+    """The linear layers of a model, in the order of their construction."""
 
     def __init__(self, script: Script, named: dict[cst.Call, str]) -> None:
         self._script = script
@@ -135,7 +135,7 @@ class _Layers:
         self._classes = {one.name.value: one for one in script.top if isinstance(one, cst.ClassDef)}
 
     def of(self, node: cst.BaseExpression, prefix: str, depth: int = 0) -> Iterator[_Layer]:
-        """Those that the expression `node` makes, by their names below `prefix`. Raises Refusal for what hides some."""
+        """The layers that `node` constructs, by their names below `prefix`. Raises Refusal for hidden ones."""
         if not isinstance(node, cst.Call):
             raise Refusal(node, "the layers of the model are not in this file")
         name = self._named.get(node, "")
@@ -175,7 +175,7 @@ class _Layers:
         return size
 
     def _number(self, node: cst.BaseExpression, depth: int) -> int | None:
-        """The whole number that `node` is, by what is written in the file."""
+        """The integer value of `node`, by literals in the file."""
         if isinstance(node, cst.Integer):
             return int(node.value, 0)
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):

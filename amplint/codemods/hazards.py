@@ -1,4 +1,4 @@
-"""What goes wrong in half and shows in the text alone: sparse products, bounds that round to 1, nearest neighbours."""
+"""Half-precision hazards that show in the text alone: sparse products, bounds that round to 1, nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
 _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdist"})
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
-"""What bounds a tensor -> the place of the upper bound, the tensor being the first argument."""
+"""Function that bounds a tensor -> the position of the upper bound, the tensor being the first argument."""
 _Body = cst.FunctionDef | cst.Module
 _FOURIER = having("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
@@ -34,13 +34,13 @@ _WORDS = {
     *_PRODUCTS,
     *_FOURIER,
 }
-"""One of these is in all such code."""
+"""Words of which all such code has one."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
-"""Numbers that are nearer to 1 than this become 1."""
+"""The distance below which numbers round to 1."""
 
 
 def is_sparse(node: cst.CSTNode) -> bool:
-    """Whether `node` names something that makes or multiplies sparse tensors."""
+    """Whether `node` names a function that makes or multiplies sparse tensors."""
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
         return node.func.value.endswith("spmm")
     if not isinstance(node, cst.Attribute):
@@ -51,9 +51,9 @@ def is_sparse(node: cst.CSTNode) -> bool:
 def of(
     chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool] = lambda node: False
 ) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where such things stand in `chunk`, with what to say; sparse tensors only where these are asked for.
+    """The hazards in `chunk`, each with a message; sparse tensors only with `sparse`.
 
-    `is_wide` knows what runs in float32 all the same.
+    `is_wide` tells operations that run in float32 anyway.
     """
     if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
@@ -78,7 +78,7 @@ def of(
 
 
 def _is_handed_on(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
-    """Whether `node` is the function that autocast refuses, as a value."""
+    """Whether `node` is the function that autocast refuses, used as a value."""
     if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
         return False
     above = chunk.source.parent(node)
@@ -87,21 +87,21 @@ def _is_handed_on(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
-    """Whether `call` gives gradients that are differentiated in turn, of a loss that is not scaled."""
+    """Whether `call` returns differentiable gradients of a loss that is not scaled."""
     keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
     name = dotted(call.func) or ""
     return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
 
 
 def _transforms(call: cst.Call) -> bool:
-    """Whether `call` is a Fourier transform of something that is not converted to float32 for it."""
+    """Whether `call` is a Fourier transform whose operand is not cast to float32."""
     return (
         _last(call) in _FOURIER and (dotted(call.func) or "").startswith(("torch.fft", "fft.")) and not _is_wide(call)
     )
 
 
 def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where `function` chooses the nearest of many vectors, by distances that a product of matrices gives."""
+    """Choices of the nearest of many vectors in `function`, by distances computed by a matrix product."""
     distances, products, squares = set[str](), set[str](), set[str]()
     for assignment in every(function, cst.Assign):
         value, bound = assignment.value, bound_paths(assignment)
@@ -116,7 +116,7 @@ def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where `function` takes the root of what a square leaves of 1, as the sine of a cosine."""
+    """Roots of 1 minus a square in `function`, such as the sine of a cosine."""
     for call in every(function, cst.Call):
         if _last(call) not in ("sqrt", "rsqrt") or _is_wide(call):
             continue
@@ -128,7 +128,7 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where `function` divides by a product of matrices."""
+    """Divisions by a matrix product in `function`."""
     products = {path for one in every(function, cst.Assign) if _multiplies(one.value) for path in bound_paths(one)}
     for quotient in every(function, cst.BinaryOperation):
         divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
@@ -137,13 +137,13 @@ def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def _picks(call: cst.Call) -> bool:
-    """Whether a choice is made for each row: without further arguments, `max` and `min` only tell a number."""
+    """Whether a choice is made per row: without further arguments, `max` and `min` reduce to one number."""
     method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
     return _last(call) not in ("max", "min") or len(call.args) > 1 - method
 
 
 def _is_distance(value: cst.CSTNode) -> bool:
-    """Whether `value` takes something from a product of matrices, or adds to it, or is one of `cdist`."""
+    """Whether `value` is a matrix product combined with a sum or difference, or a result of `cdist`."""
     calls = {_last(call) for call in every(value, cst.Call)}
     return "cdist" in calls or (_multiplies(value) and (_subtracts(value) or bool(calls & {"addmm", "baddbmm"})))
 
@@ -163,7 +163,7 @@ def _squares(value: cst.CSTNode) -> bool:
 
 
 def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where `function` keeps probabilities from 1 by a bound that is 1 in `dtype`."""
+    """Bounds in `function` that should keep probabilities from 1 but are 1 in `dtype`."""
     wide = {path for one in every(function, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
     for call in every(function, cst.Call):
         place = _BOUNDS.get(_last(call))
@@ -183,7 +183,7 @@ def _is_wide(value: cst.CSTNode) -> bool:
 
 
 def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
-    """The number that `node` is, by what is written there or given to its name in `chunk`."""
+    """The number that `node` is, as a literal or by its definition in `chunk`."""
     if isinstance(node, (cst.Float, cst.Integer)):
         return float(node.value.replace("_", "")) if node.value[:2].lower() not in ("0x", "0b", "0o") else None
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract):
@@ -201,6 +201,6 @@ def _last(call: cst.Call) -> str:
 
 
 def _operand(call: cst.Call) -> set[str]:
-    """The variables in what `call` works on: its first argument, or what it is a method of."""
+    """The variables in the main operand of `call`: its first argument, or its receiver."""
     owner = paths(call.func.value) if isinstance(call.func, cst.Attribute) else set[str]()
     return owner | {path for argument in call.args[:1] for path in paths(argument)}

@@ -1,4 +1,4 @@
-"""What a script does, by interpreting it once for a codemod."""
+"""Interpretation of a script for a codemod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from amplint.torchlib.frameworks import TITLES
 
 
 class Interpretation:
-    """A script with what it imports; `calls` knows what its calls run as soon as it has been followed."""
+    """A script with its imports; `calls` resolves its calls once it was interpreted."""
 
     def __init__(self, script: Script) -> None:
         self.program = Program(script.source, Lookups(modules(), script.source))
@@ -28,13 +28,13 @@ class Interpretation:
         self.calls = Calls(script, self._resolved)
 
     def here(self, event: Event) -> cst.CSTNode:
-        """Where the script comes to `event`, which may be one of another file."""
+        """The node of the script that reaches `event`, which may be in another file."""
         if self._source.owns(event.node):
             return event.node
         return event.entered_from or self._source.chunks[0].module
 
     def backward(self, event: Backward) -> cst.Call:
-        """The call of a backward pass of the script itself. Raises Refusal."""
+        """The call of a backward pass in the script itself. Raises Refusal."""
         if not self._source.owns(event.node):
             raise Refusal(self.here(event), "a loss is differentiated in another file")
         if not isinstance(event.node, cst.Call):
@@ -42,20 +42,20 @@ class Interpretation:
         return event.node
 
     def check_step(self, event: OptimizerStep | ScalerStep, closure: str) -> None:
-        """Raises Refusal for a step in another file, and with the reason `closure` for one that runs a closure."""
+        """Raise Refusal for a step in another file, and with the reason `closure` for one with a closure."""
         if not self._source.owns(event.node):
             raise Refusal(self.here(event), "an optimizer steps in another file")
         if event.closure or (isinstance(event, OptimizerStep) and event.call.args):
             raise Refusal(event.node, f"the optimizer runs a closure, which {closure}")
 
     def refuse_manager(self, event: ManagedBackward, what: str) -> NoReturn:
-        """Raises Refusal for a backward pass that a framework runs, which does `what`."""
+        """Raise Refusal for a backward pass run by a framework, which does `what`."""
         raise Refusal(self.here(event), f"{TITLES.get(event.manager.kind, 'the framework')} {what}")
 
     def follow(self, tell: Callable[[Event], None], *kinds: type[Event]) -> None:
-        """Interpret the script and `tell` of its events of these `kinds`.
+        """Interpret the script and pass its events of these `kinds` to `tell`.
 
-        Raises SourceError if it cannot be followed to its end.
+        Raises SourceError if the interpretation does not complete.
         """
 
         def note(event: Event) -> None:

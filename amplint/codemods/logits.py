@@ -1,7 +1,7 @@
-"""Binary cross-entropy of probabilities becomes that of logits, with the sigmoid taken out of the model.
+"""Conversion of binary cross-entropy from probabilities to logits, with the sigmoid removed from the model.
 
-Autocast refuses the first. Wherever the model's output is used for something else, the sigmoid is put back, in float32:
-half has no numbers between 0.9995 and 1.
+Autocast refuses the former. For every other use of the model's output the sigmoid is applied there, in float32: half
+has no numbers between 0.9995 and 1.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
 _THE_TENSOR_ITSELF = frozenset({"grad", "grad_fn", "retain_grad", "register_hook", "backward"})
 
 Part = tuple[cst.FunctionDef, int | None]
-"""A function and which part of the tuple it returns, None for all it returns."""
+"""A function and the position in the tuple it returns, None for the whole result."""
 
 
 def to_logits(script: Script, calls: Calls) -> Change | None:
-    """What moves every binary cross-entropy of the script to logits; None if there is none, or it is not certain."""
+    """The change that computes every binary cross-entropy from logits; None if there is none, or it is not certain."""
     if "BCELoss" not in script.words and "binary_cross_entropy" not in script.words:
         return None
     try:
@@ -51,7 +51,7 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
 
 
 def fix(text: str, path: str) -> Fix | None:
-    """What `to_logits` does as the repair of a finding: a safe one where no other file has to know of logits."""
+    """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
     script = Script(text, path)
     interpretation = Interpretation(script)
     interpretation.follow(lambda event: None)
@@ -63,7 +63,7 @@ def fix(text: str, path: str) -> Fix | None:
 
 
 def _for_others(script: Script, new: str, moved: _Logits) -> Iterator[Remark]:
-    """What other files that import this one have to know: a script that is run is taken to have none."""
+    """Remarks for files that import this one; a script with a main block is assumed to have none."""
     if "__main__" in script.text or moved.at_top:
         return
     for function in moved.functions:
@@ -74,7 +74,7 @@ def _for_others(script: Script, new: str, moved: _Logits) -> Iterator[Remark]:
 
 
 class _Logits:
-    """Follows the arguments of losses back to sigmoids, then everything on the way there to where else it goes."""
+    """Follows the arguments of losses back to sigmoids, then every value on the way forward to its other uses."""
 
     def __init__(self, script: Script, calls: Calls) -> None:
         self._script = script
@@ -96,16 +96,16 @@ class _Logits:
 
     @property
     def functions(self) -> list[cst.FunctionDef]:
-        """The functions that return logits now."""
+        """The functions that now return logits."""
         return list(dict.fromkeys(function for function, _ in self._parts))
 
     @property
     def at_top(self) -> bool:
-        """Whether a loss is computed at the top level, as in a script that nothing imports."""
+        """Whether a loss is computed at the top level, as in a script that is not imported."""
         return any(self._script.function_of(argument) is None for argument in self._consumed)
 
     def edits(self) -> Iterator[Edit]:
-        """The edits of losses, sigmoids and everything else that wants probabilities."""
+        """The edits of losses, sigmoids and other uses of probabilities."""
         for use in self.losses:
             inner = self._script.text_of(use.node.value) if isinstance(use.node, cst.Attribute) else ""
             prefix = inner or use.name.rpartition(".")[0]
@@ -120,10 +120,10 @@ class _Logits:
             probabilities = f"torch.sigmoid({self._script.text_of(node)}.float())"
             yield self._script.rewrite.replace(node, probabilities)
 
-    # back from the losses
+    # Backwards from the losses.
 
     def _find_losses(self) -> None:
-        """The losses that something is passed to, with these calls."""
+        """Find the losses that are called, with these calls."""
         every = [use for use in self._names.values() if use.name in _SUCCESSORS]
         made = [use.call for use in every if use.name == _CLASS and use.call is not None]
         for use in every:
@@ -134,7 +134,7 @@ class _Logits:
                 self.losses[use] = calls
 
     def _inputs(self) -> Iterator[cst.Arg]:
-        """The arguments that probabilities are passed as to the losses."""
+        """The arguments of losses that are probabilities."""
         for call in (call for calls in self.losses.values() for call in calls):
             found = self._script.rewrite.find_argument(call, "input", 0)
             if found is None:
@@ -142,7 +142,7 @@ class _Logits:
             yield found
 
     def _follow(self, given: Given) -> None:
-        """Everything on the way from `given` back to the sigmoids it comes from. Raises Unclear."""
+        """Follow `given` back to the sigmoids that it comes from. Raises Unclear."""
         value, index = given.value, given.index
         if isinstance(value, (cst.Name, cst.Attribute)):
             held = self._variables.held(value)
@@ -203,7 +203,7 @@ class _Logits:
             self._follow(Given(one.value, index))
 
     def _operand(self, call: cst.Call) -> cst.BaseExpression | None:
-        """What a call computes the sigmoid of, if it does."""
+        """The operand of a sigmoid; None for other calls."""
         func = call.func
         if any(self._is_named(func, name) for name in _SIGMOIDS) or self._models.is_layer(func, "torch.nn.Sigmoid"):
             return call.args[0].value if len(call.args) == 1 and not call.args[0].star else None
@@ -214,10 +214,10 @@ class _Logits:
     def _is_named(self, node: cst.BaseExpression, name: str) -> bool:
         return node in self._names and self._names[node].name == name
 
-    # on to everything else
+    # Forwards to the other uses.
 
     def _follow_on(self) -> None:
-        """Put the sigmoid back where what is on the way goes elsewhere. Raises Unclear."""
+        """Insert the sigmoid at other uses of the followed values. Raises Unclear."""
         for layer in self._layers:
             for call in self._models.calls_of_last(layer):
                 self._goes(call, None)
@@ -253,7 +253,7 @@ class _Logits:
             self._wrapped[start] = None
 
     def _stays(self, node: cst.CSTNode, above: cst.CSTNode | None, index: int | None) -> bool:
-        """Whether what `node` stands for goes where logits are expected, or is given a name and followed by that."""
+        """Whether the value of `node` is used where logits are expected, or bound to a variable that is followed."""
         if isinstance(above, cst.Arg):
             return index is None and (above in self._consumed or self._is_parameter(above))
         if isinstance(above, cst.Assign) and above.value is node:
@@ -301,7 +301,7 @@ class _Logits:
                     return True
         return False
 
-    # the edits
+    # Edits.
 
     def _without_sigmoid(self, call: cst.Call, operand: cst.BaseExpression) -> Edit:
         above = self._script.source.parent(call)

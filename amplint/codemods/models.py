@@ -1,4 +1,4 @@
-"""Modules that a script makes: what a call runs, and every call that runs one of them."""
+"""Modules that a script constructs: the module that a call runs, and all calls of a module."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from amplint.source.tree import walk
 
 _SEQUENTIAL = "torch.nn.Sequential"
 _ITSELF = frozenset({"to", "cuda", "cpu", "float", "train", "eval", "requires_grad_", "share_memory", "apply"})
-"""Methods that return the module they are called on."""
+"""Methods that return their receiver, a module."""
 _WRAPPERS = frozenset({"DataParallel", "DistributedDataParallel", "compile", "convert_sync_batchnorm"})
 _RUNS = "data_parallel"
 _HIDDEN = frozenset({"forward", "module", "__call__"})
 
 
 class Unclear(Exception):
-    """Where something comes from, or goes, is not certain."""
+    """The origin or a use of a value is not certain."""
 
 
 class Models:
-    """Goes by assignments and calls in one file. Raises Unclear."""
+    """Resolves modules by assignments and calls in one file. Raises Unclear."""
 
     def __init__(
         self, script: Script, calls: Calls, variables: Variables, names: Mapping[cst.BaseExpression, Use]
@@ -37,12 +37,12 @@ class Models:
         self._names = names
 
     def is_layer(self, func: cst.BaseExpression, name: str) -> bool:
-        """Whether `func` names a module that is always made by `name()`."""
+        """Whether `func` names a module that is always constructed by `name()`."""
         made = self._made(func)
         return bool(made) and all(self._name(one) == name and not one.args for one in made)
 
     def last_layers(self, call: cst.Call) -> list[cst.Call] | None:
-        """The last layers of what `call` runs, where that is a `Sequential` made in visible code."""
+        """The last layers of the `Sequential` that `call` runs, if its construction is visible."""
         made = self._made(self._run_by(call))
         if not made or any(self._name(one) != _SEQUENTIAL or not one.args or one.args[-1].star for one in made):
             return None
@@ -50,14 +50,14 @@ class Models:
         return [layer for layer in layers if isinstance(layer, cst.Call)] if len(layers) == len(made) else None
 
     def forward_of(self, call: cst.Call) -> cst.FunctionDef | None:
-        """The forward pass that `call` runs, of a class of the file."""
+        """The `forward` method, of a class of the file, that `call` runs."""
         made = self._made(self._run_by(call))
         owners = {dotted(one.func) for one in made}
         found = [one for one in self._calls.functions if one.name.value == "forward" and self._owner(one) in owners]
         return found[0] if len(found) == len(owners) == 1 else None
 
     def calls_of_function(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
-        """Every call of `function`; for a forward pass, every call of an object of its class."""
+        """Every call of `function`; for a forward pass, every call of an instance of its class."""
         owner = self._script.method_owner(function)
         if owner is None or function.name.value != "forward":
             callers = self._calls.callers(function)
@@ -85,11 +85,11 @@ class Models:
         yield from self._calls_of(container, [container])
 
     def calls_of_loss(self, made: cst.Call, alike: Collection[cst.Call]) -> Iterator[cst.Call]:
-        """Every call of the loss module `made`, none of which is one of a loss that is not `alike`."""
+        """Every call of the loss module `made`, none of which may run one that is not `alike`."""
         return self._calls_of(made, alike)
 
     def idle(self, gone: Collection[cst.Call]) -> Iterator[cst.CSTNode]:
-        """The statements that make modules which nothing runs once the calls `gone` are."""
+        """The statements that construct modules which are unused without the calls `gone`."""
         names = {variable for call in gone if (variable := self._variable(call.func)) is not None}
         for variable in names:
             reads = [self._script.source.parent(node) for node in self._variables.reads(variable)]
@@ -111,12 +111,12 @@ class Models:
         return self._names[call.func].name if call.func in self._names else ""
 
     def _run_by(self, call: cst.Call) -> cst.BaseExpression:
-        """What `call` runs: the module itself, or the one that is passed on to run it on several devices."""
+        """The module that `call` runs: its callee, or the argument of a function that runs it on several devices."""
         last = (dotted(call.func) or "").rpartition(".")[2]
         return call.args[0].value if last == _RUNS and call.args else call.func
 
     def _made(self, node: cst.BaseExpression) -> list[cst.Call]:
-        """The calls that make what `node` names; none if that is not known."""
+        """The constructor calls of the module that `node` names; empty if they are unknown."""
         variable = self._variable(node)
         try:
             return list(self._makers(variable, frozenset())) if variable is not None else []
@@ -145,14 +145,14 @@ class Models:
                 raise Unclear
 
     def _unwrapped(self, call: cst.Call) -> cst.BaseExpression | None:
-        """The module that `call` returns as it is, or wraps."""
+        """The module that `call` returns unchanged, or wraps."""
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _ITSELF:
             return call.func.value
         last = (dotted(call.func) or "").rpartition(".")[2]
         return call.args[0].value if last in _WRAPPERS and call.args else None
 
     def _calls_of(self, made: cst.Call, alike: Collection[cst.Call]) -> Iterator[cst.Call]:
-        """Every call that runs the module `made`, none of which runs one that is not `alike`."""
+        """Every call that runs the module `made`, none of which may run one that is not `alike`."""
         variables: set[Variable] = set()
         todo: list[cst.BaseExpression] = [made]
         while todo:
@@ -177,7 +177,7 @@ class Models:
                         todo += self._variables.reads(variable)
 
     def _receivers(self, node: cst.BaseExpression) -> list[Variable]:
-        """The variables that are given what `node` names."""
+        """The variables to which the value of `node` is assigned."""
         above = self._script.source.parent(node)
         if isinstance(above, cst.Element):
             display = self._script.source.parent(above)
@@ -213,7 +213,7 @@ class Models:
         return found
 
     def _is_harmless(self, node: cst.CSTNode) -> bool:
-        """Whether a module is only looked at."""
+        """Whether a use of a module only inspects it."""
         above = self._script.source.parent(node)
         if isinstance(above, cst.Arg):
             call = self._script.source.parent(above)

@@ -1,4 +1,4 @@
-"""What the names in a script stand for, by its imports."""
+"""Qualified names of the names in a script, by its imports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.source.tree import bound_by
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A use of something in a library by its qualified `name`; `node` spells it, `call` calls it if anything does."""
+    """A use of a library object by its qualified `name`; `node` is the expression, `call` its call, if it is called."""
 
     name: str
     node: cst.BaseExpression
@@ -20,7 +20,7 @@ class Use:
 
 
 def imported(script: Script, statement: cst.CSTNode, library: str) -> Iterator[tuple[str, str]]:
-    """Each name of `library` that an import statement binds, with what it stands for; nothing for `import *`."""
+    """Each name of `library` that an import statement binds, with its qualified name; empty for `import *`."""
     if isinstance(statement, cst.Import):
         for alias in statement.names:
             name = script.text_of(alias.name)
@@ -34,7 +34,7 @@ def imported(script: Script, statement: cst.CSTNode, library: str) -> Iterator[t
 
 
 def library_uses(script: Script, *libraries: str) -> list[Use]:
-    """Every use of what these `libraries` hold, by whatever names the imports of the file bind."""
+    """Every use of a name of these `libraries`, by any name that the imports of the file bind."""
     statements = script.of_kind(cst.Import, cst.ImportFrom)
     known = {
         bound: name for one in statements for library in libraries for bound, name in imported(script, one, library)
@@ -52,7 +52,7 @@ def uses(script: Script, known: dict[str, str]) -> list[Use]:
 
 
 def _reads(script: Script, node: cst.Name) -> bool:
-    """Whether a name is read, and stands for what the imports bind."""
+    """Whether a name is read, and refers to what the imports bind."""
     above = script.source.parent(node)
     if isinstance(above, (cst.ImportAlias, cst.AsName, cst.NameItem, cst.Param, cst.AssignTarget, cst.FunctionDef)):
         return isinstance(above, cst.Param) and above.default is node

@@ -1,4 +1,4 @@
-"""Certain objects of a script, such as scalers, by the names that they go by in each of its functions."""
+"""Aliases of certain objects of a script, such as scalers, in each of its functions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 Known = tuple[Scope, str, str]
-"""A function, an expression in there that names an object, and the kind of the object."""
+"""A function, an expression in it that names an object, and the kind of the object."""
 ROUNDS = 10
 
 
 class Objects:
-    """What names the objects `known`, and what they are passed on to by calls of functions in the file and assignments.
+    """The aliases of the objects `known`, by arguments of calls within the file and by assignments.
 
     Attributes of `self` are known in the whole class.
     """
@@ -33,7 +33,7 @@ class Objects:
 
     @property
     def known(self) -> Iterator[Known]:
-        """Every name in the function, or class, that it is known in."""
+        """Every alias with the function, or class, in which it is known."""
         for scope, names in self._names.items():
             for text, kinds in names.items():
                 yield from ((scope, text, kind) for kind in kinds)
@@ -52,7 +52,7 @@ class Objects:
         return kind in self._kinds(scope, text)
 
     def mentions(self, kind: str) -> Iterator[cst.BaseExpression]:
-        """Where the script names an object of this kind."""
+        """The nodes that name an object of this kind."""
         lasts = {text.rpartition(".")[2] for _, text, one in self.known if one == kind}
         for node in self._script.of_kind(cst.Name, cst.Attribute):
             last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
@@ -69,7 +69,7 @@ class Objects:
         self._names.setdefault(home, {}).setdefault(text, set()).add(kind)
 
     def _kinds(self, scope: Scope, text: str) -> set[str]:
-        """The kinds of what `text` names in the function `scope`."""
+        """The kinds of the object that `text` names in the function `scope`."""
         for length in range(len(scope), -1, -1):
             kinds = self._names.get(scope[:length], {}).get(text)
             if kinds is not None:
@@ -77,12 +77,12 @@ class Objects:
         return set()
 
     def _is_hidden(self, text: str, scope: Scope, length: int) -> bool:
-        """Whether a function between that of `length` names and `scope` binds what `text` begins with anew."""
+        """Whether a function between that of `length` names and `scope` shadows the root of `text`."""
         root = text.partition(".")[0]
         return root != "self" and self._script.hides(scope, scope[:length], root)
 
     def _follow(self) -> None:
-        """Learn what calls and assignments pass on."""
+        """Propagate aliases through arguments and assignments."""
         texts, script = {text for _, text, _ in self.known}, self._script
         for call in script.calls:
             for argument in call.args:

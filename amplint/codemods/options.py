@@ -1,4 +1,4 @@
-"""A new option of the script's command line: argparse, click or typer."""
+"""New options on the script's command line: argparse, click or typer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from amplint.source.tree import walk
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an option is for: `spelled` on the command line, of the type `kind`, and a variable `name` in functions."""
+    """The purpose of an option: `spelled` on the command line, of the type `kind`, a variable `name` in functions."""
 
     name: str
     attribute: str
@@ -31,12 +31,12 @@ class Kind:
 
     @property
     def parameter(self) -> New:
-        """What functions take it as."""
+        """The option as a parameter of a function."""
         return New(self.name, self.kind, self.default)
 
     @property
     def help(self) -> str:
-        """The argument that tells users what it is for."""
+        """The argument with the help text for users."""
         return f'help="{self.purpose}"'
 
 
@@ -59,7 +59,7 @@ def number_of_batches(count: int) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The new option: in the function `home` the variable `name` holds it below row `since`, `expression` asks it."""
+    """The new option: in the function `home` the variable `name` holds it below row `since`, `expression` reads it."""
 
     home: cst.FunctionDef | None
     name: str
@@ -71,7 +71,7 @@ class Option:
 
 
 def add_option(script: Script, kind: Kind) -> Option:
-    """The option, where the script's command line is made. Raises Refusal."""
+    """The option, added where the script's command line is defined. Raises Refusal."""
     spelled = kind.spelled.partition("/")[0]
     if kind.name in script.words or f'"{spelled}"' in script.text.replace("'", '"'):
         raise Refusal(script.top[0], f"the script has an option {spelled} or a variable {kind.name} already")
@@ -115,9 +115,9 @@ def _of_argparse(script: Script, kind: Kind, parses: list[cst.Call], known: dict
 
 
 def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, str] | None:
-    """The function that works with the arguments that `call` gives, and their name there; None if it is not clear.
+    """The function that uses the arguments returned by `call`, and their name there; None if it is not certain.
 
-    A function that returns them leaves it to its caller.
+    If a function returns them, it is the caller.
     """
     home, above = script.function_of(call), script.source.parent(call)
     if isinstance(above, cst.Arg):
@@ -134,7 +134,7 @@ def _returns(script: Script, function: cst.FunctionDef, name: str) -> bool:
 
 
 def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:
-    """The function whose only call passes `argument`, and its parameter for it."""
+    """The function whose only call passes `argument`, and its parameter."""
     call = script.source.parent(argument)
     scope = script.target(call) if isinstance(call, cst.Call) else None
     name = script.taken_by(call, argument) if isinstance(call, cst.Call) else None
@@ -144,13 +144,13 @@ def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str]
 
 
 def _bound(script: Script, call: cst.Call) -> list[str]:
-    """What `call` is assigned to as it is."""
+    """The variables to which `call` is assigned as a whole."""
     above = script.source.parent(call)
     return sorted(bound_paths(above)) if isinstance(above, (cst.Assign, cst.AnnAssign)) else []
 
 
 def _commands(script: Script, known: dict[cst.BaseExpression, Use]) -> Iterator[tuple[cst.FunctionDef, str]]:
-    """The functions that are commands, with the library that calls them."""
+    """The functions that are commands, each with its library."""
     groups = {"click": set[str](), "typer": set[str]()}
     for use in known.values():
         above = script.source.parent(use.call) if use.call is not None else None
@@ -180,7 +180,7 @@ def _callee(decorator: cst.Decorator) -> cst.BaseExpression:
 
 
 def _of_click(script: Script, kind: Kind, command: cst.FunctionDef) -> Option:
-    """A decorator below those of the other options, and a parameter that takes its value."""
+    """Add a decorator below those of the other options, and a parameter for its value."""
     last = command.decorators[-1]
     end = script.source.span(last).end.row
     start = script.rewrite.row_before(script.source.span(last).start)
@@ -200,7 +200,7 @@ def _of_typer(script: Script, kind: Kind, command: cst.FunctionDef) -> Option:
 
 
 def _last(command: cst.FunctionDef) -> cst.Param:
-    """The last parameter of a command, which takes the values of its options one by one."""
+    """The last parameter of a command that takes the values of its options one by one. Raises Refusal."""
     params = command.params
     every = [*params.posonly_params, *params.params, *params.kwonly_params]
     if params.star_kwarg is not None or isinstance(params.star_arg, cst.Param) or not every:

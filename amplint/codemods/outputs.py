@@ -1,4 +1,4 @@
-"""What becomes of the half outputs of models: found by running a conversion with these, repaired in float32."""
+"""Half outputs of models: consequences found by linting with them, and repairs in float32."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ _RULES = (
     "inplace-or-out-under-autocast",
     "custom-function-without-custom-fwd",
 )
-"""The rules about what goes wrong in half."""
+"""The rules about numerical failures in half."""
 _FILLED = frozenset({"empty_like", "new_empty"})
-"""What makes tensors that are filled piece by piece."""
+"""Functions that make tensors which are filled piece by piece."""
 _ROUNDED = "what is put into a tensor like this one is rounded to half, with its three digits or two"
 _WORDS = frozenset({*_FILLED, "histc", "igamma", "igammac", "isclose", "long", "int"})
-"""Calls that matter besides those that matter to these rules."""
+"""Further callees that matter besides those of these rules."""
 _SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
 _UNIT = 8
-"""From which number on what is added leaves less of the digits of half than a model gives."""
+"""The magnitude from which an addend leaves fewer digits of half than a model's output has."""
 _LARGEST = 6
-"""How many calls of models are tried one by one."""
+"""The limit of model calls that are tried one by one."""
 _LONG = 100_000
-"""Characters of code within reach, from which on none are: each try is an interpretation of all of it."""
+"""The number of characters of reachable code from which none are tried: each try interprets all of it."""
 
 
 class Loss(NamedTuple):
-    """What loses by half in a row of the file at `path`, in `dtypes`; `why` is empty if it only may, in training."""
+    """A loss of precision at a row of the file at `path`, in `dtypes`; `why` is empty if it is only possible."""
 
     path: str
     row: int
@@ -86,14 +86,14 @@ class Found(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """The edit that converts an output to float32, and the row of the call that gives it."""
+    """The edit that casts an output to float32, and the row of the call that returns it."""
 
     row: int
     edit: Edit
 
 
 class Half(NamedTuple):
-    """Why an operation loses by being half, in which dtypes, and where its operands became half."""
+    """The reason why an operation loses precision in half, the dtypes, and the nodes that made its operands half."""
 
     why: str
     dtypes: frozenset[str]
@@ -101,7 +101,7 @@ class Half(NamedTuple):
 
 
 class _Watch:
-    """Which outputs are worked on as tensors are, which operations run on float32, and what loses by half."""
+    """Records the outputs used as tensors, the operations on float32, and the losses of precision."""
 
     def __init__(self) -> None:
         self._given: dict[int, OutputInHalf] = {}
@@ -112,7 +112,7 @@ class _Watch:
         self.losses: dict[cst.CSTNode, Half] = {}
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         if isinstance(event, OutputInHalf):
             self._given[event.output] = event
             self.outputs.add(event.target or event.node)
@@ -144,7 +144,7 @@ class _Watch:
 
 
 def _lost(event: Operation) -> str | None:
-    """Why what `event` computes loses by being half; empty if it only may."""
+    """Why the operation of `event` loses precision in half; empty if it only may, None if it does not."""
     first, second = (*event.operands, None, None)[:2]
     if event.op in _FILLED and first is not None and first.half is not None:
         return _ROUNDED if first.half.because is not Because.ASSUMED else None
@@ -165,7 +165,7 @@ def _lost(event: Operation) -> str | None:
 
 
 def _has_dimensions(node: cst.CSTNode) -> bool:
-    """Whether `node` is indexed along several dimensions, as only a tensor can be."""
+    """Whether `node` has an index of several dimensions, as only a tensor can."""
     return isinstance(node, cst.Subscript) and len(node.slice) > 1
 
 
@@ -175,7 +175,7 @@ def _is_product(node: cst.CSTNode) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def found(text: str, path: str) -> Found:
-    """What goes wrong in `text` if the models of its regions give half tensors, also in the files that it imports."""
+    """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
     look_at_the_clock()
     rules = [rule for rule in all_rules() if rule.name in _RULES]
     assuming = [rule for rule in rules if rule.assumed]
@@ -220,7 +220,7 @@ def found(text: str, path: str) -> Found:
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
-    """`text` with those outputs in float32 without which less goes wrong, with remarks by the rows of `text`."""
+    """`text` with those outputs cast to float32 whose cast reduces such failures, and remarks by the rows of `text`."""
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
@@ -243,7 +243,7 @@ def _number(text: str, path: str, dtype: str) -> int:
 
 
 def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
-    """The calls, of what an analysis may not see, that scale one of `outputs` to the unit of the data."""
+    """The calls, perhaps of unseen code, that scale one of `outputs` to the unit of the data."""
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
         above = source.parent(node)
@@ -276,7 +276,7 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 
 
 def _lifts(text: str, path: str) -> Iterator[Lift]:
-    """The outputs that training and evaluation are given, and the edits that make each float32."""
+    """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
     run, source = found(text, path), Source(path or "<text>", text, path)
     rewrite = Rewriter(source)
     for chunk in source.chunks:
@@ -299,7 +299,7 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
 
 
 def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:
-    """The call whose result is unpacked to `target`, which is none itself."""
+    """The call whose result is unpacked to `target`; None if `target` is a call itself."""
     if isinstance(target, cst.Call):
         return None
     above = next((one for one in source.ancestors(target) if isinstance(one, cst.Assign)), None)

@@ -1,4 +1,4 @@
-"""More parameters of functions, and what their calls pass for them."""
+"""New parameters of functions, and arguments for them at call sites."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A parameter of the type `kind`, which is `default` where the one before it has a default.
+    """A new parameter of the type `kind`, with the `default` if the preceding parameter has one.
 
-    Without one, it is passed by its name alone there.
+    Without one, it is keyword-only there.
     """
 
     name: str
@@ -22,14 +22,14 @@ class New:
 
 
 def takes_more(function: cst.FunctionDef) -> bool:
-    """Whether one more parameter can be the last of `function`: it takes no `*args`, and nothing by name alone."""
+    """Whether the last parameter of `function` is positional: no `*args`, keyword-only parameters or `**kwargs`."""
     params = function.params
     starred = isinstance(params.star_arg, (cst.Param, cst.ParamStar))
     return not (starred or params.kwonly_params or params.star_kwarg)
 
 
 def appended(script: Script, function: cst.FunctionDef, *new: New) -> Edit:
-    """The edit that lets `function`, which takes more, take `new` as its last parameters."""
+    """The edit that appends `new` to the parameters of `function`, which can take them."""
     every = positional(function)
     if every:
         return declared_behind(script, every[-1], *new)
@@ -39,7 +39,7 @@ def appended(script: Script, function: cst.FunctionDef, *new: New) -> Edit:
 
 
 def declared_behind(script: Script, param: cst.Param, *new: New) -> Edit:
-    """The edit that declares `new` behind `param`, as that is declared."""
+    """The edit that declares `new` after `param`, in its style."""
     optional = param.default is not None
     texts = ["*"] if optional and any(one.default is None for one in new) else []
     for one in new:
@@ -51,7 +51,7 @@ def declared_behind(script: Script, param: cst.Param, *new: New) -> Edit:
 
 
 def behind(script: Script, param: cst.Param, *texts: str) -> Edit:
-    """The edit that puts `texts` behind `param`, each in a row of its own where that has one."""
+    """The edit that inserts `texts` after `param`, each on its own row if that has one."""
     last = param.default or (param.annotation.annotation if param.annotation is not None else param.name)
     end = script.rewrite.span(last).end
     before = script.rewrite.row_before(script.rewrite.span(param.name).start)
@@ -60,10 +60,10 @@ def behind(script: Script, param: cst.Param, *texts: str) -> Edit:
 
 
 def passed_last(script: Script, function: cst.FunctionDef, call: cst.Call, *given: tuple[New, str]) -> Edit | None:
-    """The edit that passes values for new parameters, which are to be the last of `function`.
+    """The edit that passes arguments for the new last parameters of `function`.
 
-    They go by position where all others do and are there, else by name. None if unpacked arguments could take their
-    places.
+    They are positional where all others are and are present, else by keyword. None if unpacked arguments could bind to
+    them.
     """
     every = positional(function)
     optional = bool(every) and every[-1].default is not None

@@ -1,4 +1,4 @@
-"""Where things stand in a text: functions, loops, blocks and statements."""
+"""Positions of nodes in a text: functions, loops, blocks and statements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOPS = (cst.For, cst.While)
 
 
 class Places:
-    """Answers questions about the places of nodes in one file."""
+    """Structural queries on the nodes of one file."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -49,7 +49,7 @@ class Places:
         return frozenset(node.value for node in self.of_kind(cst.Name))
 
     def row(self, node: cst.CSTNode) -> int:
-        """The row that `node` begins in."""
+        """The row in which `node` begins."""
         return self.source.span(node).start.row
 
     def rows(self, node: cst.CSTNode) -> tuple[int, int]:
@@ -62,11 +62,11 @@ class Places:
         return self.rewrite.text(node)
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """The function whose body holds `node`, None at the top level."""
+        """The function whose body contains `node`; None at the top level."""
         return next((above for above in self.source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
 
     def method_owner(self, function: cst.FunctionDef | None) -> cst.ClassDef | None:
-        """The class that `function` is a method of."""
+        """The class of which `function` is a method."""
         if function is None:
             return None
         around = self.source.parent(self.source.parent(function) or function)
@@ -87,7 +87,7 @@ class Places:
         return isinstance(above, cst.If) and above.orelse is node
 
     def loop_of(self, node: cst.CSTNode) -> Loop | None:
-        """The innermost loop of the same function whose body holds `node`."""
+        """The innermost loop of the same function whose body contains `node`."""
         for above in self.source.ancestors(node):
             if isinstance(above, cst.FunctionDef):
                 return None
@@ -96,7 +96,7 @@ class Places:
         return None
 
     def parameter(self, function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
-        """Index and node of a plain parameter."""
+        """The index and node of a positional parameter."""
         every = enumerate(positional(function))
         return next(((index, param) for index, param in every if param.name.value == name), None)
 
@@ -111,28 +111,28 @@ class Places:
         ]
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
-        """The statement with lines of its own that holds `node`."""
+        """The statement on lines of its own that contains `node`."""
         return self.rewrite.statement_of(node)
 
     def statement(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement:
-        """The statement that holds `node`, with its rows to itself. Raises Refusal."""
+        """The statement that contains `node` and shares its rows with no other. Raises Refusal."""
         found = self.statement_of(node)
         if found is None or (isinstance(found, cst.SimpleStatementLine) and len(found.body) > 1):
             raise Refusal(self.row(node), SHARED)
         return found
 
     def block_of(self, statement: cst.CSTNode) -> Block:
-        """The statements of the block that `statement` is directly in."""
+        """The statements of the block that directly contains `statement`."""
         holder = self.source.parent(statement)
         if isinstance(holder, cst.IndentedBlock):
             return holder.body
         return self.top
 
     def climb(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Block]]:
-        """The statement that holds `node` with its block, then the compound statement around it with its own, ...
+        """The statement that contains `node` with its block, then the compound statement around it with its own, ...
 
-        Begins with the compound statement where `node` stands in its row. Ends with the body of the function, or the
-        top level.
+        Begins with the compound statement if `node` stands in its row. Ends with the body of the function, or the top
+        level.
         """
         statement: cst.CSTNode | None = self.statement_of(node) or self._around(node)
         while statement is not None:
@@ -153,11 +153,11 @@ class Places:
         return None if isinstance(around, (cst.FunctionDef, cst.ClassDef)) else around
 
     def inside(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
-        """Whether `statement` is or holds `node`."""
+        """Whether `statement` is or contains `node`."""
         return node is statement or statement in self.source.ancestors(node)
 
     def common(self, nodes: Sequence[cst.CSTNode]) -> tuple[Block, list[cst.CSTNode]] | None:
-        """The innermost block that holds all `nodes`, and for each the statement of that block that it is in."""
+        """The innermost block that contains all `nodes`, and for each the statement of that block that contains it."""
         chains = [list(self.climb(node)) for node in nodes]
         if not all(chains):
             return None

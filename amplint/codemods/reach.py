@@ -1,4 +1,4 @@
-"""What runs in the regions of a converted file, also where it stands in other files, and does not go well in half."""
+"""Reachable code of the regions of a converted file, also in other files, that fails in half."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
 def brought_in(wish: Wish) -> str | None:
-    """The half dtype that code runs in after a conversion, and did not before."""
+    """The half dtype that a conversion introduces; None if it introduces none."""
     if wish.source is not None:
         return "bfloat16" if wish.source == "float16" else None
     return {"amp": wish.dtype, "bfloat16": "bfloat16"}.get(wish.to or "")
 
 
 def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remark]) -> Iterator[Remark]:
-    """What a person should look at in `after`, which runs in `dtype` what `before` did not, by its rows.
+    """Remarks on code in `after` that newly runs in `dtype`, by its rows.
 
-    What is found without any assumption in `before` was there already, and what rows of the file itself have been
-    `told` of is enough.
+    Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
     """
     source = Source(path or "<text>", after, path)
     first = next(_regions(source), None)
@@ -94,7 +93,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
 
 def _unread(source: Source) -> Iterator[Remark]:
-    """The first place where the file imports what only a run decides on."""
+    """A remark on the first dynamic import of the file."""
     call = _first_call(source, _IMPORTERS)
     if call is not None:
         why = "what is imported here is known to a run alone; see what of it runs in the regions"
@@ -102,7 +101,7 @@ def _unread(source: Source) -> Iterator[Remark]:
 
 
 def _replicated(source: Source) -> Iterator[Remark]:
-    """The first place where a model is replicated in threads, whose autocast regions have the default dtype.
+    """A remark on the first model replicated in threads, whose autocast regions have the default dtype.
 
     Source: torch/nn/parallel/parallel_apply.py of PyTorch 2.13, which passes on whether autocast is on, but no dtype.
     """
@@ -126,14 +125,14 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
 
 
 def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
-    """What is found in a chunk where it runs below `header`, which enters autocast."""
+    """The findings in a chunk that runs below `header`, which enters autocast."""
     found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
 @functools.lru_cache(maxsize=64)
 def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
-    """What is found in a file if what it holds for others is called below `header`, with tensors of any dtype."""
+    """The findings in a file whose public code is called below `header`, with tensors of any dtype."""
     source = Source(path, text, path)
     calls = []
     for chunk in source.chunks:
@@ -174,12 +173,12 @@ def _regions(source: Source) -> Iterator[cst.With]:
 
 
 def _modules(program: Program) -> list[Chunk]:
-    """The modules and autograd functions within reach."""
+    """The reachable modules and autograd functions."""
     return [chunk for chunk in program.chunks if chunk.is_class and _FORWARD.search(chunk.text)]
 
 
 def _functions(program: Program) -> Iterator[Chunk]:
-    """The code of the file that has regions, and the functions that it names."""
+    """The code of the file with regions, and the functions that it names."""
     for chunk in program.main.chunks:
         if "autocast" in chunk.words:
             yield chunk
@@ -187,7 +186,7 @@ def _functions(program: Program) -> Iterator[Chunk]:
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """`chunks` and all that they name."""
+    """`chunks` and all chunks reachable from them by name."""
     waiting, seen = deque(chunks), set[Chunk]()
     while waiting:
         chunk = waiting.popleft()
@@ -206,7 +205,7 @@ def _near(source: Source) -> list[range]:
 
 
 def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
-    """The functions of the file that are called in `regions`, and in each other."""
+    """The functions of the file called in `regions`, transitively."""
     functions = {
         one.name.value: one for chunk in source.chunks for one in chunk.module.body if isinstance(one, cst.FunctionDef)
     }
@@ -226,14 +225,14 @@ def _remark(finding: Finding) -> Remark:
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
-    """Names a finding whatever row of the file itself it has."""
+    """The identity of a finding, independent of its row in the file itself."""
     if finding.elsewhere is None:
         return finding.code, "", finding.message
     return finding.code, finding.elsewhere.filename, finding.elsewhere.span.start.row
 
 
 def _relative(source: Source, main: Source) -> str:
-    """The path of a file of the tree from the folder of `main`, empty for that itself and for what is in no file."""
+    """The path of a file relative to the folder of `main`, empty for that itself and for text in no file."""
     if source is main or not source.path:
         return ""
     return os.path.relpath(source.path, os.path.dirname(main.path))

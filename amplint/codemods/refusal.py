@@ -1,4 +1,4 @@
-"""Giving up a conversion, for one reason or for several."""
+"""Refusals of a conversion, for one reason or several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED = "the statement shares its line with others"
 
 
 class Refusal(Exception):
-    """The text is left as it is, for the reason `why`; `place` is where that shows, a node or a row.
+    """The conversion is refused for the reason `why`; `place` is a node or a row that shows it.
 
     `others` are further reasons.
     """
@@ -27,40 +27,40 @@ class Refusal(Exception):
         self.others: tuple[Refusal, ...] = ()
 
     def remarks(self, source: Source) -> tuple[Remark, ...]:
-        """What to tell the user of all reasons, in the order of the text; `source` is the file."""
+        """The remarks on all reasons, in the order of the text; `source` is the file."""
         every = dict.fromkeys(one.remark(source) for one in (self, *self.others))
         return tuple(sorted(every, key=lambda remark: remark.row))
 
     def remark(self, source: Source) -> Remark:
-        """What to tell the user; `source` is the file."""
+        """The remark on this reason; `source` is the file."""
         if isinstance(self.place, int):
             return Remark(self.place, self.why)
         return Remark(source.span(self.place).start.row if source.owns(self.place) else 1, self.why)
 
 
 def required(found: Found | None, place: cst.CSTNode | int, why: str = SHARED) -> Found:
-    """`found`, an edit or several for `place`, if there is any. Raises Refusal."""
+    """`found`, an edit or several for `place`. Raises Refusal if it is None."""
     if found is None:
         raise Refusal(place, why)
     return found
 
 
 class Reasons:
-    """Gathers the reasons of parts of a conversion that do not need each other."""
+    """Collects the reasons of independent parts of a conversion."""
 
     def __init__(self) -> None:
         self._found: list[Refusal] = []
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
-        """Keep a refusal in here for later."""
+        """Keep a refusal raised within for later."""
         try:
             yield
         except Refusal as refusal:
             self._found.append(refusal)
 
     def settle(self) -> None:
-        """Raise Refusal for all that have been gathered, if any."""
+        """Raise one Refusal for all collected ones, if any."""
         if self._found:
             first, *others = self._found
             first.others = tuple(others)

@@ -1,6 +1,6 @@
-"""Which module fulfils which wish; a codemod is imported when it is needed.
+"""Registry of codemods, which are imported when needed.
 
-Every codemod is one module with a function `plan(text, wish, path)` that returns a `Plan`. It is asked again about its
+Every codemod is one module with a function `plan(text, wish, path)` that returns a `Plan`. It is called again on its
 own result until it plans nothing more, so it has to recognise what is converted already.
 """
 
@@ -32,7 +32,7 @@ DEVICES = ("cuda", "cpu", "auto")
 _ON_DEVICES = ("apex", "mmcv")
 """The values of `--from` whose results name a device."""
 LEAST_WINDOW = 2
-"""Batches for each step, the least that accumulation makes sense for."""
+"""The least number of batches per step for which accumulation makes sense."""
 ACCUMULATION = "amplint.codemods.accumulation"
 
 
@@ -60,7 +60,7 @@ def find(wish: Wish) -> Codemod:
 
 
 def conflict(wish: Wish, dash: str = "") -> str | None:
-    """What in `wish` means nothing together, None if everything does; names begin with `dash`."""
+    """The conflict between options of `wish`, None if there is none; names begin with `dash`."""
     source = f"{dash}from {wish.source}" if dash else f"source_api {wish.source!r}"
     if wish.source is not None and wish.to is not None:
         return f"{source} decides what the code becomes: leave {dash}to {wish.to} out"
@@ -77,7 +77,7 @@ def conflict(wish: Wish, dash: str = "") -> str | None:
 
 
 def require(wish: Wish) -> None:
-    """Check that every part of `wish` is one that can be fulfilled. Raises ValueError with what can be said instead."""
+    """Raise ValueError, with the valid values, for an invalid part of `wish`."""
     for what, word, known in (
         ("to", wish.to, GOALS),
         ("source_api", wish.source, SOURCES),

@@ -1,4 +1,4 @@
-"""Codemods that are made of the repairs of one rule."""
+"""Codemods that consist of the fixes of one rule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amplint.source.encoding import encode
 
 @functools.cache
 def rule_named(name: str) -> type[Rule]:
-    """The rule with this name. Raises LookupError if no plug-in brings it."""
+    """The rule with this name. Raises LookupError if no plug-in provides it."""
     found = load_registry().find(name)
     if found is None:
         raise LookupError(f"the rule {name} is missing")
@@ -33,10 +33,10 @@ def all_rules() -> tuple[type[Rule], ...]:
 def findings_of(
     rules: tuple[type[Rule], ...], text: str, path: str, asked: frozenset[str] = frozenset(), *, whole: bool = False
 ) -> list[Finding]:
-    """What `rules` find in `text`, the content of the file at `path` where there is one.
+    """The findings of `rules` in `text`, the content of the file at `path` if it is in one.
 
-    Those with a code in `asked` also tell what would happen in half to tensors of unknown dtype. With `whole`, they
-    also tell what happens in the files that it imports.
+    Rules with a code in `asked` also assume half for tensors of unknown dtype. With `whole`, the findings include those
+    in imported files.
     """
     raw = encode(text)
     if whole:
@@ -49,7 +49,7 @@ def findings_of(
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
-    """Repair everything that `rule` finds, safely or not; refuse where a finding has no repair."""
+    """Fix everything that `rule` finds, safely or not; refuse where a finding has no fix."""
     changes: list[Change] = []
     refused: list[Remark] = []
     for finding in findings_of((rule,), text, path):

@@ -1,4 +1,4 @@
-"""Two texts of one file compared row by row."""
+"""Row-by-row comparison of two versions of a text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from amplint.source.rewrite_lines import Lines
 from amplint.source.source import NEWLINE
 
 _ALIKE = 0.6
-"""Rows that have less in common are different ones."""
+"""The similarity below which rows are different ones."""
 _Block = tuple[str, int, int, int, int]
 
 
 @functools.lru_cache(maxsize=4)
 def _blocks(old: str, new: str) -> Sequence[_Block]:
-    """What is equal, replaced, deleted and inserted, by rows counted from 0."""
+    """The equal, replaced, deleted and inserted blocks, by rows counted from 0."""
     matcher = difflib.SequenceMatcher(None, old.splitlines(True), new.splitlines(True), autojunk=False)
     return matcher.get_opcodes()
 
@@ -38,14 +38,14 @@ def changed_edits(old: str, new: str) -> tuple[Edit, ...]:
 
 
 def _start(lines: Lines, row: int) -> Position:
-    """Where the row `row`, counted from 0, begins."""
+    """The beginning of the row `row`, counted from 0."""
     if row < len(lines):
         return Position(row + 1, 1)
     return Position(len(lines), len(lines.line(len(lines))) + 1)
 
 
 def row_after(old: str, new: str, row: int) -> int:
-    """The row of `new` that the row `row` of `old` has become, or that stands where it stood."""
+    """The row of `new` that corresponds to the row `row` of `old`, or stands in its place."""
     for _, first, last, start, end in _blocks(old, new):
         if first < row <= last:
             return min(start + min(row - first, max(1, end - start)), max(1, len(new.splitlines())))
@@ -53,7 +53,7 @@ def row_after(old: str, new: str, row: int) -> int:
 
 
 def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
-    """The row of `new` that the row `row` of `old` has become by `edits`, and by imports above all of them."""
+    """The row of `new` that corresponds to the row `row` of `old` after `edits`, with imports above all of them."""
     lines = Lines(old)
 
     def grown(edit: Edit) -> int:
@@ -64,9 +64,9 @@ def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
 
 
 def row_before(old: str, new: str, row: int) -> int:
-    """The row of `old` that the row `row` of `new` comes from, or that stood where it stands.
+    """The row of `old` that corresponds to the row `row` of `new`, or stood in its place.
 
-    Of several rows that have been replaced, it is the one that is most like it, indentation apart.
+    Of several replaced rows, it is the most similar one, indentation apart.
     """
     before, after = old.splitlines(), new.splitlines()
     for kind, start, end, first, last in _blocks(old, new):
@@ -80,7 +80,7 @@ def row_before(old: str, new: str, row: int) -> int:
 
 
 def tidied(old: str, new: str) -> str:
-    """`new` without the surplus of blank rows where rows between blank ones are gone."""
+    """`new` without surplus blank rows where rows between blank ones were deleted."""
     rows = new.splitlines(True)
     surplus: set[int] = set()
     for kind, _, _, start, end in _blocks(old, new):

@@ -1,4 +1,4 @@
-"""Functions and classes by the names around them, which outlive the edits of a pass."""
+"""Scopes of functions and classes, by qualified names, which survive the edits of a pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Scope = tuple[str, ...]
 
 
 class Scopes(Places):
-    """Answers questions about the scopes of one file."""
+    """Scope queries on one file."""
 
     @functools.cached_property
     def functions(self) -> dict[Scope, cst.FunctionDef]:
@@ -26,7 +26,7 @@ class Scopes(Places):
         return frozenset((*self.scope(node), node.name.value) for node in self.of_kind(cst.ClassDef))
 
     def scope(self, node: cst.CSTNode) -> Scope:
-        """Where `node` stands; a definition stands outside of what it defines, with its decorators and defaults."""
+        """The scope of `node`; a definition is outside of the scope it opens, with its decorators and defaults."""
         names: list[str] = []
         inner = node
         for above in self.source.ancestors(node):
@@ -36,24 +36,24 @@ class Scopes(Places):
         return tuple(reversed(names))
 
     def class_of(self, scope: Scope) -> Scope | None:
-        """The scope of the nearest class around `scope`, None outside of classes."""
+        """The scope of the nearest class around `scope`; None outside of classes."""
         around = (scope[:length] for length in range(len(scope), 0, -1))
         return next((each for each in around if each in self._classes), None)
 
     def parameters(self, scope: Scope) -> tuple[str, ...]:
-        """The parameters of the function `scope`, those by position first."""
+        """The parameters of the function `scope`, the positional ones first."""
         function = self.functions.get(scope)
         if function is None:
             return ()
         return tuple(param.name.value for param in (*positional(function), *function.params.kwonly_params))
 
     def binds(self, scope: Scope, name: str, *, by_import: bool = True) -> bool:
-        """Whether the function `scope` binds `name` by something else than an import, or also `by_import`."""
+        """Whether the function `scope` binds `name`, with `by_import` also by an import."""
         bound, imported = self._bindings.get(scope, (frozenset(), frozenset()))
         return name in bound or (by_import and name in imported)
 
     def hides(self, scope: Scope, home: Scope, name: str, *, by_import: bool = True) -> bool:
-        """Whether a function around `scope`, but not around `home`, binds `name` to something else."""
+        """Whether a function around `scope`, but not around `home`, shadows `name`."""
         inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
         return any(self.binds(each, name, by_import=by_import) for each in inner)
 
@@ -75,7 +75,7 @@ class Scopes(Places):
         return None
 
     def taken_by(self, call: cst.Call, argument: cst.Arg) -> str | None:
-        """The parameter of the function of this file that takes `argument` of `call`; None if that is not known."""
+        """The parameter that binds `argument` in a call of a function of this file; None if that is not known."""
         target = self.target(call)
         if target is None or any(each.star for each in call.args):
             return None
@@ -87,7 +87,7 @@ class Scopes(Places):
 
     @functools.cached_property
     def _bindings(self) -> dict[Scope, tuple[frozenset[str], frozenset[str]]]:
-        """By function the names it binds itself, and those that it imports."""
+        """Function -> the names that it binds itself, and those that it imports."""
         found = {}
         for scope, function in self.functions.items():
             inside = list(walk(function.body))

@@ -1,4 +1,4 @@
-"""A text on its way through the passes of a codemod: its tree, and edits that lead to the next text."""
+"""Text in the passes of a codemod: its tree, and edits that lead to the next text."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from amplint.source.source import Source
 
 
 class Passes:
-    """A script on its way from pass to pass; `first` is what it was, `script` what it is."""
+    """A script in successive passes; `first` is the original, `script` the present one."""
 
     def __init__(self, first: Script) -> None:
         self.first = self.script = first
 
     def row(self, row: int) -> int:
-        """The row of the first script that a row of the present one comes from."""
+        """The row of the first script that corresponds to a row of the present one."""
         return row_before(self.first.text, self.script.text, row)
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """Report refusals by the rows of the first script."""
+        """Raise refusals with the rows of the first script."""
         try:
             yield
         except Refusal as refusal:
@@ -49,7 +49,7 @@ class Script(Scopes):
         return Script(splice(self.text, locate(self.lines, done)), self.path) if done else self
 
     def free(self, *wanted: str) -> str | None:
-        """The first of these names that the file does not use, if there is one."""
+        """The first of these names that the file does not use; None if it uses all."""
         return next((name for name in wanted if name not in self.words), None)
 
     def whole_rows(self, first: int, last: int) -> Span:
@@ -57,12 +57,12 @@ class Script(Scopes):
         return self.lines.rows(first, last)
 
     def without(self, items: Sequence[Span], gone: Collection[int]) -> Iterator[Edit]:
-        """The edits that take some of `items`, which stand in brackets, out of their list."""
+        """The edits that delete some of `items` from a list in brackets."""
         for start, end in deletions(self.lines, items, gone, bracketed=True) if gone else ():
             yield Edit(Span(self.lines.position(start), self.lines.position(end)), "")
 
     def indented(self, rows: Sequence[int], add: str, take: str = "", untouched: Iterable[int] = ()) -> str:
-        """The text of `rows` with `take` less and `add` more indentation; `untouched` rows and blank ones stay."""
+        """The text of `rows` with `take` in the indentation replaced by `add`, except `untouched` and blank rows."""
         kept = set(untouched)
         parts = []
         for row in rows:

@@ -1,4 +1,4 @@
-"""What a conversion works with besides its text: the files around it, and the processor time that it may take."""
+"""Context of a conversion: the files around its text, and its limit of processor time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from amplint.engine.modules import Modules
 
 SECONDS = 30.0
-"""Processor time that the conversion of one file may take; the conversions of files that it imports count apart."""
+"""The limit of processor time in seconds for one file; conversions of files that it imports count separately."""
 _processor_time = getattr(time, "thread_time", time.process_time)
 
 
 class OutOfTime(Exception):
-    """The conversion of a file takes too long."""
+    """The conversion of a file exceeds its time limit."""
 
 
 class _Frame:
@@ -24,17 +24,17 @@ class _Frame:
         self.elsewhere = 0.0
 
     def spent(self) -> float:
-        """Seconds that this conversion has taken, without those of others within it."""
+        """The seconds of processor time of this conversion, without nested ones."""
         return float(_processor_time() - self.begun - self.elsewhere)
 
 
 _frames: list[_Frame] = []
-"""The conversions under way, each within the one before; one thread runs all of them."""
+"""The nested conversions under way, all of one thread."""
 
 
 @contextmanager
 def among(modules: Modules | None) -> Iterator[None]:
-    """Convert within `modules`, or those of the conversion around, and count the time."""
+    """Convert within `modules`, or those of the enclosing conversion, and measure the time."""
     frame = _Frame(modules or (_frames[-1].modules if _frames else Modules()))
     _frames.append(frame)
     try:
@@ -51,6 +51,6 @@ def modules() -> Modules:
 
 
 def look_at_the_clock() -> None:
-    """Raises OutOfTime if the conversion has taken too long."""
+    """Raise OutOfTime if the conversion exceeds its time limit."""
     if _frames and _frames[-1].spent() > SECONDS:
         raise OutOfTime

@@ -1,4 +1,4 @@
-"""`--to bfloat16`: all of a file that computes in float16 does so in bfloat16, regions, casts and settings included."""
+"""`--to bfloat16`: all float16 computation of a file becomes bfloat16, including regions, casts and settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Found = tuple[Edit, Remark]
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Regions and scalers first, then what else makes or asks for float16; what is left is named."""
+    """Convert regions and scalers first, then other mentions of float16; what remains is reported."""
     if not any(word in text for word in (*_WORDS, "autocast", "GradScaler")):
         return Plan()
     named = cuda_amp.plan(text, wish, path)
@@ -48,7 +48,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 
 def _but_halves(remarks: tuple[Remark, ...]) -> Iterator[Remark]:
-    """`remarks` without those about what is converted in turn."""
+    """`remarks` without those on code that is converted next."""
     return (remark for remark in remarks if remark.text != bfloat16.STILL)
 
 
@@ -67,7 +67,7 @@ def _casts(script: Script) -> Iterator[_Found]:
 
 
 def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
-    """Whether the name of a dtype chooses what `node` is: as a key, or in what a condition compares."""
+    """Whether the dtype selects a value or a branch: as a key, or as an operand of a comparison in a condition."""
     for above in script.source.ancestors(node):
         names: list[cst.CSTNode] = [above.key] if isinstance(above, cst.DictElement) else []
         if isinstance(above, (cst.If, cst.IfExp)):
@@ -80,7 +80,7 @@ def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
 
 
 def _switches(script: Script) -> Iterator[_Found]:
-    """The switches of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
+    """The settings of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
     for use in library_uses(script, *_LIBRARIES):
         for argument in use.call.args if use.call is not None else ():
             name = argument.keyword.value if argument.keyword is not None else ""
@@ -95,7 +95,7 @@ def _switches(script: Script) -> Iterator[_Found]:
 
 
 def _deepspeed(script: Script) -> Iterator[_Found]:
-    """DeepSpeed's `"fp16": {"enabled": ...}` in a dictionary; what else stands there is about the loss scale."""
+    """DeepSpeed's `"fp16": {"enabled": ...}` in a dictionary; the other entries are about the loss scale."""
     for element in script.of_kind(cst.DictElement):
         if script.text_of(element.key).strip("'\"") != "fp16" or not isinstance(element.value, cst.Dict):
             continue
@@ -109,7 +109,7 @@ def _deepspeed(script: Script) -> Iterator[_Found]:
 
 
 def _files(script: Script) -> Iterator[Remark]:
-    """The configuration files that the script names and that speak of float16."""
+    """Remarks on configuration files that the script names and that mention float16."""
     for node in script.of_kind(cst.SimpleString):
         name = str(node.evaluated_value)
         if script.path and name.endswith(_SETTINGS):

@@ -1,4 +1,4 @@
-"""Variables and attributes of a file: what each of them is given, and where it is read."""
+"""Variables and attributes of a file: their definitions and their reads."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Variable:
 
 @dataclass(frozen=True)
 class Held:
-    """What `variable` holds from the assignment or parameter `since` on; whatever it is given for None."""
+    """The value of `variable` by the definition `since`, an assignment or a parameter; by any for None."""
 
     variable: Variable
     since: cst.CSTNode | None = None
 
 
 class Variables:
-    """Goes by the text of one file. What is bound in a way that is not followed has no known values."""
+    """Definitions and uses by the text of one file. A variable bound in an unsupported way has no known values."""
 
     def __init__(self, script: Script, calls: Calls) -> None:
         self._script = script
@@ -51,7 +51,7 @@ class Variables:
         return Variable(function, path)
 
     def given(self, variable: Variable) -> list[Given] | None:
-        """Everything that is assigned to or passed for a variable; None if that is not known."""
+        """Everything assigned to or passed for a variable; None if that is not known."""
         if not self.is_closed(variable):
             return None
         found = list[Given]()
@@ -63,7 +63,7 @@ class Variables:
         return found or None
 
     def is_closed(self, variable: Variable) -> bool:
-        """Whether all that names a variable is known: an attribute may be reached from outside of its class, too."""
+        """Whether all nodes that name a variable are known: an attribute may be accessed outside of its class, too."""
         if not isinstance(variable.home, cst.ClassDef):
             return True
         name = variable.path.partition(".")[2]
@@ -80,31 +80,31 @@ class Variables:
         return home is own or not above & {home.name.value, own.name.value}
 
     def reads(self, variable: Variable) -> list[cst.BaseExpression]:
-        """Where a variable is read."""
+        """The reads of a variable."""
         return self._reads.get(variable, [])
 
     def held(self, node: cst.BaseExpression) -> Held | None:
-        """What is read at `node`."""
+        """The variable and reaching definition that `node` reads."""
         variable = self.of(node)
         return Held(variable, self._latest(node, variable)) if variable is not None else None
 
     def held_by(self, variable: Variable, assign: cst.Assign) -> Held:
-        """What `variable` holds from `assign` on."""
+        """The value of `variable` from `assign` on."""
         return Held(variable, assign if self._has_several(variable) else None)
 
     def given_to(self, held: Held) -> list[Given] | None:
-        """What is assigned to or passed for what is `held`; None if that is not known."""
+        """Everything assigned to or passed for the value `held`; None if that is not known."""
         return self.given(held.variable) if held.since is None else self._given_at(held.since, held.variable)
 
     def reads_of(self, held: Held) -> list[cst.BaseExpression]:
-        """Where what is `held` is read, or can be."""
+        """The reads that the definition of `held` may reach."""
         reads = self.reads(held.variable)
         if held.since is None:
             return reads
         return [node for node in reads if self._latest(node, held.variable) in (None, held.since)]
 
     def _places(self, variable: Variable) -> list[cst.CSTNode]:
-        """The parameter and the statements that give a variable something."""
+        """The definitions of a variable: its parameter and its assignments."""
         home = variable.home
         parameter = self._script.parameter(home, variable.path) if isinstance(home, cst.FunctionDef) else None
         return [*([parameter[1]] if parameter is not None else ()), *self._bindings.get(variable, ())]
@@ -117,11 +117,11 @@ class Variables:
         return list(given_by(place, variable.path)) if isinstance(place, cst.Assign) else None
 
     def _has_several(self, variable: Variable) -> bool:
-        """Whether a variable of a function or the top level is given something in several places."""
+        """Whether a variable of a function or the top level has several definitions."""
         return len(self._places(variable)) > 1 and not isinstance(variable.home, cst.ClassDef)
 
     def _latest(self, node: cst.CSTNode, variable: Variable) -> cst.CSTNode | None:
-        """What `variable` certainly has its value from at `node`, where it is given something in several places."""
+        """The definition of `variable`, of several, that certainly reaches `node`; None if there is no such."""
         places = self._places(variable)
         if not self._has_several(variable) or self._script.function_of(node) is not variable.home:
             return None
@@ -174,7 +174,7 @@ class Variables:
         return isinstance(above, kinds) and above.target is node
 
     def _is_word(self, node: cst.BaseExpression) -> bool:
-        """Whether a name is not that of a variable: an attribute, a keyword, what a definition or import binds."""
+        """Whether a name is no variable: an attribute, a keyword, the name in a definition or import."""
         above = self._script.source.parent(node)
         if isinstance(above, cst.Attribute):
             return above.attr is node

@@ -1,4 +1,4 @@
-"""Addition of import statements that new code needs, and removal of those no longer used."""
+"""Insertion of import statements for new code, and removal of unused ones."""
 
 from __future__ import annotations
 

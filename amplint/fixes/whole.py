@@ -11,7 +11,7 @@ from amplint.source.rewrite_lines import Lines
 def whole_edits(text: str, fix: Fix) -> tuple[Edit, ...]:
     """The edits of `fix` and of the imports it needs, sorted and disjoint.
 
-    Empty if it cannot be applied to `text`, or if an import would have to be inserted inside of an edit.
+    Empty if it cannot be applied to `text`, or if an import would have to be inserted within an edit.
     """
     new, applied = apply_round(text, [fix])
     if not applied:

@@ -24,7 +24,7 @@ _TEMPORARY = regex(rf"\.(.{{1,{_NAME_KEPT}}})\.[a-z0-9_]{{8}}\.tmp")
 
 
 class FileChangedError(OSError):
-    """The file no longer holds what was read from it, so that writing would overwrite someone's work."""
+    """The file changed since it was read, so that writing would overwrite someone's work."""
 
 
 def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -> None:

@@ -1,8 +1,8 @@
-"""Guesses by name: what a thing is taken for because of what it is called, where nothing else tells.
+"""Guesses by name: the assumed meaning of an identifier that no definition or use determines.
 
 Each guess was needed for code that exists. `examples` are names that need it, one for every alternative of its pattern;
-`counterexamples` are names that it must leave alone. Patterns that look for syntax, or for words of an API in the text
-of a file, are no guesses and stand where they are used.
+`counterexamples` are names that it must not match. Patterns for syntax, or for API names in the text of a file, are no
+guesses and stand where they are used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from amplint.findings import Guessed
 from amplint.records import dataclass
 
 _NAMES = 2_048
-"""Of so many names each guess remembers what it takes them for: a script asks for the same ones again and again."""
+"""The size of each guess's cache of matches: a script repeats the same names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,19 +38,19 @@ class Guess:
     stems: tuple[str, ...] = ()
 
     def taken(self, name: str, about: str = "") -> tuple[Guessed, ...]:
-        """What something called `name` is taken for, or the field `about` of an event; empty if that is known."""
+        """The guess for an object called `name`, or for the field `about` of an event; empty if the name is known."""
         assert self.decides
         library = tuple(each for each in self.known if each.endswith("."))
         return () if name in self.known or name.startswith(library) else (Guessed(name, self.name, about),)
 
     @functools.cached_property
     def compiled(self) -> re.Pattern[str]:
-        """The pattern, compiled when it is first asked for."""
+        """The pattern, compiled on first use."""
         return re.compile(self.pattern)
 
     @functools.cached_property
     def search(self) -> Callable[[str], re.Match[str] | None]:
-        """Where the pattern is found in a name, None if it is not."""
+        """The match of the pattern in a name; None if there is none."""
         return functools.lru_cache(_NAMES)(self.compiled.search)
 
     def occurs(self, text: str) -> bool:
@@ -72,7 +72,7 @@ def _one_of(
     decides: bool = False,
     known: tuple[str, ...] = (),
 ) -> Guess:
-    """A guess on exactly these names."""
+    """A guess for exactly these names."""
     examples = tuple(words.split())
     pattern = f"^(?:{'|'.join(map(re.escape, examples))})$"
     return Guess(
@@ -1086,4 +1086,4 @@ PARAMETERS = Guess(
 )
 
 GUESSES = tuple(value for value in list(globals().values()) if isinstance(value, Guess))
-"""All of them, in the order of this file."""
+"""All guesses, in the order of this file."""

@@ -22,7 +22,7 @@ def parse(text: str, first_row: int) -> libcst.Module:
         message = failure.message.partition("\n")[0].removeprefix("parser error: ")
         place = Position(max(1, failure.raw_line) + first_row - 1, failure.raw_column + 1)
         raise SourceError(f"syntax error: {message}", place) from None
-    except libcst.CSTValidationError as failure:  # it does not say where
+    except libcst.CSTValidationError as failure:  # it has no position
         raise SourceError(f"syntax error: {failure}", Position(first_row, 1)) from None
     except RecursionError:
         raise SourceError("too deeply nested to be parsed", Position(first_row, 1)) from None

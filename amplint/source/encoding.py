@@ -21,7 +21,7 @@ def decode(raw: bytes) -> tuple[str, str]:
     """The text of a Python file and the name of its encoding, by PEP 263.
 
     A byte order mark is dropped and the encoding then is `utf-8-sig`, so that encoding the text again restores it.
-    Raises SourceError for undecodable bytes, NUL bytes, and an encoding that is unknown or not one of texts.
+    Raises SourceError for undecodable bytes, NUL bytes, and an encoding that is unknown or no text encoding.
     """
     if b"\0" in raw:
         row = raw.count(b"\n", 0, raw.index(b"\0")) + 1

@@ -18,7 +18,7 @@ def is_fallback(source: Source, node: cst.CSTNode, modern: re.Pattern[str]) -> b
     """Whether `node` runs only where newer code cannot.
 
     That is so in an exception handler, and in a branch if its condition tests a version, or if `modern` occurs in the
-    other branch or in an earlier one that leaves the function.
+    other branch or in an earlier one that exits the function.
     """
     inner = node
     for above in source.ancestors(node):
@@ -39,7 +39,7 @@ def is_fallback(source: Source, node: cst.CSTNode, modern: re.Pattern[str]) -> b
 
 
 def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.If]:
-    """The `if` statements of `block` before `end` whose body leaves the function."""
+    """The `if` statements of `block` before `end` whose body exits the function."""
     for statement in block.body:
         if statement is end:
             return

@@ -14,7 +14,7 @@ from amplint.source.layout import Layout
 
 Kind = TypeVar("Kind")
 new: Callable[[type[Kind]], Kind] = object.__new__
-"""Nodes are made without `__init__`, which would take most of the time."""
+"""Allocate a node without calling `__init__`, which would take most of the time."""
 
 _OPENING = regex(r"([rRbBuUfF]{0,2})(\"\"\"|'''|\"|')")
 
@@ -181,7 +181,7 @@ class ExpressionLowering:
         return node
 
     def _embedded(self, start: int, end: int) -> ast.expr:
-        """The `ast` of an expression in an f-string: not every version of Python has its positions."""
+        """The `ast` of an expression in an f-string, for which not every version of Python has positions."""
         text = self.layout.text[start:end]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -204,7 +204,7 @@ class ExpressionLowering:
         return tree
 
     def _opaque(self, n: ast.expr) -> cst.BaseExpression:
-        """Syntax unknown to every supported version of Python."""
+        """The node for syntax that is unknown to some supported versions of Python."""
         node = new(cst.BaseExpression)
         node.at = n
         return node

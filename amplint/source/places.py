@@ -115,7 +115,7 @@ class Places:
         return word_range(self._layout, node)
 
     def _tuple(self, node: cst.Tuple | cst.GeneratorExp) -> Range:
-        """The range inside of the parentheses, which `ast` includes."""
+        """The range within the parentheses, which `ast` includes."""
         start, end = self._known(node.at)
         return self._inside(start, end) if self._layout.encloses(start, end) else (start, end)
 
@@ -132,7 +132,7 @@ class Places:
         return self.outer(node.value)
 
     def _after_word(self, node: cst.CSTNode) -> Range:
-        """The range of a node that begins with a keyword or sign before its parts."""
+        """The range of a node that begins with a keyword or sign before its children."""
         start, end = self._of_parts(node)
         if isinstance(node, (cst.Else, cst.Finally)):
             word = "else" if isinstance(node, cst.Else) else "finally"
@@ -194,7 +194,7 @@ class Places:
 
 
 def word_range(layout: Layout, node: cst.Name) -> Range:
-    """The range of a name, which may be a word inside of an `ast` node."""
+    """The range of a name, which may be a word of an `ast` node."""
     at = node.at
     if type(at) is tuple:
         return at if len(at) == 2 else _words(layout, *at)
@@ -241,7 +241,7 @@ def _words(layout: Layout, anchor: Any, mode: int, first: int, last: int) -> Ran
 
 
 def _is_bare_name(node: cst.CSTNode) -> bool:
-    """Whether it is a name that is part of another node, and no expression."""
+    """Whether a node is a name in another node, and no expression."""
     return isinstance(node, cst.Name) and type(node.at) not in _WHOLE and not _is_range(node.at)
 
 

@@ -42,7 +42,7 @@ def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
 
 
 def per_file(function: Callable[P, T]) -> Callable[P, T]:
-    """Cache `function` by its arguments until `forget`: syntax trees among them are not kept any longer."""
+    """Cache `function` by its arguments until `forget`, which bounds the lifetime of syntax trees among them."""
     cached = functools.lru_cache(_ENTRIES)(function)
     _forgotten.append(cached.cache_clear)
     return cached  # type: ignore[return-value]  # whose parameters are any hashable ones to `functools`

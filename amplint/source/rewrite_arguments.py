@@ -22,7 +22,9 @@ class ArgumentEdits(RewriterBase):
         return call.args[position]
 
     def arguments(self, call: cst.Call, names: Sequence[str]) -> dict[str, cst.BaseExpression] | None:
-        """What `call` passes for each parameter, the first of which are `names`; None if that is hidden."""
+        """The arguments of `call` by parameter, the first ones being `names`; None if `*args` or `**kwargs` hide
+        them.
+        """
         found: dict[str, cst.BaseExpression] = {}
         for index, argument in enumerate(call.args):
             if argument.star or (argument.keyword is None and index >= len(names)):
@@ -61,7 +63,7 @@ class ArgumentEdits(RewriterBase):
         return self._append(call, self._adapted(text))
 
     def name_arguments(self, call: cst.Call, names: Sequence[str]) -> list[Edit] | list[None]:
-        """Pass the positional arguments by keyword, the first as `names[0]`; [None] where `*args` hides one."""
+        """Pass the positional arguments by keyword, the first as `names[0]`; [None] if `*args` hides one."""
         if any(argument.star == "*" for argument in call.args):
             return [None]
         positional = [argument for argument in call.args if argument.keyword is None and not argument.star]

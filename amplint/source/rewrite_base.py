@@ -104,7 +104,7 @@ class RewriterBase:
         return node.body.body
 
     def is_fixed(self, node: cst.BaseExpression) -> bool:
-        """Whether no caller can change the value of an expression: it reads no attribute and no parameter."""
+        """Whether no caller can change the value of an expression, which reads no attribute and no parameter."""
         function = self._function_of(node)
         params = walk(function.params) if function is not None else ()
         parameters = {inner.name.value for inner in params if isinstance(inner, cst.Param)}
@@ -181,7 +181,7 @@ class RewriterBase:
         return start.row, span.end.row
 
     def string_rows(self, node: cst.CSTNode) -> set[int]:
-        """The rows below `node` that start inside a string."""
+        """The rows below the first of `node` that start within a string."""
         rows: set[int] = set()
         for inner in walk(node):
             if isinstance(inner, cst.BaseString) and not isinstance(inner, cst.ConcatenatedString):

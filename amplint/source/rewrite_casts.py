@@ -1,4 +1,4 @@
-"""Edits of dtype conversions: `.half()`, `.to(torch.float16)`, `.float()`."""
+"""Edits of dtype casts: `.half()`, `.to(torch.float16)`, `.float()`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _DTYPES = ("half", "float16", "bfloat16")
 
 
 class CastEdits(StatementEdits):
-    """Edits of dtype conversions."""
+    """Edits of dtype casts."""
 
     def add_float(self, node: cst.BaseExpression) -> Edit:
-        """Convert the tensor `node` to float32 in place."""
+        """Cast the tensor `node` to float32 where it is used."""
         return self.replace(node, f"{self.operand(node)}.float()")
 
     def float_instead(self, call: cst.Call) -> Edit | None:
-        """Let `call` convert to float32 instead of half: `.half()`, `.bfloat16()` or an explicit dtype."""
+        """Let `call` cast to float32 instead of half: `.half()`, `.bfloat16()` or an explicit dtype."""
         if not isinstance(call.func, cst.Attribute):
             return None
         if call.func.attr.value in _METHODS:
@@ -39,7 +39,7 @@ class CastEdits(StatementEdits):
         return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not self.parentheses(call) else None
 
     def convert_in(self, region: cst.With, place: cst.BaseExpression) -> Edit | None:
-        """Convert to float32 the tensor at the start of the method chain `place`, for the rest of `region`.
+        """Cast to float32 the tensor at the root of the method chain `place`, for the rest of `region`.
 
         None if it is no plain variable, or if the region assigns it.
         """

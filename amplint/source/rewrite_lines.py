@@ -11,9 +11,9 @@ from amplint.source.source import NEWLINE
 
 INDENTATION = regex(r"[ \t]*")
 LINE_TAIL = regex(r"[ \t]*(?:;[ \t]*)?(?:#.*)?")
-"""What may follow the last statement of a line."""
+"""The text that may follow the last statement of a line."""
 ITEM_TAIL = regex(r"[ \t]*,?[ \t]*(?:#.*)?")
-"""What may follow an item that has its line to itself."""
+"""The text that may follow an item on a line of its own."""
 
 Range = tuple[int, int]
 """A half-open range of offsets."""
@@ -76,11 +76,11 @@ class Lines:
         return not self.line(row).strip()
 
     def comment(self, row: int) -> bool:
-        """Whether `row` is a comment only (it may also lie inside a string)."""
+        """Whether `row` is a comment only (it may also be within a string)."""
         return self.line(row).lstrip().startswith("#")
 
     def commented(self, row: int, above: int = 0) -> int:
-        """The first of the comments right above `row`, down from the row after `above`; `row` where there is none."""
+        """The first of the comments directly above `row`, below the row `above`; `row` if there are none."""
         while row - 1 > above and self.comment(row - 1):
             row -= 1
         return row

@@ -34,7 +34,7 @@ class RegionEdits(RewriterBase):
 
     The whole change is one edit, so that no other fix can insert a line into it, which would then be indented wrongly.
     All return None for `async with`, several context managers, a one-line body, `as` if the name would change its
-    meaning, and indentation that cannot be reduced line by line. Lines that start inside a string are kept.
+    meaning, and indentation that cannot be reduced line by line. Lines that start within a string are kept.
     """
 
     def end_region(
@@ -42,9 +42,9 @@ class RegionEdits(RewriterBase):
     ) -> Edit | None:
         """End the region before `first`, a statement directly in its body.
 
-        `first` and what follows is dedented, except statements that satisfy `keep_inside`: these stay in the region,
+        `first` and its successors are dedented, except statements that satisfy `keep_inside`: these stay in the region,
         under a copy of its header. The caller guarantees that the context manager can be re-entered. None if the region
-        would be empty (see `drop_region`) or if the header reads what the body assigns.
+        would be empty (see `drop_region`) or if the header reads a name that the body assigns.
         """
         region = self._region(with_node)
         start = next((index for index, statement in enumerate(with_node.body.body) if statement is first), None)

@@ -15,8 +15,8 @@ class StatementEdits(RewriterBase):
     def insert_before(self, node: cst.CSTNode, code: str) -> Edit | None:
         """Insert `code` on lines of its own above the statement that contains `node`, below the comments above it.
 
-        `code` may be several lines; four leading spaces mean one level. None inside of a lambda, a comprehension, the
-        condition of a `while` and other places that do not run exactly once with their statement.
+        `code` may be several lines; four leading spaces mean one level. None within a lambda, a comprehension, the
+        condition of a `while` and other expressions that are not evaluated exactly once with their statement.
         """
         found = self._place(node)
         if found is None:
@@ -167,6 +167,6 @@ class StatementEdits(RewriterBase):
 
 
 def _leaves(statement: cst.CSTNode | None) -> bool:
-    """Whether a statement leaves the function."""
+    """Whether a statement exits the function."""
     small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     return any(isinstance(one, (cst.Return, cst.Raise)) for one in small)

@@ -15,8 +15,8 @@ class WrapEdits(RewriterBase):
     def wrap_statements(self, statements: Sequence[cst.CSTNode], header: str) -> list[Edit] | None:
         """Wrap adjacent whole statements of one block in a block below `header`, a line without its colon.
 
-        Every edit is an insertion, and so compatible with edits inside of the statements. None if a statement shares a
-        row with another, or if indentation differs between rows.
+        Every edit is an insertion, and so compatible with edits within the statements. None if a statement shares a row
+        with another, or if indentation differs between rows.
         """
         rows = [self._rows(statement) for statement in statements]
         if not rows or any(row is None for row in rows):

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 RUN_ROWS = 200
 WORD = regex(r"[A-Za-z_]\w*")
 _LIMITS = regex("too many|Exceeds the limit")
-"""What Python says of a file that its own limits keep from running: too deep, or with an endless number in it."""
+"""Python's messages for a file beyond its own limits: nested too deeply, or with too long a number."""
 _MARK = "\ufeff"
-"""A second byte order mark, which only libcst would overlook."""
+"""A second byte order mark, which only libcst would skip."""
 _TOLD = regex(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|^[ \t]*#.*$', re.MULTILINE)
 
 
 _OF_TREES = ("module", "parents", "_places", "_concrete")
-"""What a chunk keeps of its tree, and of the tree alone."""
+"""The attributes of a chunk that depend on its tree."""
 
 
 class ForeignNode(Exception):
@@ -65,9 +65,9 @@ class Chunk:
         self._statements = statements
         self._only_concrete = statements is None
         self.of_text: dict[Callable[..., Any], Any] = {}
-        """What `per_chunk` functions have found."""
+        """The results of `per_chunk` functions."""
         self.of_tree: dict[Callable[..., Any], Any] = {}
-        """What `per_tree` functions have found, as long as the tree is kept."""
+        """The results of `per_tree` functions, valid as long as the tree."""
 
     @property
     def source(self) -> Source:
@@ -325,7 +325,7 @@ class Source:
         return self.chunk_of(node).concrete(node)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """The node that directly holds `node`, None for a chunk's module."""
+        """The parent of `node`; None for a chunk's module."""
         return self.chunk_of(node).parents.get(node)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:

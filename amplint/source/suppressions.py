@@ -78,7 +78,7 @@ def _of_config(lines: list[str]) -> Iterator[tokenize.TokenInfo]:
 
 
 def _comments(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[tokenize.TokenInfo, tuple[int, int]]]:
-    """Each comment with the rows of the logical line it belongs to: a simple statement or a compound one's header."""
+    """Each comment with the rows of its logical line: a simple statement or a compound one's header."""
     first: int | None = None
     inside: list[tokenize.TokenInfo] = []
     for token in tokens:

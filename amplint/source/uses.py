@@ -75,7 +75,7 @@ class NameUses(RewriterBase):
         return isinstance(above, cst.Param) and above.default is node
 
     def bound_for(self, places: Sequence[cst.CSTNode], allowed: cst.CSTNode) -> bool:
-        """Whether a variable that `places` bind is mentioned elsewhere in their function, except in `allowed`."""
+        """Whether a variable bound in `places` is mentioned elsewhere in its function, except in `allowed`."""
         bound = {n.value for place in places for n in walk(place) if isinstance(n, cst.Name) and self._binds(n)}
         inside = {node for place in (*places, allowed) for node in walk(place)}
         above = (node for node in self.source.ancestors(allowed) if isinstance(node, (cst.FunctionDef, cst.Module)))
@@ -85,7 +85,7 @@ class NameUses(RewriterBase):
         )
 
     def means_the_same(self, node: cst.CSTNode, there: cst.CSTNode) -> bool:
-        """Whether `node` would have the same meaning in the place of `there`: its names are bound by the same scope.
+        """Whether the names in `node` are bound by the same scopes in the place of `there`.
 
         Parameters of the same name, such as `self` or `args`, are assumed to be the same object in both functions.
         """
@@ -128,7 +128,7 @@ class NameUses(RewriterBase):
         return [function] if function else [chunk.module for chunk in self.source.chunks if name in chunk.text]
 
     def is_word(self, node: cst.CSTNode) -> bool:
-        """Whether `node` is the word of an attribute, a keyword or an import, and stands for no variable by itself."""
+        """Whether `node` is the word of an attribute, a keyword or an import, and no variable."""
         above = self.source.parent(node)
         if isinstance(above, cst.ImportAlias):
             return True

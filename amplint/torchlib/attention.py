@@ -1,4 +1,4 @@
-"""Attention of other libraries: the dtypes it requires of its inputs, which autocast does not cast for it."""
+"""Third-party attention kernels: the dtypes required of their inputs, which autocast does not cast."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Sources: `csrc/flash_attn/flash_api.cpp` of flash-attn 2.0 to 2.8 ("query and ke
 `xformers/ops/fmha/common.py` of xformers 0.0.20 to 0.0.33 ("Query/Key/Value should all have the same dtype").
 """
 CHOSEN_BY = "attn_implementation"
-"""The argument of `from_pretrained` of transformers, since 4.36, that chooses a library for attention."""
+"""The argument of `from_pretrained` of transformers, since 4.36, that selects an attention library."""
 HALF_ALONE = frozenset({"flash_attention_2", "flash_attention_3"})
-"""What it can be of which the kernels take float16 and bfloat16 alone.
+"""Its values for kernels that accept float16 and bfloat16 alone.
 
-Without a region, transformers passes them float32 where the weights are ("FlashAttention only support fp16 and bf16
-data type"): `get_target_dtype` in `integrations/flash_attention.py`, versions 4.36 to 5.24.
+Without a region, transformers passes them float32 if the weights are ("FlashAttention only support fp16 and bf16 data
+type"): `get_target_dtype` in `integrations/flash_attention.py`, versions 4.36 to 5.24.
 """

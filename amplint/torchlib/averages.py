@@ -1,4 +1,4 @@
-"""Running averages of weights in libraries: the argument they copy, and their decay."""
+"""Running averages of weights in libraries: the averaged argument, and the decay."""
 
 from __future__ import annotations
 
@@ -49,4 +49,4 @@ AVERAGERS = {
     for name in averager.names
 }
 MOVES = {"mul_": ("other", 0, True), "lerp_": ("weight", 1, False)}
-"""Method of a tensor -> its number with the position, and whether that is the share that stays."""
+"""Method of a tensor -> its factor with the position, and whether that is the share retained."""

@@ -104,7 +104,7 @@ FACTS = {
     "recurrent": "the class of torch.nn that runs it for all steps of a sequence",
     "cell": "the class of torch.nn that runs it for one step of a sequence",
 }
-"""What a row can say of its operation. Facts with values are written `fact=value`, `fact=name:position,...`."""
+"""The facts about an operation in its row. Facts with values are written `fact=value`, `fact=name:position,...`."""
 
 _TABLE = """
 # Losses
@@ -631,7 +631,7 @@ triangular_solve          fm  no-half returns=2/2
 view_as_complex           f   no-bfloat16
 zeta                      s   no-half-on-cuda
 """
-"""Name, forms and facts of each operation; a line that begins with a space continues the one above."""
+"""Name, forms and facts of each operation; a line that begins with a space continues the previous one."""
 
 
 def _columns() -> tuple[dict[str, str], dict[str, dict[str, str]]]:

@@ -34,4 +34,4 @@ LOADED_AS_SAVED = Change(
 )
 CHANGES = (SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, LOADED_AS_SAVED)
 CHANGING = tuple(sorted({change.package for change in CHANGES}))
-"""The libraries, PyTorch apart, whose version can decide what is found."""
+"""Libraries other than PyTorch whose version findings depend on."""

@@ -16,7 +16,7 @@ MANAGERS = {
 """Qualified name of a class -> the framework."""
 
 XLA = "torch_xla."
-"""Where functions are that step the optimizer they are given, on TPUs; a step of theirs has no GradScaler."""
+"""Prefix of functions that step the optimizer passed to them, on TPUs; such a step has no GradScaler."""
 
 PRECISION_PARAMETER = {"accelerate": "mixed_precision", "fabric": "precision"}
 PRECISIONS = {
@@ -24,22 +24,22 @@ PRECISIONS = {
     "fp16": "float16", "16-mixed": "float16", 16: "float16", "16": "float16",
     "bf16": "bfloat16", "bf16-mixed": "bfloat16",
 }  # fmt: skip
-"""What the frameworks call a mixed precision -> the dtype of its autocast regions, float32 for none."""
+"""The frameworks' names of a mixed precision -> the dtype of its autocast regions, float32 for none."""
 
 DIVIDING = frozenset(practice.manager for practice in PRACTICES if practice.manager and practice.divided)
-"""Frameworks whose `backward` divides the loss by the number of micro-batches that they were made for.
+"""Frameworks whose `backward` divides the loss by the configured number of micro-batches.
 
 Source: `Accelerator.backward`, unchanged from accelerate 0.12 to 1.15; DeepSpeed, which it can run, divides as well.
 """
 WINDOW = "accumulate"
-"""The method that such a framework begins a micro-batch with; its prepared optimizers step at the end of a window."""
+"""The method by which such a framework begins a micro-batch; its prepared optimizers step at the end of a window."""
 CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_"})
-"""Methods that unscale and clip at once, whether a window ends or not (accelerate 0.12 to 1.15).
+"""Methods that unscale and clip at once, whether or not a window ends (accelerate 0.12 to 1.15).
 
-Under DeepSpeed, which clips by itself, they do nothing.
+Under DeepSpeed, which clips itself, they do nothing.
 """
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
-"""Methods that return their arguments, ready for the framework to step."""
+"""Methods that return their arguments prepared for the framework's step."""
 
 UNWRAPPING = "unwrap_model"
 """The method that returns the model behind what such an object has wrapped around it."""
@@ -64,20 +64,20 @@ INSTEAD = {
                "clip_grad_value_": "fabric.clip_gradients(..., clip_val=...)"},
     "lightning": {"backward": "self.manual_backward(loss)"}, "loop": {"backward": "self.accelerator.backward(loss)"},
 }  # fmt: skip
-"""Framework -> PyTorch's call -> what the framework has in its place."""
+"""Framework -> PyTorch's call -> its equivalent in the framework."""
 
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
 ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
-"""Precisions of Lightning that convert the module, and scale no loss -> the dtype.
+"""Precisions of Lightning that cast the module, and scale no loss -> the dtype.
 
 Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own.
 """
 BY_HAND = frozenset({"clip_gradients"})
-"""Methods of a Lightning module that take gradients as they are; the loop unscales them in its optimizers' `step()`.
+"""Methods of a Lightning module that do not unscale gradients; the loop does so in its optimizers' `step()`.
 
-Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. Where the loop
-optimises by itself, it clips behind that.
+Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. With automatic
+optimization, the loop clips after that.
 """
 ROUNDING = frozenset(
     {
@@ -85,9 +85,9 @@ ROUNDING = frozenset(
         *("adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "paged_adamw_32bit"),
     }
 )
-"""What `TrainingArguments(optim=...)` calls optimizers that round each update to the dtype of its weight.
+"""Values of `TrainingArguments(optim=...)` for optimizers that round each update to the dtype of its weight.
 
-The first is the default. Source: `OptimizerNames` of transformers 4.30 to 5.23; others compensate, or are not known.
+The first is the default. Source: `OptimizerNames` of transformers 4.30 to 5.23; others compensate, or are unknown.
 """
 MATCHED = {
     "fp16.enabled": ("fp16", False),
@@ -95,20 +95,21 @@ MATCHED = {
     "gradient_clipping": ("max_grad_norm", 1.0),
     "gradient_accumulation_steps": ("gradient_accumulation_steps", 1),
 }
-"""What DeepSpeed's configuration says, unless it is "auto" -> the argument of `TrainingArguments` for the same.
+"""Setting of DeepSpeed's configuration, unless "auto" -> the equivalent argument of `TrainingArguments`, with its
+default.
 
-With its default. Where they differ, training ends with ValueError as it begins. Source: `HfTrainerDeepSpeedConfig` in
-transformers 4.30 to 5.23, in which `fp16_full_eval` and `bf16_full_eval` count as well.
+If they differ, training raises ValueError at its start. Source: `HfTrainerDeepSpeedConfig` in transformers 4.30 to
+5.23, in which `fp16_full_eval` and `bf16_full_eval` count as well.
 """
 ALSO_HALF = frozenset({"fp16_full_eval", "bf16_full_eval", "half_precision_backend", "fp16_backend", "fp16_opt_level"})
-"""Arguments that change what these must say."""
+"""Arguments that change the required values of these."""
 LAUNCHED_BY = frozenset({"compute_environment", "distributed_type"})
-"""The settings by which a file is known for one that `accelerate config` writes and `accelerate launch` reads."""
+"""The settings that identify a file as one that `accelerate config` writes and `accelerate launch` reads."""
 DEEPSPEED_FILE = "deepspeed_config_file"
-"""The setting of `deepspeed_config` there that names DeepSpeed's own configuration.
+"""The setting of `deepspeed_config` there with the path of DeepSpeed's own configuration.
 
-With it, none of `LEFT_TO_FILE` may be set beside it, nor a mixed precision: `Accelerator()` ends with ValueError.
-Source: `DeepSpeedPlugin._deepspeed_config_checks` and `commands/launch.py` of accelerate 0.17 to 1.15.
+With it, none of `LEFT_TO_FILE` may be set, nor a mixed precision: `Accelerator()` raises ValueError. Source:
+`DeepSpeedPlugin._deepspeed_config_checks` and `commands/launch.py` of accelerate 0.17 to 1.15.
 """
 LEFT_TO_FILE = (
     *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "zero3_save_16bit_model"),
@@ -117,9 +118,9 @@ LEFT_TO_FILE = (
 TRAINING_SETTINGS = frozenset(
     {"per_device_train_batch_size", "per_device_eval_batch_size", "max_grad_norm", "output_dir"}
 )
-"""Settings by which a file is known for arguments of Hugging Face's Trainer, where two of them are in it."""
+"""Settings of which two identify a file as arguments of Hugging Face's Trainer."""
 WEIGHTS_DTYPES = ("dtype", "torch_dtype", "model_dtype", "bnb_4bit_compute_dtype")
-"""Settings beside these for the dtype in which weights are loaded, or what is quantized is computed.
+"""Settings beside these for the dtype in which weights are loaded, or quantized weights are computed with.
 
 Sources: `ModelConfig` of trl 0.7 to 1.0, the recipes of Hugging Face's alignment-handbook and open-r1.
 """
@@ -127,9 +128,9 @@ DTYPE_NAMES = {
     **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
     **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
 }
-"""What configuration files call the half dtypes."""
+"""Names of the half dtypes in configuration files."""
 ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
-"""Settings beside these that report adapters or of quantized weights; so do those that begin with "lora_"."""
+"""Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
 BACKWARD_OF_LOOP = "training_step"
 """The method of Hugging Face's Trainer that runs backward, which its subclasses may replace."""
 SCALING_OF_LOOP = frozenset({"do_grad_scaling", "use_apex", "scaler"})
@@ -150,7 +151,7 @@ _TRL_ARGUMENTS = ("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfi
 
 
 def loop_kind(name: str) -> str | None:
-    """What a call of a qualified name creates: the `arguments` of a training loop, the `loop` itself, or neither."""
+    """The kind of object that a call of a qualified name constructs: `arguments` of a loop, a loop, or None."""
     if name in _LIGHTNING_LOOPS:
         return "lightning loop"
     if not name.startswith(("transformers.", "trl.")):
@@ -161,7 +162,7 @@ def loop_kind(name: str) -> str | None:
 
 
 _LANGUAGE_MODELS = ("ForCausalLM", "ForImageTextToText")
-"""How classes of transformers end whose published weights are mostly bfloat16."""
+"""Suffixes of classes of transformers whose published weights are mostly bfloat16."""
 GONE_SINCE_5 = frozenset(
     {
         *("tokenizer", "evaluation_strategy", "overwrite_output_dir", "save_safetensors", "logging_dir", "no_cuda"),

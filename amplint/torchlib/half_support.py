@@ -12,15 +12,15 @@ NEVER = having("no-half")
 """Operations of `torch`, `torch.linalg` and tensors that refuse float16 and bfloat16 on every device."""
 
 RETURNED = {op: tuple(map(int, counts.split("/"))) for op, counts in valued("returns").items()}
-"""Operation of `NEVER` -> how many of the tensors it returns have the dtype of its operand, and how many there are."""
+"""Operation of `NEVER` -> how many tensors of its result have the dtype of its operand, and how many there are."""
 
 LIFTED = having("no-half-but-cast")
-"""Operations that refuse both, too, and that CUDA autocast computes in float32."""
+"""Operations that refuse both, too, but that CUDA autocast computes in float32."""
 
 _LOSSES = LIFTED | (NEVER & having("loss"))
 
 FFT = having("no-bfloat16") & called_as("x")
-"""Functions of `torch.fft` that refuse bfloat16 on every device; CUDA takes float16 for some sizes."""
+"""Functions of `torch.fft` that refuse bfloat16 on every device; CUDA supports float16 for some sizes."""
 
 COMPLEX = having("no-bfloat16") & called_as("f")
 """Functions of `torch` that refuse bfloat16 on every device."""
@@ -29,16 +29,16 @@ CUDA_LACKS = having("no-half-on-cuda")
 """Operations of `torch`, `torch.linalg` and `torch.special` that refuse both on CUDA alone."""
 
 CUDA_GAINED = {"angle": (2, 14)}
-"""Operation of `CUDA_LACKS` -> the version of PyTorch since which CUDA takes float16."""
+"""Operation of `CUDA_LACKS` -> the version of PyTorch since which CUDA supports float16."""
 
 SINGULAR_VALUES = {"norm": frozenset({"nuc"}), "matrix_norm": frozenset({"nuc", 2, -2})}
 """Operation -> orders of a norm that are computed from singular values, which refuse both on every device."""
 
 
 def lacks(name: str, *, on_cuda: bool = False) -> frozenset[str]:
-    """The half dtypes that the function with this qualified name, or the tensor method with this name, rejects.
+    """The half dtypes that the function with this qualified name, or the tensor method with this name, refuses.
 
-    With `on_cuda`, also those that it rejects on CUDA alone.
+    With `on_cuda`, also those that it refuses on CUDA alone.
     """
     module, _, last = name.rpartition(".")
     if on_cuda and module in ("", "torch", "torch.special") and last in CUDA_LACKS.difference(CUDA_GAINED):

@@ -14,7 +14,7 @@ APEX = {
     "apex.amp.disable_casts": "torch.autocast('cuda', enabled=False)",
     "apex.fp16_utils.FP16_Optimizer": "torch.amp.GradScaler('cuda')",
 }
-"""Name in apex -> what does its work in PyTorch."""
+"""Name in apex -> its equivalent in PyTorch."""
 
 MMCV = {
     "auto_fp16": "torch.autocast('cuda') around the forward pass",
@@ -23,11 +23,11 @@ MMCV = {
     "Fp16OptimizerHook": "AmpOptimWrapper of mmengine",
     "GradientCumulativeFp16OptimizerHook": "AmpOptimWrapper of mmengine with accumulative_counts",
 }
-"""Last part of a name in mmcv 1.x and what is built on it -> what does its work today."""
+"""Last part of a name in mmcv 1.x and its dependents -> its present equivalent."""
 
 CAST_DECORATORS = frozenset({"auto_fp16", "force_fp32"})
 SWITCH = "fp16_enabled"
-"""The attribute that these decorators ask their object for; without it they call the method and do nothing else."""
+"""The attribute of the object that these decorators test; without it they only call the method."""
 PLAIN_BASES = frozenset({"mmcv.runner.BaseModule", "mmcv.runner.base_module.BaseModule"})
 """Base classes, besides those of `torch.nn`, that do not set it."""
 

@@ -40,7 +40,7 @@ IDLE_METHODS = frozenset(
         "reset",
     ]
 )
-"""Methods that do no tensor work."""
+"""Methods that compute no tensors."""
 
 INHERITED_HARMLESS = frozenset(
     [
@@ -68,36 +68,36 @@ INHERITED_HARMLESS = frozenset(
         "float",
     ]
 )
-"""Methods in unseen code that leave gradients, scalers and optimizers of their object alone."""
+"""Unseen methods that do not affect gradients, scalers and optimizers of their object."""
 
 FLOAT32_BY_DEFAULT = tuple(sorted(having("float32")))
-"""Functions that make float32 tensors where they are given no dtype, some of them depending on the content."""
+"""Functions that create float32 tensors when called without a dtype, some of them depending on the content."""
 
 CASTS = valued("casts")
-"""Method of tensors -> the dtype it converts to."""
+"""Method of tensors -> the dtype it casts to."""
 DISCARDED_CAST = (
     r"(?m)^[ \t]+[\w.]+\.(?:(half|float|bfloat16|double)\(\)|(to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))"
     r"[ \t\r]*(?:#[^\n]*)?$"
 )
-"""The pattern of a statement in a function that is a conversion and nothing else, as far as a line says it."""
+"""The pattern of a statement in a function that is only a cast, as far as one line shows it."""
 FLOATING_CASTS = frozenset(name for name, dtype in CASTS.items() if dtype in FLOATING)
 CLEARING = ("zero_", "detach_", "requires_grad_")
-"""Methods of `parameter.grad` after which it holds no gradient that was added up before."""
+"""Methods of `parameter.grad` that drop the accumulated gradient."""
 SAME_NUMBERS = called_as("m") & FLOATING_CASTS.union(*map(having, ("reshapes", "copies", "transfers")))
-"""Methods of tensors that give all its numbers in the same order, perhaps in another shape or dtype, or elsewhere."""
+"""Methods of tensors whose result has the same numbers in the same order, perhaps in another shape, dtype or device."""
 
 CHANGES_WEIGHTS = frozenset(
     {"copy_", "mul_", "add_", "sub_", "div_", "lerp_", "zero_", "fill_", "set_", "normal_", "uniform_"}
 )
-"""Methods that change a parameter in place."""
+"""Methods that update a parameter in place."""
 LOADS_WEIGHTS = "load_state_dict"
-"""The method that changes all parameters of a model in place, unless it is asked to `assign`."""
+"""The method that updates all parameters of a model in place, unless called with `assign`."""
 TAKES_VECTOR = "torch.nn.utils.vector_to_parameters"
-"""What gives parameters, its second argument, other values: their `data` is replaced."""
+"""The function that replaces the `data` of the parameters in its second argument."""
 CLEARS_COPIES = "torch.clear_autocast_cache"
-"""What makes autocast forget the half copies of weights that it keeps until its outermost region ends."""
+"""The function that clears autocast's cache of half copies of weights."""
 COMPILES = frozenset({"torch.compile", "torch._dynamo.optimize"})
-"""What compiles a model or a function; its backward pass is traced together with its forward pass."""
+"""Functions that compile a model or a function, whose backward pass is traced together with the forward pass."""
 OF_BACKWARD = "backward_pass_autocast"
 """The setting for the autocast of a compiled backward pass, "same_as_forward" by default.
 

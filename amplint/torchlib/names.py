@@ -11,10 +11,10 @@ LIBRARIES = frozenset(
         *("torchao", "transformer_engine"),
     ]
 )
-"""Packages whose names are understood as such and never looked up in the linted tree."""
+"""Packages whose names always denote these libraries and are never resolved in the linted tree."""
 
 NEVER_RENAMED = ("torch",)
-"""Packages whose names stand for nothing else, also where `from utils import *` brings them."""
+"""Packages whose names denote nothing else, even if bound by `from utils import *`."""
 
 GRAD_SCALERS = {
     "torch.amp.GradScaler": "cuda",
@@ -41,7 +41,7 @@ AUTOCASTS = {
     "torch.cpu.amp.autocast": "cpu",
     "torch.cpu.amp.autocast_mode.autocast": "cpu",
 }
-"""Qualified name -> device type it is made for, None if the caller says."""
+"""Qualified name -> its fixed device type, None if it is an argument."""
 
 AUTOCAST_PARAMETERS = {
     None: ("device_type", "dtype", "enabled", "cache_enabled"),
@@ -54,13 +54,13 @@ DEFAULT_AUTOCAST_DTYPE = {
     "cuda": "float16", "cpu": "bfloat16", "xpu": "float16", "mps": "float16", "hpu": "bfloat16", "mtia": "float16",
     "xla": "bfloat16",
 }  # fmt: skip
-"""`torch.get_autocast_dtype(device)` of torch 2.13, before anyone sets it."""
+"""`torch.get_autocast_dtype(device)` of torch 2.13, by default."""
 
 INDEX_TAKEN_SINCE = "2.4"
-"""The first version whose `torch.autocast` takes a device with an index (`cuda:0`) for its type."""
+"""The first version whose `torch.autocast` accepts a device with an index (`cuda:0`) as its type."""
 
 AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
-"""The device types that `torch.autocast` of torch 2.13 takes without a plug-in."""
+"""The device types that `torch.autocast` of torch 2.13 accepts without a plug-in."""
 
 SUCCESSORS = {
     **{
@@ -82,7 +82,7 @@ SUCCESSORS = {
     **{f"torch.is_autocast_{kind}_enabled": ("torch.is_autocast_enabled", kind) for kind in ("cpu", "ipu", "xla")},
     **{f"torch.set_autocast_{kind}_enabled": ("torch.set_autocast_enabled", kind) for kind in ("cpu", "ipu", "xla")},
 }
-"""Deprecated name -> the name that replaces it and the device type to hand to that; all of them warn in torch 2.13."""
+"""Deprecated name -> its successor and the device type to pass to it; all of them warn in torch 2.13."""
 
 GRAD_MODES = {
     "torch.no_grad": False,
@@ -92,7 +92,7 @@ GRAD_MODES = {
     "torch.autograd.grad_mode.inference_mode": False,
     "torch.enable_grad": True,
 }
-"""Qualified name -> whether gradients are recorded inside."""
+"""Qualified name -> whether operations within are recorded for autograd."""
 
 NO_CONTEXTS = frozenset(
     f"torch.{name}"
@@ -102,7 +102,7 @@ NO_CONTEXTS = frozenset(
         *("use_deterministic_algorithms", "cuda.set_device"),
     )
 )
-"""Functions that change a setting for good: what they return cannot be entered."""
+"""Functions that change a setting permanently: their result is no context."""
 
 SHARDED_SCALER = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
 
@@ -120,7 +120,7 @@ CLIPPERS = {
         "get_total_norm": False,
     }.items()
 }
-"""Qualified name -> whether it changes the gradients."""
+"""Qualified name -> whether it modifies the gradients."""
 
 DTYPES = {
     "torch.float16": "float16", "torch.half": "float16", "torch.bfloat16": "bfloat16", "torch.float32": "float32",
@@ -169,25 +169,25 @@ def is_precision(text: object) -> bool:
 
 
 SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(")
-"""Bytes of which a file that uses a gradient scaler holds at least one."""
+"""Byte strings of which a file that uses a gradient scaler contains at least one."""
 HALF_SIGNS = regex(rb"autocast|half|float16|HalfTensor|def \w+\([^)]{0,4000}dtype")
-"""What a file holds in which a tensor can be seen to be half.
+"""Text in a file in which a tensor can be known to be half.
 
-What is repeated in such patterns has an end, so that a search costs no more than the text is long.
+Repetitions in such patterns are bounded, so that a search is linear in the length of the text.
 """
 HALF_ASSUMED = regex(
     HALF_SIGNS.pattern
     + rb"|type_as\(|\.to\([^()]{0,400}dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
     rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
-"""What a file holds that gives away how half meets its operations."""
+"""Text in a file whose operations depend on half even where tensors are only assumed to be."""
 _LIMITS_OF_WIDE = rb"|finfo\((?:(?:torch|np|numpy)\.float(?:32|64)?\b|float|[\"']float|\))"
 HUGE_NUMBERS = regex(
     rb"\d(?:\.?[eE]\+?\d|\d{5}|_\d{3}| ?\*\* ?\d| ?<< ?\d)|\b[6-9]\d{4}|maxsize|float_info|\biinfo\(|\bpow\(\d"
     + _LIMITS_OF_WIDE
 )
 HUGE_ASSUMED = regex(HUGE_NUMBERS.pattern + rb"|\b(?:NEG|NEAR\w*|ALMOST|MINUS|BIG|LARGE|HUGE|VERY)_[A-Z]+\b")
-"""The same, and names of constants that another file may hold."""
+"""The same, and names of constants that another file may define."""
 TINY_NUMBERS = regex(
     rb"\d(?:\.?[eE]-0?[5-9]| ?\*\* ?\(?-)|[eE]-\d\d|\.0000|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
 )

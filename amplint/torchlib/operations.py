@@ -28,7 +28,7 @@ from amplint.torchlib.promotion import (
 )
 
 POSSIBILITIES = 128
-"""Of how many combinations of dtypes the outcome is worked out."""
+"""The limit of dtype combinations for which the outcome is computed."""
 ELEMENTWISE, FLOATING_ELEMENTWISE = having("promotes"), having("promotes-to-floating")
 """Operations that promote their operands, the latter integers to floating."""
 ALIKE, PROMOTED, EXPANDED = having("alike"), having("promotes-floating"), having("expands")
@@ -52,7 +52,7 @@ KNOWN = FOLLOWS_INPUT.union(
     FILLS,
     COUNTS,
 )
-"""Every operation whose dtypes are known."""
+"""Every operation whose result dtype is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +280,7 @@ def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
     if op in FROM_FIRST:
         return first
     if op == "conv1d" and len(kinds) > 1 and len({operand.dtype for operand in tensors[:2]}) == 1:
-        raise Unsettled  # whether the bias' dtype has to agree depends on the kernel
+        raise Unsettled  # whether the dtype of the bias has to agree depends on the kernel
     if op == ATTENTION and len(tensors) > 3:
         *tensors, mask = tensors
         kinds = {operand.dtype for operand in tensors}

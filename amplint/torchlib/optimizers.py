@@ -11,15 +11,16 @@ EPSILONS = {
     "RMSprop": (1e-8, 3),
     "Adagrad": (1e-10, 5),
 }
-"""Class -> default and position of the `eps` that it adds, in the dtype of the parameters, to what it divides by."""
+"""Class -> default and position of the `eps` that it adds, in the dtype of the parameters, to denominators."""
 ELEMENTWISE = frozenset(
     {"SGD", "ASGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Rprop"}
 )
 """The classes whose step has no operation that autocast casts to half."""
 ELSEWHERE_COMPUTED = ("fused", "capturable")
-"""Switches under which the denominator is computed otherwise."""
+"""Options under which the denominator is computed differently."""
 DECAYS = {"AdamW": (("lr", 1, 1e-3), ("weight_decay", 4, 1e-2))}
-"""Class -> what it multiplies, each with its position and default, for the share of each weight that a step takes away.
+"""Class -> the factors, each with position and default, whose product is the share of each weight that a step
+subtracts.
 
 Others add the decay to the gradient, which Adam then divides by its size.
 """

@@ -21,7 +21,7 @@ def words(text: str) -> frozenset[str]:
 LOSSES = having("loss", "cast") - having("no-half") - words("binary_cross_entropy multilabel_soft_margin_loss")
 """Loss functions, computed in float32 by the autocast of every device."""
 _MADE_OF = {op: operators.split(",") for op, operators in valued("operators").items()}
-"""Operation -> the dispatcher's operators that decide about its result, where these have other names."""
+"""Operation -> the dispatcher's operators that determine its result, if they have other names."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ def _deciding() -> dict[str, list[str]]:
 LOWER = treatment().lower["cuda"]
 FLOAT32 = treatment().float32["cuda"]
 BANNED = treatment().banned["cuda"]
-"""What the newest version does on CUDA."""
+"""The treatment on CUDA in the newest version."""
 
 NOT_CAST_WITH_OUT = having("out-not-cast")
 NOT_CAST_IN_PLACE = in_place(NOT_CAST_WITH_OUT)
-"""Forms of `LOWER`'s operations that autocast leaves alone: functions that are given `out`, and in-place methods."""
+"""Forms of `LOWER`'s operations that autocast does not cast: functions called with `out`, and in-place methods."""
 
 KEEPS = having("keeps") | in_place(having("keeps")) | {"fill_"}
 """Operations whose result has the dtype of their input, integers included."""

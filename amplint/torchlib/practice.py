@@ -1,4 +1,4 @@
-"""Mixed precision of libraries: what each casts, scales, divides and clips by itself, and since which version.
+"""Mixed precision of libraries: their own casts, loss scaling, division and clipping, by version.
 
 `docs/today.md` is generated from this table, and `tests/test_practice.py` compares the installed libraries.
 """

@@ -65,7 +65,7 @@ def possibilities(operand: Typed) -> list[Operand]:
 
 
 def promote(left: str, right: str) -> str:
-    """The smallest dtype that holds both."""
+    """The smallest dtype to which both can be promoted."""
     if left == right:
         return left
     if left in FLOATING and right in FLOATING:
@@ -104,7 +104,7 @@ def _combined(higher: str, lower: str) -> str:
 
 
 def can_hold(kept: str, result: str) -> bool:
-    """Whether PyTorch writes `result` into a tensor of dtype `kept`."""
+    """Whether PyTorch can write a result of dtype `result` into a tensor of dtype `kept`."""
     if result in FLOATING:
         return kept in FLOATING
     return kept != "bool" or result == "bool"

@@ -95,9 +95,9 @@ TWINS = {
     "MixedPrecisionPolicy": "MixedPrecision",
     "MixedPrecision": "MixedPrecisionPolicy",
 }
-"""What does the same for the other kind of sharding, and has other arguments."""
+"""API -> its equivalent in the other kind of sharding, which has other parameters."""
 POLICY_OF = {"fully_shard": "MixedPrecisionPolicy", "FullyShardedDataParallel": "MixedPrecision"}
-"""The class of the policies that each takes."""
+"""API -> the class of its policies."""
 TAKEN = {
     "fully_shard": frozenset(
         {
@@ -120,4 +120,4 @@ TAKEN = {
         }
     ),
 }
-"""All that each may be given by name, by the signatures of PyTorch 2.13."""
+"""API -> its parameters, by the signatures of PyTorch 2.13."""

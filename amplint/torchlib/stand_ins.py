@@ -1,4 +1,4 @@
-"""Stand-ins for well-known wrappers of installed libraries: small modules with the same use of a scaler."""
+"""Stubs of well-known wrappers in installed libraries: small modules with the same use of a scaler."""
 
 from __future__ import annotations
 
@@ -42,4 +42,4 @@ def dispatch_clip_grad(parameters, value, mode="norm", norm_type=2.0):
 """
 
 STAND_INS = {"timm.utils": _TIMM, "timm.utils.cuda": _TIMM, "timm.utils.clip_grad": _TIMM}
-"""Module of a library -> the text that stands for it where the linted tree has no such module."""
+"""Module of a library -> the text of its stub, used if the linted tree has no such module."""

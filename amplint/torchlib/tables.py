@@ -30,7 +30,7 @@ class Policy:
     float32: Mapping[str, frozenset[str]]
     """Floating operands are cast to float32."""
     float32_set_dtype: Mapping[str, frozenset[str]]
-    """Half operands are taken as they are, and `dtype=torch.float32` is set where no dtype is given."""
+    """Half operands are not cast, and `dtype=torch.float32` is set if no dtype is given."""
     float32_append_dtype: Mapping[str, frozenset[str]]
     """The same with another overload, which has a dtype."""
     promote: Mapping[str, frozenset[str]]
@@ -40,7 +40,7 @@ class Policy:
 
 
 TREATMENTS = ("lower", "float32", "float32_set_dtype", "float32_append_dtype", "promote", "banned")
-"""The fields of `Policy` that hold operators."""
+"""The fields of `Policy` that contain operators."""
 
 
 class UnknownVersion(Exception):

@@ -1,4 +1,4 @@
-"""Edits of the expressions that give a window its length, its weight and its end."""
+"""Edits of the length, the weight and the end of an accumulation window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrite: Rewriter) -> Iterator[Edit]:
-    """The edit that divides what `backward` runs on by `every`, if one is sure to be right."""
+    """The edit that divides the argument of `backward` by `every`, if one is certainly right."""
     call = backward if isinstance(backward, cst.Call) else None
     if every is None or call is None or not isinstance(call.func, cst.Attribute):
         return
@@ -29,7 +29,7 @@ def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrit
 
 
 def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
-    """The edit that adds one to the bare counter of `i % n`."""
+    """The edit that adds one to the counter of `i % n`, if that is a plain variable."""
     counter = event.remainder.left if event.remainder is not None else None
     if event.first != 1 or not isinstance(counter, cst.Name):
         return None
@@ -37,7 +37,7 @@ def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
 
 
 def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
-    """The edit that lets a condition on the counter of `for i, batch in enumerate(loader)` hold at the end too."""
+    """The edit that makes a condition on the counter of `for i, batch in enumerate(loader)` true at the end, too."""
     target, over, guard = event.loop.target, event.loop.iter, rewrite.source.parent(event.remainder)
     counter = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
     if not isinstance(counter, cst.Name) or not isinstance(over, cst.Call) or len(over.args) != 1:

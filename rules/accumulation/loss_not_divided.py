@@ -122,7 +122,7 @@ class LossNotDivided(Rule):
 
 
 def _divided(backward: cst.CSTNode, every: cst.BaseExpression | None) -> str:
-    """What the backward pass is to become, in the names of the code where these are plain."""
+    """The corrected backward pass, with the names of the code if these are plain."""
     number = every.value if isinstance(every, cst.Integer) else (dotted(every) if every is not None else None)
     number = number or "accumulation_steps"
     loss = backward.func.value if isinstance(backward, cst.Call) and isinstance(backward.func, cst.Attribute) else None

@@ -1,4 +1,4 @@
-"""Where the statements of a window stand, and how they move under its boundary."""
+"""Statements of an accumulation window, and their moves under its boundary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def guard_statement(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
-    """The `if` that the guard is the condition of, or part of it."""
+    """The `if` whose condition is or contains the guard."""
     for above in rewrite.source.ancestors(event.guard) if event.guard is not None else ():
         if isinstance(above, cst.If):
             return above
@@ -23,7 +23,7 @@ def guard_statement(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
 
 
 def end_of(event: Accumulation) -> tuple[cst.CSTNode, str]:
-    """The note about where a window ends."""
+    """The note about the end of a window."""
     return event.node, "ends the window" if event.guard is not None else "each run of this loop is one window"
 
 
@@ -33,14 +33,14 @@ def step_of(event: Accumulation) -> cst.CSTNode | None:
 
 
 def boundary_block(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
-    """The guard's `if` where its body steps."""
+    """The guard's `if`, if its body contains the step."""
     guard, step = guard_statement(event, rewrite), step_of(event)
     inside = guard is not None and any(node is guard.body for node in rewrite.source.ancestors(step or guard))
     return guard if inside and guard is not None and isinstance(guard.body, cst.IndentedBlock) else None
 
 
 def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:
-    """The statement that steps: in the body of the guard's `if`, or behind that `if` where it continues the loop."""
+    """The statement that steps: in the body of the guard's `if`, or after that `if` if it continues the loop."""
     block, guard, step = boundary_block(event, rewrite), guard_statement(event, rewrite), step_of(event)
     if guard is None or step is None:
         return None
@@ -50,7 +50,7 @@ def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:
 
 
 def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: Rewriter) -> list[Edit] | None:
-    """Edits that take what holds `works` from above `block` to above `before`, a statement in it or behind it."""
+    """Edits that move the statements with `works` from above `block` to above `before`, which is in it or after it."""
     statements = []
     for done in works:
         statement = rewrite.branch_towards(block, done.node) if rewrite.shares_block(block, done.node) else None

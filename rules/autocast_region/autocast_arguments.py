@@ -122,14 +122,14 @@ class AutocastArguments(Rule):
 
 
 def _misplaced(event: AutocastCreated) -> Iterator[tuple[str, str]]:
-    """The parameters that get what they do not take, each with the type of what it gets."""
+    """The parameters with arguments of a wrong type, each with that type."""
     for parameter, taken in TAKES.items():
         if parameter in event.arguments and (kind := _kind(*event.arguments[parameter])) not in ("", taken):
             yield parameter, kind
 
 
 def _kind(argument: cst.Arg, value: Value) -> str:
-    """The type of what is passed, "" where that is not certain."""
+    """The type of an argument, "" if that is not certain."""
     if isinstance(value, Device) or (isinstance(value, Ref) and value.name in DTYPES):
         return "torch.device" if isinstance(value, Device) else "torch.dtype"
     if isinstance(argument.value, cst.Comparison):

@@ -139,7 +139,7 @@ class ManualCastInAutocast(Rule):
 
 
 def _follows_tensor(region: Autocast | None) -> bool:
-    """Whether a region takes the dtype of a tensor, which may be the one that is converted."""
+    """Whether a region takes the dtype of a tensor, which may be the one that is cast."""
     made = region.node if region is not None else None
     given = [argument.value for argument in made.args] if isinstance(made, cst.Call) else []
     return any(isinstance(value, cst.Attribute) and value.attr.value == "dtype" for value in given)

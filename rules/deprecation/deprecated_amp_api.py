@@ -80,7 +80,7 @@ class DeprecatedAmpApi(Rule):
 
 
 def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:
-    """The edits of an import and of all uses of what it imports, None for each that is not possible."""
+    """The edits of an import and of all uses of the names it binds, None for each that is not possible."""
     module, names = rewrite.import_uses(alias) or (alias, {})
     used = all(names.values()) or (any(names.values()) and "__main__" in rewrite.source.text)
     yield rewrite.replace(module, "torch.amp") if names and used else None
@@ -93,7 +93,7 @@ def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit |
 
 
 def _change_use(node: cst.CSTNode, name: str, spelled: str, rewrite: Rewriter) -> Iterator[Edit | None]:
-    """The edits that turn one use of the deprecated `name` into its successor, there `spelled` so."""
+    """The edits that replace one use of the deprecated `name` by its successor, which is `spelled` there."""
     device, custom, above = SUCCESSORS[name][1], ".custom_" in name, rewrite.source.parent(node)
     argument = f'device_type="{device}"' if custom else f'"{device}"'
     bare = custom and isinstance(above, cst.Decorator)
@@ -107,12 +107,12 @@ def _change_use(node: cst.CSTNode, name: str, spelled: str, rewrite: Rewriter) -
 
 
 def _is_asked_for(node: cst.CSTNode, above: cst.CSTNode | None) -> bool:
-    """Whether `getattr(torch.cuda.amp, "autocast")` is only compared: `is not None` asks whether it is there."""
+    """Whether `getattr(torch.cuda.amp, "autocast")` is only compared: `is not None` tests its existence."""
     return isinstance(node, cst.Call) and isinstance(above, cst.Comparison)
 
 
 def _is_handed_on(node: cst.CSTNode, name: str, rewrite: Rewriter) -> bool:
-    """Whether `node` is the class of regions, kept in a variable that code of this file calls by keywords alone."""
+    """Whether `node` is the class of regions, bound to a variable that this file only calls with keywords."""
     above = rewrite.source.parent(node)
     target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
     return name.endswith(".autocast") and isinstance(target, cst.Name) and rewrite.is_only_called(target.value)

@@ -100,7 +100,7 @@ class DeepspeedConfigContradiction(Rule):
 
 
 def _written(tree: cst.CSTNode, *keys: str) -> cst.CSTNode | None:
-    """Where the key that `keys` lead to stands in the dictionary that is written at `tree`, or in one below it."""
+    """The key of the entry at the nested `keys`, in the dictionary display `tree` or in one nested in it."""
     found = (find(inner, *keys) for inner in dictionaries(tree))
     entry = next(filter(None, found), None)
     return entry.key if entry is not None else None

@@ -91,5 +91,5 @@ class BackwardWithoutScale(Rule):
 
 
 def _plain(event: PairEvent) -> Gradients:
-    """The latest pass on a plain loss, the latest at all where there is none."""
+    """The latest backward pass on an unscaled loss, or the latest of all if there is none."""
     return next((one for one in event.gradients.passes if one.state is GradState.RAW), event.gradients)

@@ -128,5 +128,5 @@ class Float16WithoutScaler(Rule):
 
 
 def _may_be_float16(region: Autocast) -> bool:
-    """Whether float16 is one of several dtypes that the code offers for a region, should it run on CUDA."""
+    """Whether float16 is one of the possible dtypes of a region, if it runs on CUDA."""
     return "float16" in (region.dtypes or ()) and "cuda" in (region.devices or {"cuda"})

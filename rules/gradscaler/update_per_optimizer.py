@@ -89,7 +89,7 @@ class UpdatePerOptimizer(Rule):
             return None
         later = [one for one in event.index.updates.get(event.scaler.symbol, []) if _follows(one, event.node, rewrite)]
         if not all(rewrite.shares_block(node, early) for node in (event.node, *later)):
-            return None  # what stands in a branch does not run whenever this update() does
+            return None  # a statement in a branch does not run whenever this update() does
         if later:
             edit = rewrite.remove_statement(early)
             return Fix("Keep only the last update()", (edit,)) if edit else None

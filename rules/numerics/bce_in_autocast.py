@@ -80,6 +80,6 @@ class BceInAutocast(Rule):
 
 
 def _story(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where a module is called that is notified of where it is made, and the other way round."""
+    """The other place of a module: its call where it is reported at the construction, and vice versa."""
     if event.module is not None:
         yield (event.node, "it is called here") if event.assumed else (event.module, "the loss is made here")

@@ -10,13 +10,13 @@ from amplint.semantics.events import ONE, Operation
 from amplint.semantics.values.values import Tensor, number
 
 LOST = {"add": 2.0**-8, "sub": 2.0**-9}
-"""Up to this, a number added to 1 or taken from it leaves 1 in bfloat16."""
+"""The limit up to which a number added to 1 or subtracted from it leaves 1 in bfloat16."""
 
 MADE = ("tensor", "as_tensor", "scalar_tensor")
 DECAYS = (0.5, 1.0)
-"""Between these lie factors that are used again and again, whose distance to 1 decides."""
+"""The bounds of factors that are applied repeatedly, whose distance from 1 matters."""
 FAR = 0.01
-"""By how much of its distance to 1 a factor may be off."""
+"""The tolerated relative error of a factor's distance from 1."""
 
 
 class Bfloat16AddendLost(Rule):
@@ -68,7 +68,7 @@ class Bfloat16AddendLost(Rule):
             )
 
     def _setting(self, event: Operation) -> Iterator[Report]:
-        """A single number that is made a tensor, and is another one in bfloat16."""
+        """Report a tensor constructed from a single number that bfloat16 rounds to another one."""
         given = event.arguments.get("data", 0) if event.op in MADE else None
         exact = number(given.value) if given is not None else None
         if exact is None or event.result.dtype != "bfloat16" or not DECAYS[0] <= abs(exact) < DECAYS[1]:
@@ -83,5 +83,5 @@ class Bfloat16AddendLost(Rule):
 
 
 def rounded(value: float) -> float:
-    """`value`, between 0.5 and 1, with the eight significant bits of bfloat16."""
+    """`value`, between 0.5 and 1, rounded to the eight significant bits of bfloat16."""
     return round(value * 2**8) / 2**8

@@ -91,7 +91,7 @@ class ConstantVanishesInHalf(Rule):
 
 
 def _in_float32(number: Number, rewrite: Rewriter) -> Fix | None:
-    """The repair of `x / (x.amax() + number)`, all of which has one dtype."""
+    """The fix of `x / (x.amax() + number)`, all of which has one dtype."""
     added = rewrite.source.parent(number.node)
     divided = rewrite.source.parent(added) if added is not None else None
     beside = number.beside
@@ -111,7 +111,7 @@ def _in_float32(number: Number, rewrite: Rewriter) -> Fix | None:
 
 
 def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
-    """What a chain of methods that keep the dtype begins with."""
+    """The root of a chain of methods that keep the dtype."""
     while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_ONE_DTYPE:
         node = node.func.value
     return node
@@ -124,7 +124,7 @@ _GUARDS = frozenset(
 
 
 def _lost(event: TensorOp) -> Number | None:
-    """The epsilon that does not do its work."""
+    """The epsilon that has no effect."""
     number, floor = event.number, event.tensor.floor
     if number is None:
         return None

@@ -1,4 +1,4 @@
-"""What the rules about constants share: the story of a number that meets a half tensor."""
+"""Notes shared by the rules about numbers combined with a half tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 
 
 def story(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where the tensor became half, and where it meets the number, if that is written somewhere else."""
+    """The nodes that made the tensor half, and that combines it with the number if its definition is elsewhere."""
     if event.half is not None:
         yield event.half, event.why
     if number.place is not number.node:

@@ -58,7 +58,7 @@ class HalfParametersTrained(Rule):
 
     def on_half_stepped(self, event: HalfStepped) -> Iterator[Report]:
         if event.shards is not None and event.shards.dtype == event.dtype:
-            return  # a policy that promises float32 weights is AMP711's
+            return  # AMP711 reports a policy that promises float32 weights
         yield self.report(
             event,
             f"the optimizer updates {event.dtype} parameters, of which there is no float32 copy",
@@ -74,6 +74,6 @@ class HalfParametersTrained(Rule):
 
 
 def _decay(event: HalfStepped) -> str:
-    """That weight decay is lost, where it is for every weight: half a step of the dtype is more."""
+    """The remark that weight decay is lost, if it is for every weight: below half a step of the dtype."""
     lost = event.decay is not None and 0 < event.decay < 0.5 / RATIO[event.dtype]
     return f", and with it all of the weight decay: {event.decay:.1g} of the weight" if lost else ""

@@ -121,7 +121,7 @@ class IntegersInHalf(Rule):
 
 
 def _lost(event: Operation) -> Evidence | None:
-    """Why whole numbers, or angles made of them, are rounded to half here."""
+    """The evidence for rounding integers, or angles computed from them, to half here."""
     traits = [operand.value.traits if isinstance(operand.value, Tensor) else () for operand in event.operands]
     were_half = any(operand.half is not None and operand.dtype in HALF_DTYPES for operand in event.operands)
     rounded = event.result.dtype in HALF_DTYPES and not were_half

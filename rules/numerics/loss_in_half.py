@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 OF_CLASSES = ("cross_entropy", "nll_loss")
-"""Losses that work in the dtype of their first input, whatever the labels are."""
+"""Losses computed in the dtype of their first input, whatever that of the labels is."""
 PROBABILITIES = frozenset({"softmax", "softmin"})
 CURVES = PROBABILITIES | {"exp", "expm1", "log", "log1p", "log2", "log10", "logsumexp", "log_softmax"}
-"""What grows faster than its input, or tells small inputs apart."""
+"""Operations that grow faster than their input, or are sensitive to small inputs."""
 _TOLD_ELSEWHERE = frozenset({FLAGS, UNIFORM})
 
 
@@ -140,7 +140,7 @@ class LossInHalf(Rule):
         dtypes = " or ".join(sorted(half.dtypes))
         if half.because is Because.POLICY:
             if event.loss not in OF_CLASSES:
-                return  # float32 targets lift it
+                return  # float32 targets widen it
             yield self.report(
                 event,
                 f"{event.loss} gets what a sharded model returned in {dtypes}, unless the model converts that itself",

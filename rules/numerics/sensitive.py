@@ -1,4 +1,4 @@
-"""What the rules about operations that should run in float32 share: their message and their story."""
+"""Message and notes shared by the rules about operations that should run in float32."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SAYS = {
 
 
 def says(event: Sensitive) -> str:
-    """What is wrong."""
+    """The message."""
     return _SAYS[event.how].format(op=event.op, dtype=event.operand.dtype)
 
 
 def where(event: Sensitive) -> Iterator[tuple[cst.CSTNode, str]]:
-    """What shows that the operand can be half."""
+    """The evidence that the operand can be half."""
     half = event.operand.half
     if half is not None and half.node is not None:
         yield half.node, half.text

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 LENGTHS = ("norm", "vector_norm", "pow", "square", "mul")
-"""What squares, by itself or inside."""
+"""Operations that square, directly or internally."""
 _PRODUCTS = {
     How.CANCELS: (
         "Half has three digits, which both have in common where the mean is large beside the spread.",
@@ -27,7 +27,7 @@ _PRODUCTS = {
     ),
     How.AREA: ("The largest float16 number is 65504.", "Convert the coordinates to float32 first: boxes.float()."),
 }
-"""What shows products of single numbers to be too large or too close -> why that matters, and what to do."""
+"""Evidence for too large products or cancellation -> the reason, and the advice."""
 _VARIANCE = (
     "PyTorch computes it in float32, but the result is float16: infinite from a deviation of 256 on, 0 below 1.7e-4."
 )

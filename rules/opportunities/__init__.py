@@ -1,1 +1,1 @@
-"""What works as it is and could do better; off by default."""
+"""Improvements of correct code; off by default."""

@@ -11,7 +11,7 @@ from amplint.semantics.events import ApiUse, AutocastCreated, Backward, Optimize
 from .whole_file import Opportunity
 
 _OWN_PRECISION = ("torch.distributed.fsdp", "torch.distributed._composable")
-"""What brings mixed precision of its own."""
+"""Modules with mixed precision of their own."""
 
 
 class Float32TrainingLoop(Opportunity):

@@ -1,4 +1,4 @@
-"""What the rules about opportunities share: their repair converts the whole file."""
+"""The base of rules about opportunities: their fix converts the whole file."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 LARGEST = 50_000
-"""Characters of the files that are tried: to convert one takes some ten times as long as to lint it."""
+"""The limit in characters of converted files: to convert one takes some ten times as long as to lint it."""
 MOST_EDITS = 10_000
-"""Edits in all findings about a file."""
+"""The limit of edits in all findings about a file."""
 
 
 class Opportunity(Rule):
-    """A conversion that could be had. It is tried once for a file, and where it is refused nothing is said.
+    """A possible conversion. It is tried once per file, and a refusal is not reported.
 
-    Each finding has the edits of the whole file; in a file of very many, the first ones report it.
+    Each finding has the edits of the whole file; if these are very many, only the first findings have them.
     """
 
     severity = Severity.INFO
@@ -30,7 +30,7 @@ class Opportunity(Rule):
     fixable = Applicability.UNSAFE
     only_fixable = True
     wishes: ClassVar[tuple[Wish, ...]]
-    """What is tried, in this order."""
+    """The conversions to try, in this order."""
     title: ClassVar[str]
 
     def __init__(self) -> None:

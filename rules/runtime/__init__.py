@@ -1,1 +1,1 @@
-"""What a run showed: rules about the record that `amplint trace` makes."""
+"""Rules about the record of a run from `amplint trace`."""

@@ -43,7 +43,7 @@ class CastChurn(Check):
     reason = "A cast reads and writes the whole tensor."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line that something is learned through."""
+        """One finding for each line that casts back and forth, with a backward pass through it."""
         backward = sum(count for call, count in record.calls.items() if call.name == "torch.Tensor.backward")
         rounds = max(record.steps, backward)
         learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}

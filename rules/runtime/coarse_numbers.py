@@ -7,9 +7,9 @@ from amplint.trace.check import ObservationCheck
 from amplint.trace.record import Observation
 
 _SHARE = 0.25
-"""Fewer numbers that half cannot tell apart do little."""
+"""The share of numbers indistinguishable in half below which nothing is reported."""
 _LOST = 0.5
-"""Fewer terms that a running sum does not notice do little."""
+"""The share of terms without effect on a running sum below which nothing is reported."""
 
 
 class CoarseNumbers(ObservationCheck):
@@ -42,11 +42,11 @@ class CoarseNumbers(ObservationCheck):
     reason = "Half has every whole number up to 256 or 2048 only, and no digits left behind the point of large numbers."
 
     def message(self, one: Observation) -> str:
-        """What half did to numbers at the line."""
+        """The loss of precision at the line."""
         return _message(one)
 
     def advice(self, one: Observation) -> str:
-        """The same for all kinds."""
+        """The advice, equal for all kinds."""
         return "Compute it in float32, and convert what comes of it."
 
 

@@ -11,9 +11,9 @@ from amplint.trace.record import Record
 
 _LINES = 3
 _SHARE = 0.25
-"""Lines that add less, of what the worst adds, are left out."""
+"""The share of the worst line's contribution below which lines are left out."""
 _LOST = 0.5
-"""Gradients are off by less without harm: numbers near 0 change sides in a ReLU."""
+"""The relative error below which gradients are fine: numbers near 0 change sides in a ReLU."""
 
 
 class DriftFromFloat32(Check):
@@ -62,9 +62,9 @@ class DriftFromFloat32(Check):
 
 
 def _worst(comparison: Comparison) -> list[LineDrift]:
-    """The first that make inf or NaN, otherwise those that add most.
+    """The first lines that produce inf or NaN, otherwise those that contribute most.
 
-    Those of the backward pass only without others, and where the gradient of a parameter is off.
+    Those of the backward pass only without others, and if the gradient of a parameter is off.
     """
     lines, tolerance = comparison.lines, comparison.tolerance
     found = [one for one in lines if one.phase == "forward" and (one.kind or (one.added or 0.0) > tolerance)]

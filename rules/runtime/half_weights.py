@@ -63,6 +63,6 @@ def _kind(held: Held) -> tuple[str, int, str, str]:
 
 
 def _half(held: Held) -> str:
-    """The half dtype that `held` is in, empty if there is none."""
+    """The half dtype of `held`; empty if there is none."""
     dtypes = (held.dtype, *(dtype for _, dtype in held.state))
     return next((dtype for dtype in dtypes if dtype in HALF_DTYPES), "")

@@ -11,7 +11,7 @@ from amplint.trace.check import Check
 from amplint.trace.record import Record, Update
 
 _SHARE = 0.5
-"""More than these of a weight's updates are lost, in the mean over steps."""
+"""The share of a weight's lost updates, averaged over steps, from which it is reported."""
 _NAMED = 3
 _KNOWN = frozenset(
     {
@@ -19,7 +19,7 @@ _KNOWN = frozenset(
         *("momentum_buffer", "mu", "prev", "square_avg", "step", "step_size", "sum"),
     }
 )
-"""What PyTorch's optimizers keep. One that keeps more may make up for what is lost."""
+"""The state of PyTorch's optimizers. One with other state may compensate for the loss."""
 
 
 class UpdateLost(Check):

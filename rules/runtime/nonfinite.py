@@ -57,13 +57,13 @@ class NonfiniteOrigin(Check):
 
 
 def _may_be_scaled_away(origin: NonFinite) -> bool:
-    """Whether a lower loss scale may help, as a scaler finds it: for half gradients, not for the forward pass."""
+    """Whether a lower loss scale may help, as a scaler would find it: for half gradients, not for the forward pass."""
     half = origin.dtype in HALF_DTYPES and origin.finite_in_float32 is not False
     return origin.phase == "backward" and origin.scale is not None and half
 
 
 def _is_step(origin: NonFinite) -> bool:
-    """Whether an optimizer was seen to step with gradients that are not finite, and nothing of what made them."""
+    """Whether an optimizer stepped with non-finite gradients whose origin was not observed."""
     return origin.phase == "optimizer" and origin.op == "step"
 
 

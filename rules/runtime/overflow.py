@@ -41,7 +41,7 @@ class GradientOverflow(Check):
     reason = "The largest number of float16 is 65504, and a step with an inf among its gradients is skipped."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line whose operations overflow at a scale that is too high."""
+        """One finding for each line whose operations overflow at too high a scale."""
         scales = too_high(record)
         hits: list[HalfLoss | NonFinite] = [
             loss for loss in record.losses if loss.phase == "backward" and loss.overflowed

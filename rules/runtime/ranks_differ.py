@@ -48,7 +48,7 @@ class RanksDiffer(Check):
     reason = "All ranks train the same weights, and must take the same steps with the same gradients."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each kind of difference and line; how often lines ran is no finding."""
+        """One finding for each kind of difference and line; the number of runs of a line is no finding."""
         for difference in record.divergences:
             if difference.kind in _ADVICE:
                 advice = _ADVICE[difference.kind]

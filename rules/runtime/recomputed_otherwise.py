@@ -43,7 +43,7 @@ class RecomputedOtherwise(Check):
     reason = "Gradients are those of what is computed again, which the loss was not computed from."
 
     def findings(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line that computes again, with the first module that differs."""
+        """One finding for each recomputed line, with the first module that differs."""
         forward: dict[tuple[str, str], set[str]] = {}
         for operation in record.operations:
             if operation.phase == "forward" and _tells(operation):
@@ -65,5 +65,5 @@ class RecomputedOtherwise(Check):
 
 
 def _tells(operation: Operation) -> bool:
-    """Whether autocast decides about its dtype, at a line and in a module that are known."""
+    """Whether autocast determines its dtype, at a known line and in a known module."""
     return bool(operation.row and operation.module and operation.outputs) and plain(operation) in PRODUCTS

@@ -46,13 +46,13 @@ class ScaledGradientsUsed(ObservationCheck):
     reason = "What is learned depends on the loss scale then, which changes as the scaler sees fit."
 
     def message(self, one: Observation) -> str:
-        """What was done with gradients that carry the scale."""
+        """The use of gradients that carry the scale."""
         where = f" ({one.module})" if one.module else ""
         does = _DOES.get(one.kind, "").format(op=one.op)
         return f"{does} that carry a loss scale of {one.size:.9g}{where}" if does else ""
 
     def advice(self, one: Observation) -> str:
-        """How the gradients are unscaled first."""
+        """The call that unscales them first."""
         if one.kind == "stepped":
             return "Step by scaler.step(optimizer)."
         return "Call scaler.unscale_(optimizer) before, once for each optimizer and step."

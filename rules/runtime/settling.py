@@ -1,4 +1,4 @@
-"""Whether a gradient scaler does what it is there for, or skips steps that no lower scale would have saved."""
+"""Behaviour of a gradient scaler: settling of the scale, or skipped steps that no lower scale would have saved."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import groupby
 from amplint.trace.record import Record, ScalerStep
 
 DEFAULT = 65536.0
-"""The scale that a scaler begins with."""
+"""The initial scale of a scaler by default."""
 _SETTLED = 128.0
-"""A scale this low is not that of a scaler that still settles from `DEFAULT`."""
+"""A scale too low for a scaler that still settles from `DEFAULT`."""
 _SHARE = 0.2
-"""More skipped steps than these, once the scale has settled, are no occasional overflow."""
+"""The share of skipped steps, once the scale has settled, that occasional overflow does not explain."""
 _FAR = 8
-"""A scaler that begins this much higher skips a few more steps, which is nothing to speak of."""
+"""The factor above `DEFAULT` up to which an initial scale costs only a few more skipped steps."""
 _ENOUGH = 5
-"""Fewer steps than these tell nothing about a share."""
+"""The least number of steps for which a share is meaningful."""
 
 
 def by_scaler(record: Record) -> Iterator[list[ScalerStep]]:
@@ -26,7 +26,7 @@ def by_scaler(record: Record) -> Iterator[list[ScalerStep]]:
 
 
 def excess(steps: list[ScalerStep]) -> str:
-    """What is wrong with the skipped steps of one scaler, empty if nothing is."""
+    """The problem with the skipped steps of one scaler; empty if there is none."""
     lowest = min((step.scale for step in steps if step.skipped), default=_SETTLED)
     if lowest < _SETTLED:
         return f"skipped a step at a scale of only {lowest:g}: the gradients are not finite at any scale"
@@ -39,15 +39,15 @@ def excess(steps: list[ScalerStep]) -> str:
 
 
 def hopeless(record: Record) -> set[int]:
-    """The steps that scalers skip although they should not have to any more, or at a scale that could not be lower."""
+    """The steps that scalers skip after the scale should have settled, or at a scale that could not be lower."""
     return {step.step for steps in by_scaler(record) if excess(steps) for step in steps if step.skipped}
 
 
 def too_high(record: Record) -> set[float]:
-    """The scales far above `DEFAULT` that a scaler was given, and that made it skip from its first step on.
+    """The initial scales far above `DEFAULT` that made a scaler skip from its first step on.
 
     A scaler that has grown to such a scale skips a single step now and then. Only steps with consecutive numbers are
-    neighbours: in a thinned history, and with `--every`, step 0 alone is evidence.
+    adjacent: in a thinned history, and with `--every`, step 0 alone is evidence.
     """
     scales: set[float] = set()
     for steps in by_scaler(record):

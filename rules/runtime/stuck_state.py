@@ -7,7 +7,7 @@ from amplint.trace.check import ObservationCheck, times
 from amplint.trace.record import Observation
 
 _SHARE = 0.5
-"""More than these of the numbers stay as they are, of those that were to change."""
+"""The share of unchanged numbers, of those that were to change, from which they are reported."""
 
 
 class StuckState(ObservationCheck):
@@ -46,11 +46,11 @@ class StuckState(ObservationCheck):
     reason = "Half has three or four digits, and a change below the last of them is none."
 
     def message(self, one: Observation) -> str:
-        """What half did to numbers at the line."""
+        """The lost updates at the line."""
         return _message(one)
 
     def advice(self, one: Observation) -> str:
-        """The same for all kinds."""
+        """The advice, equal for all kinds."""
         return "Keep it in float32, and convert what is read of it."
 
 

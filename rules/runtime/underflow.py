@@ -12,9 +12,9 @@ from .nonfinite import NonfiniteOrigin
 from .settling import DEFAULT
 
 _SHARE = 0.05
-"""Less than this is lost in trainings that go well."""
+"""The share lost in successful trainings."""
 _ENOUGH = 256
-"""Of fewer numbers a share tells nothing."""
+"""The least number of elements for which a share is meaningful."""
 _SMALLEST, _LARGEST = -24, 14
 """The exponents of float16's smallest number, and of its largest with some room."""
 
@@ -56,7 +56,7 @@ class GradientUnderflow(Check):
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each line, with the operation that loses the largest share.
 
-        None of a loss that is not finite: what is lost of its gradients is another matter.
+        None for a non-finite loss, whose gradients have another problem.
         """
         yield from self._in_place(record)
         if any(True for _ in NonfiniteOrigin().findings(record)):
@@ -76,7 +76,7 @@ class GradientUnderflow(Check):
             )
 
     def _in_place(self, record: Record) -> Iterator[Finding]:
-        """One finding for each line that makes gradients smaller than half holds."""
+        """One finding for each line that makes gradients smaller than half can represent."""
         for one in record.observations:
             if one.kind == "vanished" and one.row and (one.share or 0.0) > _SHARE:
                 where = f" ({one.module})" if one.module else ""
@@ -93,12 +93,12 @@ def _share(loss: HalfLoss) -> float:
 
 
 def _missing(loss: HalfLoss) -> int:
-    """How many times the scale has to be doubled to keep nine of ten numbers that are lost."""
+    """How many times the scale has to be doubled to keep nine of ten lost numbers."""
     return _SMALLEST - loss.smallest if loss.smallest is not None else 0
 
 
 def _is_lost(loss: HalfLoss, end: float) -> bool:
-    """Whether a scale below `end` cures it, and leaves the largest number finite."""
+    """Whether a scale below `end` prevents the loss, and leaves the largest number finite."""
     return (
         loss.phase == "backward"
         and loss.elements >= _ENOUGH

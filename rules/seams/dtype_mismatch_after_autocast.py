@@ -134,6 +134,6 @@ class DtypeMismatchAfterAutocast(Rule):
 
 
 def _half_weights(event: Operation) -> Operand | None:
-    """The weights of a layer that are half, where its input is wider."""
+    """The half weights of a layer with a wider input."""
     wide = any(operand.dtype in WIDE_DTYPES for operand in event.operands)
     return event.weights if wide else None

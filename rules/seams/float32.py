@@ -1,4 +1,4 @@
-"""What the rules about float32 among half tensors share: words that screen files, operands, stories."""
+"""Screening words, operands and notes shared by the rules about float32 among half tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
 
 MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
 WRITES = having("writes")
-"""Operations that write into a tensor what has to have its dtype."""
+"""Operations that write a source, which must have the same dtype, into a tensor."""
 JOINS = having("joins")
 MEETING = (
     *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b".new_", b"softmax(",
@@ -23,7 +23,7 @@ MEETING = (
 
 
 def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where the tensor was made that is float32, and what made the other one half."""
+    """The constructor of the float32 tensor, and the node that made the other one half."""
     made, why = event.steady.made, event.half.half
     if made is not None:
         yield made, "the float32 tensor is made here"
@@ -32,20 +32,20 @@ def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
 
 
 def is_told_elsewhere(event: Operation) -> bool:
-    """Whether autocast refuses the operation itself, or leaves this form of it alone."""
+    """Whether autocast refuses the operation itself, or does not cast this form of it."""
     own_form = event.in_place and f"{event.op}_" in NOT_CAST_IN_PLACE
     return event.op in BANNED or own_form or event.arguments.get("out") is not None
 
 
 def half_of(event: Operation) -> Operand | None:
-    """The half operand of an operation that has another one, or weights, in float32."""
+    """The half operand of an operation with another operand, or weights, in float32."""
     halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
     others = [operand for operand in event.operands if operand.dtype in WIDE_DTYPES]
     return halves[0] if halves and (others or event.module is not None) else None
 
 
 def buffer_of(event: Operation) -> tuple[Operand, cst.Call] | None:
-    """A half operand of a join, and the call that makes a float32 one without asking for a dtype."""
+    """A half operand of a join, and the call that creates a float32 one without a dtype."""
     halves = [operand for operand in event.operands if operand.dtype in HALF_DTYPES]
     made = [operand.made for operand in event.operands if operand.dtype == "float32"]
     calls = [call for call in made if call is not None]

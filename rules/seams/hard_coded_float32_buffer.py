@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _OF_CONTENT = ("tensor", "as_tensor", "Tensor", "FloatTensor")
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
-"""What makes a tensor of the elements, or of the sizes, that it is given."""
+"""Functions that create a tensor from its elements (`_OF_CONTENT`), or from its sizes."""
 
 
 class HardCodedFloat32Buffer(Rule):
@@ -136,7 +136,7 @@ class HardCodedFloat32Buffer(Rule):
 
 
 def _is_empty(call: cst.Call) -> bool:
-    """Whether what is made has no elements: it is often replaced by the first tensor that is to be joined with it."""
+    """Whether a new tensor has no elements: it is often replaced by the first tensor to be joined with it."""
     node = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
     name = node.value if isinstance(node, cst.Name) else ""
     given = [argument.value for argument in call.args if argument.keyword is None]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 _OF_TWO = frozenset({"cholesky_solve", "lstsq", "solve", "solve_triangular", "triangular_solve"})
-"""What takes two tensors of one dtype."""
+"""Functions of two tensors with one dtype."""
 
 
 class UnsupportedHalfOp(Rule):

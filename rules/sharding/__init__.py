@@ -1,1 +1,1 @@
-"""Models that FSDP has sharded, and what still takes them for whole ones."""
+"""Models sharded by FSDP, and code that assumes unsharded ones."""

@@ -77,7 +77,7 @@ class HalfReduction(Rule):
 
 
 def _lost(event: PolicyMade) -> list[tuple[str, str, str]]:
-    """The arguments that ask for half or leave it at that, what they are for, and the dtype."""
+    """The arguments that set half or keep it, each with its purpose, and the dtype."""
     dtypes = event.dtypes
     computed = dtypes.get("param_dtype") if "reduce_dtype" in dtypes else None
     reduced, kept = dtypes.get("reduce_dtype") or computed, dtypes.get("buffer_dtype")

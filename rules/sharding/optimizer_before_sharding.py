@@ -84,7 +84,7 @@ class OptimizerBeforeSharding(Rule):
 
 
 def _target(binding: cst.CSTNode | None) -> str | None:
-    """The variable that alone is assigned."""
+    """The variable that is the only target of an assignment."""
     if not isinstance(binding, cst.Assign) or len(binding.targets) != 1:
         return None
     target = binding.targets[0].target

@@ -1,4 +1,4 @@
-"""`--accumulate N`: an optimizer steps once for several batches, with the gradient of all of them."""
+"""`--accumulate N`: gradient accumulation, one optimizer step for several batches."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _COUNTS = ("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
-"""Names for the number of batches."""
+"""Names for the number of batches per window."""
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Windows of `wish.accumulate` batches for every loop that steps once for each; empty if none does."""
+    """Add windows of `wish.accumulate` batches to every loop with one step per batch; empty without such a loop."""
     if ".backward(" not in text or wish.accumulate is None:
         return Plan()
     script = Script(text, path)
@@ -61,7 +61,7 @@ def _planned(script: Script, count: int, *, add_flag: bool) -> Plan:
 
 
 def _check(script: Script) -> None:
-    """Raises Refusal for what trains in a way that cannot be followed."""
+    """Raise Refusal for training code that cannot be followed."""
     foreign = framework(script.text)
     if foreign is not None:
         raise Refusal(foreign[0], f"{foreign[1]} has a way of its own to accumulate gradients")
@@ -95,7 +95,7 @@ class _Conversion:
         self._helped = False
 
     def convert(self, place: Place, rounds: Sequence[Round]) -> None:
-        """Let the `rounds` of `place` accumulate."""
+        """Let the `rounds` of `place` accumulate gradients."""
         parts = self._parts(place, [call for one in rounds for call in one.backwards])
         window = self._window(place, counted=True)
         if not self._divide(parts, window):
@@ -114,7 +114,7 @@ class _Conversion:
         return parts
 
     def _window(self, place: Place, *, counted: bool) -> Window:
-        """The windows of a loop, which the edits make; those of a function are what it is told."""
+        """The window of a loop; that of a function is passed to it."""
         if isinstance(place, cst.FunctionDef):
             return windows.told(self._script)
         windows.refuse_epochs(place)
@@ -132,9 +132,9 @@ class _Conversion:
         return window
 
     def _hand_on(self, function: cst.FunctionDef, *, cleared: bool) -> list[cst.CSTNode]:
-        """Tell `function` where in its window a batch is, by its callers; what these clear gradients with.
+        """Pass `function` the position of its batch in the window; return the nodes in callers that clear gradients.
 
-        Gradients are `cleared` by the function, or one that it calls, where a window begins.
+        Gradients are `cleared` by the function, or one that it calls, at the beginning of a window.
         """
         if function in self._handed:
             raise Refusal(function, f"{function.name.value}() calls itself")
@@ -165,7 +165,7 @@ class _Conversion:
         return clears
 
     def _handed_on(self, function: cst.FunctionDef, window: Window) -> list[cst.Call]:
-        """The calls of `function`, which pass the place in the window by the names that it has there, too."""
+        """The calls of `function`, which pass the position in the window, named as its parameters are."""
         name = function.name.value
         calls = self._observed.calls.callers(function)
         if not calls:
@@ -182,13 +182,13 @@ class _Conversion:
         return calls
 
     def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:
-        """Raises Refusal if what `loop` counts with would no longer count its rounds in `function`."""
+        """Raise Refusal if `function` counts for the condition of `loop`, and would no longer do so every iteration."""
         for node, path in work.counters(self._script, function):
             if path in paths(loop.test):
                 raise Refusal(node, f"{path} tells when the loop ends, and would count windows instead of batches")
 
     def plan(self) -> Plan:
-        """The change that all of it comes to."""
+        """The plan with one change for all edits."""
         if self._helped:
             self._blocks.define(windows.helper_code(self._helper))
             self._imports.append("import itertools")
@@ -209,7 +209,7 @@ class _Conversion:
         return Plan((Change(fix, tuple(self._done), tuple(dict.fromkeys(left))),))
 
     def _define(self, loop: cst.For | cst.While) -> None:
-        """Give the number of batches a name above the outermost loop."""
+        """Define the number of batches above the outermost loop."""
         outermost: cst.CSTNode = loop
         while (around := self._script.loop_of(outermost)) is not None:
             outermost = around
@@ -221,7 +221,7 @@ class _Conversion:
                 self._blocks.above(outermost, f"{self._count} = {number}")
 
     def _divide(self, parts: Parts, window: Window) -> bool:
-        """Divide the losses that are means; whether there is one."""
+        """Divide the losses that are means by the window length; return whether there is one."""
         rewrite, divided = self._script.rewrite, False
         for backward in parts.backwards:
             assert isinstance(backward.func, cst.Attribute)
@@ -252,7 +252,7 @@ class _Conversion:
             self._blocks.wrap(run, f"if {window.begins}:")
 
     def _every_round(self, parts: Parts, statement: cst.CSTNode) -> bool:
-        """Whether `statement` runs in every round, before the backward passes."""
+        """Whether `statement` runs in every iteration, before the backward passes."""
         for around, block in self._script.climb(statement):
             if block is parts.place.body.body or all(
                 block is self._script.block_of(self._script.statement_of(one) or one) for one in parts.backwards

@@ -1,4 +1,4 @@
-"""Statements that are put into blocks, which may be nested, and lines above them: all as insertions at row starts."""
+"""Statements wrapped in blocks, which may be nested, and lines inserted above them: all as edits at row starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True)
 class _Header:
-    """Lines above the row `first`; the rows from there to `last` go one level deeper, none if `last` is before."""
+    """Lines above the row `first`; the rows from there to `last` are indented, none if `last` is smaller."""
 
     first: int
     last: int
@@ -25,7 +25,7 @@ class _Header:
 
 
 class Blocks:
-    """Collects what is put above and around statements."""
+    """Collects the lines above and blocks around statements."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -35,12 +35,12 @@ class Blocks:
         self._untouched: set[int] = set()
 
     def above(self, statement: cst.CSTNode, *code: str) -> None:
-        """Put lines above `statement` and its comments; four leading spaces mean one level."""
+        """Insert lines above `statement` and its comments; four leading spaces mean one level."""
         first = self._commented(self._rows(statement)[0])
         self._headers.append(_Header(first, first - 1, code))
 
     def wrap(self, statements: Sequence[cst.CSTNode], *code: str) -> None:
-        """Put neighbours into the block that the first line of `code` begins; its other lines come first in there."""
+        """Wrap adjacent statements in the block that the first line of `code` opens, after its other lines."""
         first, last = self._commented(self._rows(statements[0])[0]), self._rows(statements[-1])[1]
         for statement in statements:
             self._untouched |= self._script.rewrite.string_rows(statement)
@@ -48,7 +48,7 @@ class Blocks:
         self._headers.append(_Header(first, last, code))
 
     def define(self, code: Sequence[str]) -> None:
-        """Put a function at the top level, below the imports."""
+        """Define a function at the top level, below the imports."""
         imports = [one for one in self._script.top if _imports(one)]
         row = self._script.source.span(imports[-1]).end.row + 1 if imports else self._script.row(self._script.top[0])
         blank = 0
@@ -79,7 +79,7 @@ class Blocks:
         return content + self._level * depth if moves else content
 
     def _commented(self, row: int) -> int:
-        """The first of the comments that stand right above `row`, at its depth; `row` where there is none."""
+        """The first row of the comments directly above `row`, at its depth; `row` if there are none."""
         indentation = self._lines.indentation(row)
         while self._lines.comment(row - 1) and self._lines.indentation(row - 1) == indentation:
             row -= 1

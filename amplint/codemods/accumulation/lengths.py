@@ -1,4 +1,4 @@
-"""Whether what a loop goes over is sure to have a length."""
+"""Iterables of loops with a known length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEEP = 4
 
 
 def has_length(script: Script, calls: Calls, node: cst.BaseExpression, deep: int = _DEEP) -> bool:
-    """Whether `len(...)` of what `node` stands for is known to work, and to tell how often a loop over it runs."""
+    """Whether `len(...)` of the value of `node` certainly works, and is the number of iterations of a loop over it."""
     if isinstance(node, (cst.List, cst.Tuple, cst.ListComp)):
         return True
     if isinstance(node, cst.Call):
@@ -56,7 +56,7 @@ def _made_with_length(script: Script, calls: Calls, call: cst.Call, deep: int) -
 
 
 def _loads_a_length(script: Script, calls: Calls, call: cst.Call, deep: int) -> bool:
-    """Whether a data loader reads a data set with a length, which shuffling and PyTorch's samplers ask for."""
+    """Whether a data loader reads a dataset with a length, as shuffling and PyTorch's samplers require."""
     given = {name: script.rewrite.find_argument(call, name, place) for name, place in _PLACES.items()}
     if given["batch_sampler"] is not None or any(argument.star for argument in call.args):
         return False
@@ -74,7 +74,7 @@ _PLACES = {"dataset": 0, "shuffle": 2, "sampler": 3, "batch_sampler": 4}
 
 
 def _measured(script: Script, calls: Calls, node: cst.BaseExpression, path: str) -> bool:
-    """Whether the same code asks for the length of `path` already, without first asking whether it may."""
+    """Whether the same code already takes the length of `path`, without a guard."""
     function = script.function_of(node)
     owner = script.method_owner(function)
     for call in calls.ending("len"):
@@ -88,7 +88,7 @@ def _measured(script: Script, calls: Calls, node: cst.BaseExpression, path: str)
 
 
 def _guarded(script: Script, call: cst.Call) -> bool:
-    """Whether `call` runs only where a condition about something missing, or about a type, allows it."""
+    """Whether `call` runs only under a condition about a missing value or a type."""
     return any(
         isinstance(above, (cst.Try, cst.TryStar))
         or (isinstance(above, (cst.If, cst.IfExp)) and _doubts(above.test) and not script.inside(above.test, call))

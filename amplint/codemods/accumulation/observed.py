@@ -1,4 +1,4 @@
-"""What a script does with losses, optimizers and gradients, as far as accumulating them is concerned."""
+"""Backward passes, steps and optimizers of a script, as far as accumulation is concerned."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, Sc
 
 @dataclass
 class Observed:
-    """The calls that matter, all of them in the file itself.
+    """The relevant calls, all of them in the file itself.
 
-    `steps` holds the steps of `optimizers`, by a scaler or not, or calls of functions that take them, `updates`
-    those of the scaler's scale, and `windows` the loops and functions that accumulate already. Code that is never
-    reached, such as the side of a condition that is always false, is there too, by the names of what it works on.
+    `steps` are the steps of `optimizers`, by a scaler or not, or calls of functions that step, `updates` those of the
+    scaler's scale, and `windows` the loops and functions that accumulate already. Unreachable code, such as a branch on
+    a constant, is included by the names of its objects.
     """
 
     calls: Calls
@@ -45,7 +45,7 @@ class Observed:
 
 
 def observe(script: Script) -> Observed:
-    """Follow what the file does. Raises Refusal if part of it is out of reach, and SourceError."""
+    """Interpret the file. Raises Refusal if part of it is unseen, and SourceError."""
     interpretation = Interpretation(script)
     found = Observed(interpretation.calls)
     interpretation.follow(lambda event: _take_note(found, interpretation, event), *_KINDS)
@@ -65,7 +65,7 @@ def observe(script: Script) -> Observed:
 
 
 def _lift(script: Script, found: Observed, step: cst.Call) -> None:
-    """Let the calls of a function that steps, and leaves the backward pass to those that call it, stand for `step`."""
+    """Replace `step` by the calls of its function, if that steps and leaves the backward pass to its callers."""
     function = script.function_of(step)
     training = {script.function_of(one) for one in found.backwards}
     if function is None or function in training:
@@ -78,7 +78,7 @@ def _lift(script: Script, found: Observed, step: cst.Call) -> None:
 
 
 def _always(script: Script, function: cst.FunctionDef, step: cst.Call) -> bool:
-    """Whether every call of `function` gets to `step`."""
+    """Whether every call of `function` reaches `step`."""
     around = [node for node in script.source.ancestors(step) if script.inside(function.body, node)]
     leaves = any(isinstance(node, cst.Return) for node in walk(function.body))
     return not leaves and not any(isinstance(node, _CONDITIONS) for node in around)

@@ -1,4 +1,4 @@
-"""Models that average gradients over processes with every backward pass, unless they are told not to."""
+"""Distributed models, which average gradients over processes in every backward pass unless within `no_sync`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Parallel:
         return bool(self._makers)
 
     def model(self, place: Place) -> tuple[str, str | None] | None:
-        """The name of the one distributed model that `place` trains, and its class where it may be another model's.
+        """The name of the only distributed model that `place` trains, and its class where it may be another one.
 
-        None if no such model is known, and where there are several.
+        None if no such model is known, or if there are several.
         """
         found = {name: maker for maker in self._makers for name in self._names(maker, place) if _mentions(place, name)}
         if len(found) != 1:
@@ -40,7 +40,7 @@ class Parallel:
         return name, None if self._always(maker, name) else self._script.rewrite.text(maker.func)
 
     def _names(self, maker: cst.Call, place: Place) -> list[str]:
-        """What goes by `maker` in the function of `place`."""
+        """The names of the model made by `maker` in the function of `place`."""
         statement = self._script.statement_of(maker)
         bound = {path for node in walk(statement) for path in bound_paths(node, whole=True)} if statement else set()
         home, here = self._script.function_of(maker), self._script.function_of(place.body)
@@ -68,7 +68,7 @@ class Parallel:
         return found or ([path] if home is None and not known else [])
 
     def _always(self, maker: cst.Call, name: str) -> bool:
-        """Whether nothing but `maker` makes the model, in any case."""
+        """Whether the model is always made by `maker`, unconditionally."""
         conditional = (cst.If, cst.IfExp, cst.Try, cst.For, cst.While)
         for above in self._script.source.ancestors(maker):
             if isinstance(above, cst.FunctionDef):

@@ -1,4 +1,4 @@
-"""Which statements of a loop or a function run at the beginning of a window only, and which at its end."""
+"""Partition of a loop body or function: statements for the beginning of a window, and for its end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from amplint.source.tree import walk
 
 
 class Parts:
-    """Sorts the statements of `place`, a loop or function, round its `backwards`. Raises Refusal.
+    """Partitions the statements of `place`, a loop or function, around its `backwards`. Raises Refusal.
 
-    `beginning` and `ending` are statements in there, in their order; `left` is what a person should look at. Gradients
-    can be `cleared` at the beginning of a window by what is called in there.
+    `beginning` and `ending` are statements in it, in order; `left` are remarks for review. With `cleared`, a callee
+    clears gradients at the beginning of a window.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Parts:
                 self._tell_of(scheduler)
 
     def runs(self, statements: Sequence[cst.CSTNode]) -> Iterator[list[cst.CSTNode]]:
-        """`statements`, those together that follow each other in one block."""
+        """`statements` in groups of adjacent ones of one block."""
         run: list[cst.CSTNode] = []
         for statement in sorted(statements, key=self._script.row):
             block = self._script.block_of(statement)
@@ -97,7 +97,7 @@ class Parts:
                 raise Refusal(node, "gradients are used before the backward pass that makes them")
 
     def _at_its_own_pace(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
-        """Whether `node`, somewhere in `statement`, runs at batches that a condition picks by counting."""
+        """Whether `node`, within `statement`, runs for batches that a condition selects by counting."""
         loops = not isinstance(self.place, cst.FunctionDef)
         return any(
             isinstance(above, cst.If)
@@ -108,7 +108,7 @@ class Parts:
         )
 
     def _add_calls_between(self, observed: Observed) -> None:
-        """Let calls between a backward pass and the last step that are about the model or the optimizer go along."""
+        """Add the calls on the model or the optimizer between a backward pass and the last step."""
         steps = [self._script.row(one) for one in observed.steps if self._held(one)]
         about = {path for one in self.ending for path in paths(one)}
         about |= {dotted(node.func) or "" for node in walk(self.place.body) if isinstance(node, cst.Call)}
@@ -125,7 +125,7 @@ class Parts:
                 _add(self.ending, statement)
 
     def _unit(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """The outermost statement of the loop that holds `node` and no backward pass, if there is one."""
+        """The outermost statement of the loop that contains `node` and no backward pass, if there is one."""
         found: cst.CSTNode | None = None
         for statement, _ in self._script.climb(node):
             if statement is self.place or any(self._script.inside(statement, one) for one in self.backwards):
@@ -134,7 +134,7 @@ class Parts:
         return found
 
     def _alone(self, node: cst.CSTNode) -> cst.CSTNode:
-        """The outermost statement that holds `node`, and nothing that has to run in every round."""
+        """The outermost statement that contains `node` and nothing that has to run in every iteration."""
         found: cst.CSTNode | None = None
         for statement, _ in self._script.climb(node):
             if statement is self.place or not self._belongs(statement, node):
@@ -143,7 +143,7 @@ class Parts:
         return required(found, node)
 
     def _belongs(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
-        """Whether `statement` does nothing but what `node` does, and to clear gradients."""
+        """Whether `statement` contains nothing but `node`, clearing of gradients and other statements on `.grad`."""
         small = [inner for inner in walk(statement) if isinstance(inner, cst.BaseSmallStatement)]
         return all(
             self._script.inside(one, node)
@@ -154,7 +154,7 @@ class Parts:
         )
 
     def _order(self, backward: cst.Call, statement: cst.CSTNode) -> int:
-        """-1 for a backward pass before `statement`, 1 for one behind it, 0 for one on another side of a condition."""
+        """-1 for a backward pass before `statement`, 1 for one after it, 0 for one in another branch."""
         common = self._script.common([backward, statement])
         if common is not None and common[1][0] is common[1][1]:
             return 0
@@ -164,7 +164,7 @@ class Parts:
         return any(self._script.inside(one, node) for one in self.ending)
 
     def _add_dependents(self) -> None:
-        """Let what reads something that only the end of a window sets go there too."""
+        """Add the statements that read variables defined only at the end of a window."""
         grown = True
         while grown:
             grown = False
@@ -184,7 +184,7 @@ class Parts:
                 break
 
     def _bound_at_end(self) -> set[str]:
-        """What nothing but the end of a window binds."""
+        """The variables bound only at the end of a window."""
         function = self._home()
         found = {path for one in self.ending for node in walk(one) for path in bound_paths(node, whole=True)}
         return {
@@ -196,7 +196,7 @@ class Parts:
         }
 
     def _count(self, node: cst.AugAssign, path: str) -> None:
-        """Let a counter of steps count at the end of windows, with what asks it, if nothing else reads it."""
+        """Move a counter of steps, with its tests, to the end of windows, if nothing else reads it."""
         mine = self._unit(node)
         if not isinstance(mine, cst.SimpleStatementLine) or not all(self._order(b, mine) < 0 for b in self.backwards):
             return
@@ -215,7 +215,7 @@ class Parts:
         self.left.append((node, f"{path} counts batches here, and no longer steps"))
 
     def _asks(self, statement: cst.CSTNode, path: str) -> bool:
-        """Whether `statement`, which comes after the backward passes, depends on a condition about `path`."""
+        """Whether `statement`, after the backward passes, is a condition on `path`."""
         behind = all(self._order(one, statement) < 0 for one in self.backwards)
         return behind and isinstance(statement, cst.If) and any(dotted(node) == path for node in walk(statement.test))
 

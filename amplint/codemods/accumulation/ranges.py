@@ -1,4 +1,4 @@
-"""`while step < total:` loops that count each of their rounds, and so could as well go over a range."""
+"""`while step < total:` loops that count every iteration, equivalent to loops over a range."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DEEP = 4
 
 
 def range_of(script: Script, calls: Calls, loop: cst.While) -> tuple[str, str]:
-    """What `loop` counts with, and the whole number that it counts to.
+    """The counter of `loop`, and the integer that it counts to.
 
-    It counts each round once, by itself or in a function that it calls, and nothing else changes the two. Raises
-    Refusal where that is not certain.
+    Every iteration increments it once, in the loop or in a function that it calls, and nothing else changes the two.
+    Raises Refusal if that is not certain.
     """
     test = loop.test if isinstance(loop.test, cst.Comparison) and not script.rewrite.parentheses(loop.test) else None
     if test is not None and len(test.comparisons) == 1 and loop.orelse is None:
@@ -38,14 +38,14 @@ def range_of(script: Script, calls: Calls, loop: cst.While) -> tuple[str, str]:
 
 
 def _is_fixed(script: Script, calls: Calls, loop: cst.While, end: cst.BaseExpression) -> bool:
-    """Whether `end` is a whole number that stays the same while `loop` runs."""
+    """Whether `end` is an integer that is loop-invariant in `loop`."""
     path = dotted(end)
     known = isinstance(end, cst.Integer) if path is None else not _changes(script, calls, loop, path)
     return known and _is_whole(script, calls, end)
 
 
 def _changes(script: Script, calls: Calls, loop: cst.While, path: str) -> list[cst.CSTNode]:
-    """What may bind `path` while `loop` runs: an attribute of that name, whatever it is one of."""
+    """The nodes that may bind `path` while `loop` runs: for an attribute, those of any object."""
     first, attribute, last = path.partition(".")[0], "." in path, "." + path.rpartition(".")[2]
     found = []
     for body in (loop.body, *(one.body for one in _entered(script, calls, loop))):
@@ -63,7 +63,7 @@ def _declares(node: cst.CSTNode, name: str) -> bool:
 
 
 def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.FunctionDef]:
-    """The functions of the file that the rounds of `loop` may run."""
+    """The functions of the file that iterations of `loop` may run."""
     found: list[cst.FunctionDef] = []
     waiting: list[cst.CSTNode] = [loop.body]
     while waiting:
@@ -76,7 +76,7 @@ def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.Function
 
 
 def _each_round(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNode) -> bool:
-    """Whether every round of `loop` runs `count`, which adds 1, exactly once."""
+    """Whether every iteration of `loop` runs `count`, an increment by 1, exactly once."""
     adds = isinstance(count, cst.AugAssign) and isinstance(count.operator, cst.AddAssign)
     if not (adds and isinstance(count, cst.AugAssign) and isinstance(count.value, cst.Integer)):
         return False
@@ -96,7 +96,7 @@ def _each_round(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNod
 
 
 def _always(script: Script, loop: cst.While, call: cst.Call) -> bool:
-    """Whether every round of `loop` runs `call`, once."""
+    """Whether every iteration of `loop` runs `call` exactly once."""
     statement = script.statement_of(call)
     if not isinstance(statement, cst.SimpleStatementLine) or script.block_of(statement) is not loop.body.body:
         return False
@@ -106,7 +106,7 @@ def _always(script: Script, loop: cst.While, call: cst.Call) -> bool:
 
 
 def _is_whole(script: Script, calls: Calls, node: cst.BaseExpression | None, deep: int = _DEEP) -> bool:
-    """Whether `node` is sure to be a whole number."""
+    """Whether `node` is certainly an integer."""
     if isinstance(node, cst.BinaryOperation):
         both = (node.left, node.right)
         return isinstance(node.operator, _WHOLE_OPERATORS) and all(_is_whole(script, calls, n, deep) for n in both)
@@ -134,7 +134,7 @@ def _is_declared(annotation: cst.Annotation | None) -> bool:
 
 
 def _is_option(script: Script, calls: Calls, name: str) -> bool:
-    """Whether an option or field of a class goes by `name` and is declared a whole number."""
+    """Whether an option or a field of a class called `name` is declared as an integer."""
     for call in calls.ending("add_argument"):
         kind = script.rewrite.find_argument(call, "type")
         flags = [one.value.raw_value for one in call.args if isinstance(one.value, cst.SimpleString)]

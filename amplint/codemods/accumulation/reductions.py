@@ -1,4 +1,4 @@
-"""Whether a loss is a mean over its batch or a sum."""
+"""Reductions of losses: mean over the batch, or sum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOSSES = having("loss")
 
 
 class Reduction(enum.Enum):
-    """How the losses of the samples of a batch become one."""
+    """The reduction of the losses of the samples of a batch."""
 
     NONE = enum.auto()
     MEAN = enum.auto()
@@ -29,14 +29,14 @@ class Reduction(enum.Enum):
 
 
 class Reductions:
-    """Follows losses back to what reduces them."""
+    """Follows losses back to their reduction."""
 
     def __init__(self, script: Script, calls: Calls) -> None:
         self._script = script
         self._calls = calls
 
     def of(self, node: cst.BaseExpression, deep: int = _DEEP) -> Reduction:
-        """How the loss that `node` stands for was reduced."""
+        """The reduction of the loss that `node` evaluates to."""
         if deep == 0:
             return Reduction.UNKNOWN
         if isinstance(node, cst.Call):
@@ -86,7 +86,7 @@ class Reductions:
         return self._called(call, name, deep)
 
     def _reduced(self, inner: cst.BaseExpression, by: str, deep: int) -> Reduction:
-        """What becomes of `inner`, which may be a loss already, by its mean or sum over everything."""
+        """The reduction of the mean or sum of `inner`, which may be a reduced loss already."""
         before = self.of(inner, deep - 1)
         if before in (Reduction.MEAN, Reduction.SUM):
             return before
@@ -102,13 +102,13 @@ class Reductions:
         return self._criterion(call.func, deep)
 
     def _returned(self, call: cst.Call) -> list[cst.BaseExpression]:
-        """What the functions of this file return that `call` runs."""
+        """The values returned by the functions of this file that `call` runs."""
         functions = [one for one in self._calls.targets(call) if isinstance(one, cst.FunctionDef)]
         returns = (one for function in functions for one in self._script.returns(function))
         return [one.value for one in returns if one.value is not None]
 
     def _criterion(self, node: cst.BaseExpression | None, deep: int) -> Reduction:
-        """How the losses are reduced by the function or module that `node` stands for."""
+        """The reduction by the function or module that `node` evaluates to."""
         if isinstance(node, cst.Call) and deep:
             returned = self._returned(node)
             return _together([self._criterion(one, deep - 1) for one in returned]) if returned else self._made(node)
@@ -133,7 +133,7 @@ class Reductions:
         )
 
     def _values(self, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
-        """What is bound to `path` where `node` stands, apart from the numbers that sums begin with."""
+        """The values bound to `path` at `node`, without the initial numbers of sums."""
         function = self._script.function_of(node)
         own = self._since(self._script.assignments(function, path), node)
         added = list(self._added(function, path, own, node))
@@ -143,7 +143,7 @@ class Reductions:
         return [value for value in found if not isinstance(value, (cst.Integer, cst.Float))]
 
     def _since(self, bindings: list[cst.CSTNode], use: cst.CSTNode) -> list[cst.CSTNode]:
-        """The last of `bindings` that is sure to be run before `use`, and those between."""
+        """The last of `bindings` that certainly runs before `use`, and those after it."""
         row = self._script.row(use)
         earlier = [one for one in bindings if self._script.row(one) < row]
         around = [block for _, block in self._script.climb(use)]
@@ -160,7 +160,7 @@ class Reductions:
     def _added(
         self, function: cst.FunctionDef | None, path: str, bindings: list[cst.CSTNode], use: cst.CSTNode
     ) -> Iterator[cst.BaseExpression | None]:
-        """What is added to `path` in place between the first of `bindings` and `use`; None for other changes."""
+        """The values added to `path` in place between the first of `bindings` and `use`; None for other updates."""
         first = min((self._script.row(one) for one in bindings), default=0)
         for node in self._script.of_kind(cst.AugAssign):
             here = dotted(node.target) == path and self._script.function_of(node) is function

@@ -1,4 +1,4 @@
-"""The loops over batches: which backward passes and steps belong to one round of which loop, or call of a function."""
+"""Loops over batches: the backward passes and steps of one iteration of a loop, or of one call of a function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place = cst.For | cst.While | cst.FunctionDef
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What every round of the loop, or call of the function, `place` does in `block`: `backwards`, then `steps`."""
+    """One iteration of the loop, or call of the function, `place`: in `block`, `backwards`, then `steps`."""
 
     place: Place
     block: Block
@@ -61,7 +61,7 @@ def find(script: Script, observed: Observed) -> list[Round]:
 
 
 def as_place(script: Script, calls: Calls, place: cst.CSTNode) -> Place:
-    """`place`, if its rounds can be told apart. Raises Refusal."""
+    """`place`, if its iterations can be counted. Raises Refusal."""
     if isinstance(place, cst.FunctionDef) or (isinstance(place, cst.For) and place.asynchronous is None):
         return place
     if isinstance(place, cst.While):
@@ -71,7 +71,7 @@ def as_place(script: Script, calls: Calls, place: cst.CSTNode) -> Place:
 
 
 def check_conditions(script: Script, place: Place, node: cst.CSTNode) -> None:
-    """Raises Refusal if a round of `place` may go without `node`."""
+    """Raise Refusal if an iteration of `place` may skip `node`."""
     bound = {path for inner in walk(place) for path in bound_paths(inner)}
     for above in script.source.ancestors(node):
         if above is place:
@@ -110,7 +110,7 @@ def _shared_loop(script: Script, call: cst.Call, others: Sequence[cst.Call]) -> 
 
 
 def counted(place: cst.CSTNode, test: cst.BaseExpression) -> bool:
-    """Whether `test` depends on how many rounds `place` has run, or on what a function is told."""
+    """Whether `test` depends on the number of iterations of `place`, or on an argument of a function."""
     return bool(paths(test) & _counted(place)) or has_remainder(test)
 
 
@@ -121,7 +121,7 @@ def _accumulates(
     backwards: Sequence[cst.Call],
     steps: Sequence[cst.Call],
 ) -> bool:
-    """Whether `place`, or a loop in it, adds up gradients over several batches already."""
+    """Whether `place`, or a loop in it, accumulates gradients over several batches already."""
     if place in observed.windows:
         return True
     for backward in backwards:
@@ -132,14 +132,14 @@ def _accumulates(
 
 
 def _over_losses(loop: cst.For | cst.While) -> bool:
-    """Whether a loop does nothing but call `backward()` of what it goes over."""
+    """Whether a loop only calls `backward()` of its items."""
     return isinstance(loop, cst.For) and sum(isinstance(node, cst.Call) for node in walk(loop.body)) <= 2
 
 
 def _tests(
     script: Script, place: cst.CSTNode, step: cst.Call, steps: Sequence[cst.Call], backwards: Sequence[cst.Call]
 ) -> Iterator[cst.BaseExpression]:
-    """The conditions between `place` and `step` that no backward pass depends on, and that not all sides step for."""
+    """The conditions between `place` and `step` that guard no backward pass and do not step in all branches."""
     for above in script.source.ancestors(step):
         if above is place:
             return
@@ -151,14 +151,14 @@ def _tests(
 
 
 def has_remainder(test: cst.CSTNode) -> bool:
-    """Whether `test` divides with a remainder, as what recurs every so often does."""
+    """Whether `test` has a modulo, as a periodic condition does."""
     return any(isinstance(node, cst.Modulo) for node in walk(test))
 
 
 def _counted(place: cst.CSTNode) -> set[str]:
-    """What a loop counts with: what its header binds, what is counted up, and what is worked out from these.
+    """The counters of a loop: its targets, incremented variables, and values computed from these.
 
-    A function counts with what it is told.
+    Those of a function are its parameters.
     """
     found = set(bound_paths(place))
     if isinstance(place, cst.FunctionDef):
@@ -179,7 +179,7 @@ def _compares(value: cst.CSTNode, counted: set[str]) -> bool:
 
 
 def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: Sequence[cst.Call]) -> Iterator[Round]:
-    """The one round of `place`, or one for each side of a condition that holds for the whole loop."""
+    """The round of `place`, or one for each branch of a condition that is loop-invariant."""
     common = script.common([*backwards, *steps])
     if common is None:
         raise Refusal(backwards[0], "this backward pass and the step are too far apart")

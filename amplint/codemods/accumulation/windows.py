@@ -1,4 +1,4 @@
-"""How a loop tells where its windows begin and end, and how long they are: by counting, or batch lists of a helper."""
+"""Begin, end and length of accumulation windows in a loop: by its counter, or by a helper that groups batches."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _HELPER_CODE = (
 
 @dataclass(frozen=True)
 class Window:
-    """The expressions of a loop's windows, where its body is: what holds at the first batch of one, its length, and
-    what holds at its last.
+    """The expressions of a window in the loop body: the test for its first batch, its length, and the test for its
+    last.
 
-    `sets` assigns the length at the first batch, `edits` change the header of the loop, and `parameters` are what a
-    function that runs once for each batch has to be told, which without windows is their default.
+    `sets` assigns the length at the first batch, `edits` change the loop header, and `parameters` are those of a
+    function called once per batch, whose defaults mean a window of one.
     """
 
     begins: str
@@ -46,7 +46,7 @@ class Window:
 
 
 def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window | None:
-    """The windows of a loop that knows how many rounds it runs; None if that is not certain."""
+    """The windows of a loop with a known number of iterations; None if that is not certain."""
     header = _Header(script, calls, loop)
     if not header.certain:
         return None
@@ -61,7 +61,7 @@ def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window 
 
 
 def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str, helper: str) -> Window:
-    """The windows of any loop: the helper takes its batches, or the numbers it counts through, in groups."""
+    """The windows of any loop: the helper groups its batches, or the numbers of its range."""
     place, length = (one.name for one in told(script).parameters)
     if isinstance(loop, cst.For):
         edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
@@ -73,14 +73,14 @@ def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str
 
 
 def told(script: Script) -> Window:
-    """The windows of a function that is told where in a window its batch is."""
+    """The windows of a function that takes the position of its batch in a window."""
     place, length = script.free("micro", "micro_batch", "place") or "micro_", _length(script)
     told = New(place, "int", "0"), New(length, "int", "1")
     return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=told)
 
 
 def _length(script: Script) -> str:
-    """The name of the variable that holds the length of a window."""
+    """The name of the variable for the length of a window."""
     return script.free("window", "window_size", "window_length") or "window_"
 
 
@@ -90,7 +90,7 @@ def helper_code(name: str) -> tuple[str, ...]:
 
 
 def over_range(loop: cst.For | cst.While) -> bool:
-    """Whether a loop counts rounds instead of going over batches."""
+    """Whether a loop counts iterations instead of iterating over batches."""
     if isinstance(loop, cst.While):
         return True
     inner = _without_progress(loop.iter)
@@ -100,7 +100,7 @@ def over_range(loop: cst.For | cst.While) -> bool:
 
 
 def _around(script: Script, loop: cst.For, before: str, name: str, more: str) -> list[Edit]:
-    """The edits that make `for x in xs` into `for before x in name(xs more)`; rows that are aligned to `xs` stay so."""
+    """The edits that turn `for x in xs` into `for before x in name(xs more)`; rows aligned to `xs` stay aligned."""
     text = script.rewrite.text(loop.target)
     target = before + (
         f"({text})" if isinstance(loop.target, cst.Tuple) and not script.rewrite.parentheses(loop.target) else text
@@ -126,7 +126,7 @@ def _last(index: str, stop: str) -> str:
 
 
 class _Header:
-    """`for target in iter`, taken apart."""
+    """The parts of `for target in iter`."""
 
     def __init__(self, script: Script, calls: Calls, loop: cst.For) -> None:
         self._calls = calls
@@ -150,11 +150,11 @@ class _Header:
             self.certain = self.index not in inside
 
     def numbered(self, index: str) -> list[Edit]:
-        """The edits that let the loop count its rounds, none if it does."""
+        """The edits that add a counter to the loop, none if it has one."""
         if self.index is not None:
             return []
         rewrite, target = self._script.rewrite, self._loop.target
-        if self._numbers:  # what counts has the name `_`
+        if self._numbers:  # the counter is named `_`
             number = target.elements[0].value if isinstance(target, cst.Tuple) else target
             return [rewrite.replace(number, index)]
         return _around(self._script, self._loop, f"{index}, ", "enumerate", "")
@@ -216,7 +216,7 @@ def _is_simple(node: cst.BaseExpression) -> bool:
 
 
 def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
-    """What a progress bar goes over."""
+    """The iterable of a progress bar."""
     while isinstance(node, cst.Call) and node.args and node.args[0].keyword is None:
         name = called_name(node)
         if not PROGRESS_BAR.search(name) or name == "trange":
@@ -226,7 +226,7 @@ def _without_progress(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def refuse_epochs(loop: cst.For | cst.While) -> None:
-    """Raises Refusal for a loop whose rounds are whole epochs."""
+    """Raise Refusal for a loop over epochs."""
     header = (loop.target, loop.iter) if isinstance(loop, cst.For) else (loop.test,)
     names = (node.value for part in header for node in walk(part) if isinstance(node, cst.Name))
     if over_range(loop) and any(map(EPOCHS.search, names)):

@@ -1,4 +1,4 @@
-"""Calls that belong to the beginning or the end of a window: clearing, unscaling, clipping, and steps of all kinds."""
+"""Calls at the beginning or the end of a window: clearing, unscaling, clipping, and steps of all kinds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHANGES = ("mul_", "add_", "sub_", "copy_", "lerp_", "clamp_", "div_")
 
 
 def clears(script: Script, place: Place) -> list[cst.CSTNode]:
-    """Where gradients are cleared in `place`, outside of functions that are defined in there."""
+    """The nodes that clear gradients in `place`, without nested functions."""
     found: list[cst.CSTNode] = []
     for node in _inside(script, place):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -37,7 +37,7 @@ def clears(script: Script, place: Place) -> list[cst.CSTNode]:
 
 
 def schedulers(script: Script, place: Place, observed: Observed) -> list[cst.Call]:
-    """The calls in `place` that advance a learning rate."""
+    """The calls in `place` that step a learning rate scheduler."""
     return [
         node
         for node in _inside(script, place)
@@ -50,7 +50,7 @@ def schedulers(script: Script, place: Place, observed: Observed) -> list[cst.Cal
 
 
 def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Call] | None:
-    """Where a scheduler is made, as far as this file shows it; None for what is none."""
+    """The constructor calls of a scheduler, as far as this file shows them; None if it is no scheduler."""
     while isinstance(scheduler, cst.Subscript):
         scheduler = scheduler.value
     path = dotted(scheduler) or ""
@@ -67,7 +67,7 @@ def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Cal
 
 
 def averages(script: Script, place: Place) -> list[cst.CSTNode]:
-    """What changes weights in `place`: moving averages, by the names of what they call, and loops over parameters."""
+    """The updates of weights in `place`: moving averages, by the names of callees, and loops over parameters."""
     found: list[cst.CSTNode] = []
     for node in _inside(script, place):
         name = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
@@ -81,7 +81,7 @@ def averages(script: Script, place: Place) -> list[cst.CSTNode]:
 
 
 def _changes_weights(loop: cst.For) -> bool:
-    """Whether `loop` goes over parameters and changes them in place."""
+    """Whether `loop` iterates over parameters and updates them in place."""
     named = {node.value for node in walk(loop.iter) if isinstance(node, cst.Name)}
     methods = {
         node.func.attr.value
@@ -96,9 +96,9 @@ def _changes_weights(loop: cst.For) -> bool:
 def ending(
     script: Script, place: Place, observed: Observed, uses: Sequence[cst.CSTNode], called: set[str]
 ) -> list[cst.CSTNode]:
-    """What belongs to the end of a window in `place`: the steps, and calls on the scaler and on gradients.
+    """The nodes at the end of a window in `place`: steps, and calls on the scaler and on gradients.
 
-    `uses` is where gradients are read or changed, `called` the functions that do.
+    `uses` are the reads and updates of gradients, `called` the functions that do so.
     """
     found = [one for one in (*uses, *observed.steps, *observed.updates) if script.inside(place.body, one)]
     for node in _inside(script, place):
@@ -110,7 +110,7 @@ def ending(
 
 
 def counters(script: Script, place: Place) -> list[tuple[cst.AugAssign, str]]:
-    """What counts steps by its name, and is counted up in `place`."""
+    """The counters of steps, by name, incremented in `place`."""
     return [
         (node, path)
         for node in _inside(script, place)
@@ -122,7 +122,7 @@ def counters(script: Script, place: Place) -> list[tuple[cst.AugAssign, str]]:
 
 
 def saves(script: Script, place: Place) -> list[cst.CSTNode]:
-    """Where `place` saves a checkpoint, by the name of what it calls."""
+    """The calls in `place` that save a checkpoint, by the callee's name."""
     return [
         node
         for node in _inside(script, place)
@@ -131,7 +131,7 @@ def saves(script: Script, place: Place) -> list[cst.CSTNode]:
 
 
 def exits(script: Script, place: Place) -> list[cst.CSTNode]:
-    """What leaves `place`, or the rest of one of its rounds, before its time."""
+    """The early exits from `place`, or from one of its iterations."""
     return [
         node
         for node in _inside(script, place)
@@ -146,7 +146,7 @@ def _inside(script: Script, place: Place) -> Iterator[cst.CSTNode]:
 
 
 def _is_last(script: Script, place: Place, node: cst.Return) -> bool:
-    """Whether `node` is the end of the function `place` anyway."""
+    """Whether `node` is the last statement of the function `place`."""
     return isinstance(place, cst.FunctionDef) and script.statement_of(node) is place.body.body[-1]
 
 

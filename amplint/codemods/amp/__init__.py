@@ -40,7 +40,7 @@ REPAIRS = (
     "bfloat16-to-numpy",
     "scheduler-after-skipped-step",
 )
-"""The rules whose repairs complete the conversion: what was right in float32 and is not in mixed precision."""
+"""The rules whose fixes complete the conversion: code that is right in float32 and wrong in mixed precision."""
 
 
 _MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)\(")
@@ -52,7 +52,7 @@ _PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:[ \t]*[,.#]|[ \t]*$)", re.MULTI
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Regions round forward passes and losses, and for float16 a scaler; empty if either is there already."""
+    """Add regions around forward passes and losses, and for float16 a scaler; empty if the script has either."""
     trains = ".backward(" in text or "optimizer_step" in text
     if not trains and not managed.may_be(text):
         return Plan()
@@ -76,7 +76,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     limits.check(script, observed, scales=scales, sharded=bool(shards))
     if not observed.backwards:
         return Plan()
-    moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs runs either
+    moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs supports both
     moved = moved or named_losses(script, observed.losses)
     if moved is not None:
         return Plan((moved,))
@@ -171,12 +171,12 @@ def _planned(script: Script, wish: Wish) -> Plan:
 
 
 def _name_of_torch(text: str) -> str:
-    """What the file calls PyTorch: its own name for it, where it has but one."""
+    """The file's alias of PyTorch, if it has only one; else `torch`."""
     aliases = set(_ALIAS.findall(text))
     return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"
 
 
 def _raises_for_infinite(call: cst.Call) -> bool:
-    """Whether `call` clips gradients and raises where these are infinite."""
+    """Whether `call` clips gradients and raises if they are infinite."""
     named = (one for one in call.args if one.keyword is not None and one.keyword.value == "error_if_nonfinite")
     return any(dotted(one.value) == "True" for one in named)

@@ -1,6 +1,6 @@
-"""What models give to NumPy: by `numpy()` in the file, or in a function of another one.
+"""Model outputs converted to NumPy arrays: by `numpy()` in the file, or in a function of another one.
 
-NumPy has no bfloat16, and in float16 it adds up in that dtype, and its linear algebra refuses it.
+NumPy has no bfloat16, accumulates float16 sums in that dtype, and its linear algebra refuses it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _KEEPING = frozenset(
     {"cpu", "detach", "data", "squeeze", "unsqueeze", "view", "reshape", "permute", "transpose", "contiguous"}
     | {"clone", "flatten", "mean", "sum", "clamp", "to"}
 )
-"""What is done to a tensor and leaves its dtype."""
+"""Methods and attributes that keep the dtype of a tensor."""
 _JOINING = frozenset({"cat", "stack", "concat"})
 
 
 class Arrays:
-    """The `edits` that convert to float32 what certainly is floating point and half where NumPy gets it.
+    """The `edits` that cast to float32 what is certainly floating-point and half when converted to an array.
 
-    That is the output, in statements of `regions`, of a model that has but one in those of `training`, which
-    differentiate what comes of it. `doubts` are the places where NumPy gets what may be half.
+    That is the output, in statements of `regions`, of a model that has only one in those of `training`, which
+    differentiate a result of it. `doubts` are the conversions of values that may be half.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Arrays:
 
 
 class _Function:
-    """Follows what the calls `inside` regions give through one function."""
+    """Follows the outputs of calls `inside` regions through one function."""
 
     def __init__(self, script: Script, observed: Observed, inside: Set[cst.CSTNode], models: Set[str | None]) -> None:
         self._script = script
@@ -62,7 +62,9 @@ class _Function:
         self._perhaps: set[str] = set()
 
     def given(self, home: cst.FunctionDef | None) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-        """The calls in a function, or at the top level, by which NumPy gets something that may be half, with that."""
+        """The calls in a function, or at the top level, that convert a possibly half value to an array, with the
+        value.
+        """
         for node in walk(home.body) if home is not None else self._script.nodes:
             if isinstance(node, cst.SimpleStatementLine) and self._script.function_of(node) is home:
                 for call in every(node, cst.Call):
@@ -76,7 +78,7 @@ class _Function:
                     self._perhaps -= set() if perhaps or branches else bound
 
     def _converted(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
-        """What `call` converts to an array, or passes to a function that does."""
+        """The values that `call` converts to an array, or passes to a function that does."""
         func = call.func
         if isinstance(func, cst.Attribute) and func.attr.value == "numpy":
             yield func.value
@@ -89,7 +91,7 @@ class _Function:
                     yield argument.value
 
     def _may_be_half(self, node: cst.BaseExpression) -> bool:
-        """Whether `node` is what a model has given, or something in that, as far as its dtype is kept."""
+        """Whether `node` is a model output, or a part of one, with its dtype."""
         base: cst.CSTNode = node
         if self.is_half(node):
             return True
@@ -106,7 +108,7 @@ class _Function:
         return isinstance(base, cst.Name) and base.value in self._perhaps and not SPEAKS_OF_LOSS.search(base.value)
 
     def is_half(self, node: cst.BaseExpression) -> bool:
-        """Whether `node` certainly is half: what a model has given, or computed from that by what leaves its dtype."""
+        """Whether `node` certainly is half: a model output, or computed from one by operations that keep its dtype."""
         if isinstance(node, cst.BinaryOperation):
             return self.is_half(node.left) or self.is_half(node.right)
         if isinstance(node, cst.Subscript):
@@ -123,7 +125,7 @@ class _Function:
 
 
 def _converts(function: cst.CSTNode, parameter: cst.Param) -> bool:
-    """Whether `function` makes an array of its parameter as it is."""
+    """Whether `function` converts its parameter to an array without a cast."""
     for call in every(function, cst.Call):
         node: cst.CSTNode = call.func
         if isinstance(node, cst.Attribute) and node.attr.value == "numpy":

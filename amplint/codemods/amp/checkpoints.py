@@ -1,4 +1,4 @@
-"""Functions that save or restore what is passed to them get the scaler beside its optimizer."""
+"""The scaler as an additional argument of functions that save or restore an optimizer's state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _STATES = ("state_dict", "load_state_dict")
 
 
 def hand_on_scaler(script: Script, observed: Observed, scalers: Scalers) -> None:
-    """Hand the scaler to the functions that take the state of an optimizer they get. Raises Refusal."""
+    """Pass the scaler to functions that access the state of an optimizer parameter. Raises Refusal."""
     states = [call for name in _STATES for call in observed.calls.ending(name)]
     found = True
-    while found:  # what one of them gets it may get from another
+    while found:  # a function may pass it on to another
         found = False
         for call in states:
             function, owner = script.function_of(call), _owner(call)

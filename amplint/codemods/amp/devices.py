@@ -1,4 +1,4 @@
-"""Which device type the regions and the scaler are made for."""
+"""The device type of regions and scaler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEEP = 8
 
 
 def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
-    """The expression of the device type that holds at `place`: a string, or a variable's. Raises Refusal."""
+    """The expression of the device type at `place`: a string, or an attribute of a variable. Raises Refusal."""
     if wanted != "auto":
         return f'"{wanted}"'
     for name in _NAMES:
@@ -25,7 +25,7 @@ def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
 
 
 def _is_device(script: Script, calls: Calls, name: str, place: cst.CSTNode, deep: int = _DEEP) -> bool:
-    """Whether `name` is a `torch.device` at `place`: made in the function, the class or the file, or passed as one."""
+    """Whether `name` is a `torch.device` at `place`: made in the function, class or file, or passed as an argument."""
     _, function = bound_at(script, calls, place, name)
     parameter = script.parameter(function, name) if function is not None else None
     annotation = parameter[1].annotation if parameter is not None else None

@@ -1,4 +1,4 @@
-"""What cannot be converted: refusals before anything is planned."""
+"""Preconditions of the conversion, checked before anything is planned."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OF_OPTIMIZERS = frozenset(
     {"step", "zero_grad", "state_dict", "load_state_dict", "add_param_group", "train", "eval", "share_memory"}
     | {"param_groups", "state", "values", "items", "keys", "append", "get", "update"}
 )
-"""What is called on optimizers, and on what holds several."""
+"""Methods and attributes of optimizers, and of containers of them."""
 
 
 def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
-    """Raises Refusal if something in the file trains in a way that cannot be followed, or gets no scaler.
+    """Raise Refusal for training code that cannot be followed, or cannot use a scaler.
 
-    Models that the file shards by itself, if any, get a policy.
+    Models that the file shards itself, if any, get a policy.
     """
     foreign = framework(script.source.text)
     if foreign is not None and not (foreign[1].startswith(MODULES) and (sharded or not scales)):
@@ -46,7 +46,7 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
 
 
 def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpression) -> None:
-    """Raises Refusal if the file asks more of an optimizer than those of PyTorch can do."""
+    """Raise Refusal if the file uses methods of an optimizer that PyTorch's optimizers do not have."""
     path = dotted(optimizer)
     owner = script.method_owner(script.function_of(step))
     for call in script.calls if path is not None else ():

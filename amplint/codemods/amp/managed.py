@@ -1,4 +1,4 @@
-"""Scripts whose training a framework runs: it has a switch of its own for mixed precision."""
+"""Scripts trained by a framework, which has its own setting for mixed precision."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _OF_LAUNCHER = re.compile(rb"^mixed_precision:[ \t]*['\"]?(\w+)", re.MULTILINE)
 
 
 def may_be(text: str) -> bool:
-    """Whether `text` speaks of one of these frameworks."""
+    """Whether `text` mentions one of these frameworks."""
     return any(library in text for library in _LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    """The argument `name` that switches mixed precision on with `value`, and `others` that do so too."""
+    """The argument `name` that enables mixed precision with `value`, and `others` that do so too."""
 
     name: str
     value: str
@@ -41,9 +41,9 @@ class _Switch:
 
 
 def plan(script: Script, dtype: str) -> Plan | None:
-    """Switch mixed precision on where a framework is set up; None if none is.
+    """Enable mixed precision where a framework is set up; None if none is.
 
-    What is switched on already, to whatever, is left alone.
+    A setting that is enabled already, in whatever dtype, is left alone.
     """
     known = list(_uses(script))
     found = [use for use in known if use.name in MANAGERS or loop_kind(use.name) in _SWITCHED]
@@ -63,7 +63,7 @@ def _uses(script: Script) -> Iterator[Use]:
 
 
 def _elsewhere(script: Script, known: list[Use], dtype: str, *, setup: bool) -> Iterator[Remark]:
-    """Who has to switch mixed precision on where the file leaves it to others."""
+    """Remarks on settings that the file leaves to the command line or a configuration."""
     short, mixed = _SHORT[dtype], _MIXED[dtype].strip('"')
     for use in known:
         row = script.row(use.node)
@@ -91,7 +91,7 @@ class _Setting:
         self._beside: list[Remark] = []
 
     def set(self, use: Use, call: cst.Call) -> None:
-        """Switch mixed precision on in what `call` sets up."""
+        """Enable mixed precision in the object that `call` constructs."""
         script, switch = self._script, _switch(use.name, self._dtype)
         row = script.row(use.node)
         self._beside.clear()
@@ -124,7 +124,7 @@ class _Setting:
         self.changes.append(Change(Fix("Switch mixed precision on", (edit,)), (told,), tuple(self._beside)))
 
     def _by_default(self, row: int, switch: _Switch, value: cst.BaseExpression) -> None:
-        """Set the default of the field that `value` reads, where the class of settings is in the file."""
+        """Set the default of the field that `value` reads, if the settings class is in the file."""
         if not isinstance(value, cst.Attribute):
             return
         fields = (one for one in self._script.of_kind(cst.AnnAssign) if self._declares(one, value.attr.value))
@@ -141,7 +141,7 @@ class _Setting:
         return self._script.function_of(node) is None and dotted(node.target) == name
 
     def _display(self, node: cst.BaseExpression) -> cst.Dict | cst.Call | None:
-        """The dictionary that a variable holds, where it is given one once, by a display or `dict()`."""
+        """The dictionary bound to a variable by its only assignment, a display or `dict()`."""
         given = self._script.assignments(self._script.function_of(node), dotted(node) or "")
         given = given or self._script.assignments(None, dotted(node) or "")
         value = getattr(given[0], "value", None) if len(given) == 1 else node if isinstance(node, cst.Dict) else None
@@ -150,7 +150,7 @@ class _Setting:
         return value if isinstance(value, cst.Dict) else None
 
     def _in_dictionary(self, row: int, switch: _Switch, display: cst.Dict | cst.Call) -> None:
-        """Switch mixed precision on in the keywords that a call gets from a dictionary."""
+        """Enable mixed precision in a dictionary of keyword arguments."""
         script = self._script
         if isinstance(display, cst.Call):
             values = {one.keyword.value: one.value for one in display.args if one.keyword is not None}
@@ -176,7 +176,7 @@ class _Setting:
             self._change(row, switch, script.rewrite.replace(last.value, f"{script.text_of(last.value)},{gap}{text}"))
 
     def _launched(self, row: int) -> bool:
-        """Whether the file beside the script that `accelerate launch` reads leaves mixed precision off."""
+        """Whether no configuration file of `accelerate launch` beside the script enables mixed precision."""
         place = modules().launched_by(self._script.path) if self._script.path else None
         found = _OF_LAUNCHER.search(modules().raw(place) or b"") if place is not None else None
         if found is None or place is None:
@@ -188,7 +188,7 @@ class _Setting:
 
 
 def _is_off(script: Script, node: cst.BaseExpression) -> bool:
-    """Whether `node` spells float32, or that nothing is switched on."""
+    """Whether `node` spells float32, or a disabled setting."""
     return script.text_of(node).strip("'\"") in _OFF
 
 

@@ -1,4 +1,4 @@
-"""The protocol of the scaler: scale every loss, unscale before gradients are used, step, and update once a round."""
+"""The scaler's protocol: scale every loss, unscale before gradients are used, step, and update once per iteration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amplint.source import syntax as cst
 
 
 class Protocol:
-    """Writes the calls of the scaler. Raises Refusal for all whose place is not certain."""
+    """Writes the calls of the scaler. Raises Refusal for a call without a certain place."""
 
     def __init__(self, script: Script, observed: Observed, scalers: Scalers) -> None:
         self._script = script
@@ -54,7 +54,7 @@ class Protocol:
         self._put(edit, call, "let the scaler step the optimizer")
 
     def _rounds(self) -> Iterator[list[cst.Call]]:
-        """The steps between two updates: those of one loop, up to where an optimizer steps again."""
+        """The steps between two updates: those of one loop, up to the next step of the same optimizer."""
         groups: dict[tuple[object, object], list[cst.Call]] = {}
         for step in sorted(self._observed.steps, key=self._script.row):
             unit = self._unit(step)
@@ -69,7 +69,7 @@ class Protocol:
             yield current
 
     def _unit(self, step: cst.Call) -> cst.CSTNode:
-        """The step, or the loop over the optimizers that it is in."""
+        """The step, or the loop over optimizers that contains it."""
         loop = self._script.loop_of(step)
         over = loop is not None and binds_one_of(loop, frozenset(paths(self._observed.steps[step])))
         return loop if over and loop is not None else step
@@ -117,7 +117,7 @@ class Protocol:
         return step in self._steps_behind(self._in_stepping_function(use))
 
     def _in_stepping_function(self, use: cst.CSTNode) -> cst.CSTNode:
-        """`use`, or the one call that leads to it from a function that steps."""
+        """`use`, or the only call that leads to it from a function that steps."""
         stepping = {self._script.function_of(step) for step in self._observed.steps}
         place, function = use, self._script.function_of(use)
         while function not in stepping:
@@ -128,7 +128,7 @@ class Protocol:
         return place
 
     def _steps_behind(self, place: cst.CSTNode) -> list[cst.Call]:
-        """The steps that follow `place` before the next backward pass; none if one has just been made."""
+        """The steps that follow `place` before the next backward pass; none if one has just run."""
         function, row = self._script.function_of(place), self._script.row(place)
         backwards = [
             self._script.row(one) for one in self._observed.backwards if self._script.function_of(one) is function
@@ -152,6 +152,6 @@ class Protocol:
 
 
 def _both_ways(statements: Sequence[cst.CSTNode]) -> bool:
-    """Whether all stand in one `if` that steps whichever way it goes."""
+    """Whether all statements are in one `if` that steps in both branches."""
     first = statements[0]
     return isinstance(first, cst.If) and all(one is first for one in statements) and isinstance(first.orelse, cst.Else)

@@ -1,4 +1,4 @@
-"""The gradient scaler: where it is made, and how each function that trains gets at it."""
+"""The gradient scaler: its construction, and how it reaches each function that trains."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_EPOCHS = 2
 
 
 class Scalers:
-    """Makes one scaler beside the optimizers, and passes it to the functions that need it."""
+    """Constructs one scaler beside the optimizers, and passes it to the functions that need it."""
 
     def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
         """`construction` is the code that makes a scaler below a statement.
@@ -45,7 +45,7 @@ class Scalers:
 
     @property
     def edits(self) -> list[Edit]:
-        """What makes the scaler and passes it on. Raises Refusal."""
+        """The edits that construct the scaler and pass it on. Raises Refusal."""
         made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
         above = [
             self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
@@ -55,11 +55,11 @@ class Scalers:
 
     @property
     def rows(self) -> list[int]:
-        """The rows where the scaler is made or passed on."""
+        """The rows at which the scaler is constructed or passed on."""
         return [*map(self._script.row, (*(below for _, below in self._makings()), *self._above)), *self._rows]
 
     def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
-        """The statements that scalers are made below; optimizers that are made further down share the scaler."""
+        """The statements below which scalers are constructed; optimizers constructed later share the scaler."""
         for key, statements in self._made.items():
             kept: list[cst.CSTNode] = []
             for statement in sorted(statements, key=self._script.row):
@@ -71,14 +71,14 @@ class Scalers:
             yield from ((key, statement) for statement in kept)
 
     def at(self, call: cst.Call) -> str:
-        """The expression of the scaler where `call`, a backward pass or a step, stands. Raises Refusal."""
+        """The expression of the scaler at `call`, a backward pass or a step. Raises Refusal."""
         function = self._script.function_of(call)
         steps = [step for step in self._observed.steps if self._script.function_of(step) is function]
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
         return self._reach(function, roots, call) if roots else self._without_steps(function, call)
 
     def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
-        """Whether `function` knows the scaler of what it calls `optimizer` already, or a function around it does."""
+        """Whether `function`, or a function around it, has the scaler of its `optimizer` already."""
         if function is not None and not optimizer.startswith("self."):
             own = self._script.assignments(function, optimizer) or self._script.parameter(function, optimizer)
             if not own:
@@ -90,11 +90,11 @@ class Scalers:
         )
 
     def hand_on(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
-        """Let `function` have the scaler beside its parameter `optimizer`. Raises Refusal."""
+        """Pass `function` the scaler beside its parameter `optimizer`. Raises Refusal."""
         self._reach(function, frozenset({optimizer}), node)
 
     def _reach(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
-        """The scaler of the optimizers that `function` knows by `roots`."""
+        """The scaler of the optimizers named by `roots` in `function`."""
         if (function, roots) not in self._known:
             self._known[function, roots] = self._found(function, roots, node)
         return self._known[function, roots]
@@ -155,7 +155,7 @@ class Scalers:
         return required(found, node, "the optimizer of the object is not made in one method of its class in this file")
 
     def _without_steps(self, function: cst.FunctionDef | None, node: cst.CSTNode) -> str:
-        """The scaler where gradients are made that a caller steps with."""
+        """The scaler in a function that computes gradients for a step of its caller."""
         owner = self._script.method_owner(function)
         if owner is not None:
             mine = frozenset({f"class {id(owner)}"})
@@ -180,7 +180,7 @@ class Scalers:
         return self.name
 
     def _from_callers(self, function: cst.FunctionDef, roots: frozenset[str], node: cst.CSTNode) -> str:
-        """Let `function` take the scaler as a parameter behind its optimizer, and its callers pass it on."""
+        """Add the scaler as a parameter of `function` after its optimizer, and as an argument of its callers."""
         found = [place for root in roots if (place := self._script.parameter(function, root)) is not None]
         _, parameter = max(found, key=lambda place: place[0])
         if len(found) < len(roots):
@@ -237,7 +237,7 @@ class Scalers:
         self._rows.append(self._script.row(function))
 
     def _kind(self, behind: cst.Param) -> str:
-        """The type of a scaler behind the parameter of its optimizer."""
+        """The annotation of a scaler after the parameter of its optimizer."""
         text = self._script.text_of(behind.annotation.annotation) if behind.annotation is not None else ""
         if text.startswith("Optional["):
             return "Optional[torch.amp.GradScaler]"
@@ -277,7 +277,7 @@ class Scalers:
         self._made.setdefault((function, name), {})[last] = None
 
     def _loop_of_epochs(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
-        """The loop of the file that calls `function` in each epoch, which makes an optimizer of the same model anew."""
+        """The loop that calls `function` in each epoch, which constructs an optimizer of the same model again."""
         if function is None or self._script.function_of(function) is not None or self._script.method_owner(function):
             return None
         calls = self._observed.calls.callers(function) or []
@@ -306,7 +306,7 @@ class Scalers:
 
 
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
-    """Whether `statement` is a loop over what is known by one of `roots`."""
+    """Whether `statement` is a loop over an object named by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
 
 
@@ -317,14 +317,14 @@ def _counts(loop: cst.CSTNode) -> bool:
 
 
 def _restoring(statement: cst.CSTNode) -> set[str]:
-    """The calls that restore the state of what a compound statement makes."""
+    """The calls that restore the state of objects constructed in a compound statement."""
     if isinstance(statement, cst.SimpleStatementLine):
         return set()
     return {f"{path}.load_state_dict" for one in every(statement, cst.Assign) for path in bound_paths(one)}
 
 
 def _hands_back(binding: cst.CSTNode, root: str) -> bool:
-    """Whether `binding` gives `root` what a function returns that gets it, as in `optimizer = decay(optimizer)`."""
+    """Whether `binding` passes `root` through a call, as in `optimizer = decay(optimizer)`."""
     return (
         isinstance(binding, cst.Assign)
         and isinstance(binding.value, cst.Call)

@@ -1,4 +1,4 @@
-"""Models that FSDP shards: their mixed precision is a policy, and float16 takes a scaler that all ranks agree on."""
+"""Models sharded by FSDP: mixed precision is a policy, and float16 takes a scaler that all ranks agree on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VARIABLES = ("mp_policy", "precision_policy", "half_policy")
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The edits that give each sharded model a policy; `scaler` is the class of scalers that then serves."""
+    """The edits that give each sharded model a policy; `scaler` is the scaler class to use with it."""
 
     edits: tuple[Edit, ...]
     imports: tuple[str, ...]
@@ -30,7 +30,7 @@ class Policies:
 
 
 def sharded(script: Script) -> list[Use]:
-    """The calls that shard models. Raises Refusal for a sharder that is passed on."""
+    """The calls that shard models. Raises Refusal for a sharder that escapes."""
     found = [
         use for use in library_uses(script, "torch") if use.name in SHARDERS and not script.rewrite.names_type(use.node)
     ]
@@ -48,7 +48,7 @@ def is_decided(script: Script, found: Sequence[Use]) -> bool:
 
 
 def policies(script: Script, found: Sequence[Use], dtype: str) -> Policies:
-    """A policy for every model of `found`, all of which are calls, with float32 for what is reduced. Raises Refusal."""
+    """A policy for every model of `found`, all of which are calls, with float32 for reductions. Raises Refusal."""
     edits, imports, done = list[Edit](), list[str](), list[Remark]()
     for title in dict.fromkeys(SHARDERS[use.name].title for use in found):
         own = [use for use in found if SHARDERS[use.name].title == title]
@@ -77,7 +77,7 @@ def _given(script: Script, use: Use, call: cst.Call) -> bool:
 
 
 def _named(script: Script, own: Sequence[Use], value: str) -> tuple[str, Edit] | None:
-    """A variable for the policy that several calls of one function share, and the edit that sets it before them."""
+    """A variable for the policy shared by several calls of one function, and the edit that assigns it before them."""
     calls = [use.call for use in own if use.call is not None]
     name = script.free(*_VARIABLES)
     common = script.common(calls) if len({script.function_of(call) for call in calls}) == 1 else None

@@ -1,4 +1,4 @@
-"""Imports of apex under `try`, and what a script does where apex is missing: after the conversion it never is."""
+"""Guarded imports of apex, and fallbacks for a missing apex, which are dead code after the conversion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "R
 
 
 def unguard(script: Script) -> Script:
-    """The script with plain imports of apex, and without the names that told whether there is one."""
+    """The script with plain imports of apex, and without flags for its availability."""
     told: dict[str, bool] = {}
     edits = []
     for node in script.of_kind(cst.Try):
@@ -38,7 +38,7 @@ def _apex_imports(script: Script, block: cst.BaseSuite) -> Iterator[cst.SimpleSt
 
 
 def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> dict[str, bool]:
-    """The names that tell whether there is an apex; True for those that are true, False for those that are not None."""
+    """The names that are flags for apex; True for those that are true, False for those that are not None."""
     row = script.row(node)
     told: dict[str, bool] = {}
     bound = {name for statement in imports for small in statement.body for name, _ in imported(script, small)}
@@ -63,7 +63,7 @@ def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine])
 
 
 def _others(node: cst.Try, imports: list[cst.SimpleStatementLine], bound: set[str]) -> list[cst.CSTNode]:
-    """The statements of the try block that have nothing to do with what it imports."""
+    """The statements of the try block that are independent of its imports."""
     return [each for each in node.body.body if each not in imports and not names_in(each) & bound]
 
 
@@ -80,7 +80,7 @@ def _flag(statement: cst.CSTNode, value: str) -> str | None:
 
 
 def _only_tells(statement: cst.CSTNode) -> bool:
-    """Whether a statement raises, returns, passes or says something."""
+    """Whether a statement only raises, returns, passes or prints a message."""
     parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
     return all(isinstance(part, (cst.Raise, cst.Pass, cst.Return)) or _says(part) for part in parts)
 
@@ -90,7 +90,7 @@ def _says(part: cst.CSTNode) -> bool:
 
 
 def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> Edit:
-    """The edit that leaves of a try block what imports apex and uses it."""
+    """The edit that unwraps a try block around imports and uses of apex."""
     first, last = script.rows(node)
     outer = script.lines.indentation(first)
     bound = {name for statement in imports for small in statement.body for name, _ in imported(script, small)}
@@ -135,7 +135,7 @@ def _dropped(script: Script, node: cst.CSTNode, told: dict[str, bool]) -> Edit |
 
 
 def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None:
-    """The edit that takes the `told` names out of the condition of an `if`, with what can no longer run."""
+    """The edit that removes the `told` names from the condition of an `if`, and dead branches."""
     if not names_in(node.test) & told.keys():
         return None
     parts = conjunction(node.test)
@@ -150,7 +150,7 @@ def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None
 
 
 def _value(test: cst.BaseExpression, told: dict[str, bool]) -> bool | None:
-    """What a condition on one of the `told` names comes to, None for any other."""
+    """The value of a condition on one of the `told` names; None for any other."""
     if isinstance(test, cst.Name) and test.value in told:
         return True
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):

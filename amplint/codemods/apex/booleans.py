@@ -1,4 +1,4 @@
-"""Conditions that are certainly True or False: `autocast(enabled=...)` refuses everything else."""
+"""Conditions that are certainly booleans, as `autocast(enabled=...)` requires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SWITCHES = ("store_true", "store_false", "BooleanOptionalAction")
 
 
 def as_boolean(script: Script, node: cst.BaseExpression, text: str) -> str:
-    """`text`, which spells the condition `node`, inside of `bool()` where it may be another kind of value."""
+    """`text`, which spells the condition `node`, wrapped in `bool()` if it may be of another type."""
     return text if _is_boolean(script, node, DEPTH) else f"bool({text})"
 
 
@@ -36,7 +36,7 @@ def _is_boolean(script: Script, node: cst.BaseExpression, depth: int) -> bool:
 
 
 def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, depth: int) -> bool:
-    """Whether a variable is a switch of the command line, or only ever gets what is a boolean."""
+    """Whether a variable is a switch of the command line, or only ever holds booleans."""
     path = dotted(node)
     if path is None or (isinstance(node, cst.Attribute) and _is_switch(script, node.attr.value)):
         return path is not None

@@ -1,4 +1,4 @@
-"""The states of optimizers in the checkpoints of a script that uses apex."""
+"""Optimizer states in the checkpoints of a script that uses apex."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.source import syntax as cst
 
 
 def states(script: Script, reach: Reach) -> Iterator[cst.Call]:
-    """The calls that take the state of an optimizer, or restore it."""
+    """The calls that read or restore the state of an optimizer."""
     for call in script.calls:
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value not in ("state_dict", "load_state_dict"):
@@ -22,9 +22,9 @@ def states(script: Script, reach: Reach) -> Iterator[cst.Call]:
 
 
 def kept_with_optimizer(script: Script, reach: Reach, made: int) -> Iterator[Edit]:
-    """The scaler's state beside the optimizer's where that is saved and loaded, as far as the scaler gets there.
+    """The edits that save and load the scaler's state beside the optimizer's, where the scaler is available.
 
-    It is `made` in that row.
+    It is constructed in the row `made`.
     """
     for call in states(script, reach):
         scope = script.scope(call)

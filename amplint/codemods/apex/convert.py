@@ -1,4 +1,4 @@
-"""The passes of the conversion, each on the text that the one before has left."""
+"""The passes of the conversion, each on the result of the previous one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _REPAIRS = (
         "cross-entropy-keeps-half", "evaluation-dtype-differs", "infinity-in-half", "loss-in-half",
         "scaler-not-checkpointed", "scheduler-after-skipped-step", "square-overflows-half",
 )  # fmt: skip
-"""The rules whose repairs complete the conversion: for regions and scaler, and for what apex computed in float32."""
+"""The rules whose fixes complete the conversion: for regions and scaler, and for operations apex ran in float32."""
 _WITHOUT_IMPORT = re.compile(r"^[^#\n]*?\b(amp\.(?:initialize|scale_loss|master_params))\(", re.MULTILINE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Take `apex.amp` out of the text as a whole; refuse where a part of it cannot be understood."""
+    """Remove `apex.amp` from the text as a whole; refuse if a part of it is not understood."""
     orphan = _WITHOUT_IMPORT.search(text) if "apex" not in text else None
     if "apex" not in text and orphan is None:
         return Plan()
@@ -113,7 +113,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
 
 
 def _only_imported(script: Script) -> str:
-    """The text without imports that nothing uses."""
+    """The text without unused imports."""
     script = drop_imports(script)
     _no_amp_left(script)
     return script.text
@@ -128,7 +128,7 @@ def _without_setup(script: Script) -> None:
 
 
 def _alike(script: Script, calls: list[Setup]) -> None:
-    """Raises Refusal if one scaler cannot serve what several calls of `amp.initialize` set up."""
+    """Raise Refusal if one scaler cannot serve all calls of `amp.initialize`."""
     first = calls[0]
     for setup in calls[1:]:
         if (setup.scope, setup.flags, setup.off) != (first.scope, first.flags, first.off):
@@ -138,7 +138,7 @@ def _alike(script: Script, calls: list[Setup]) -> None:
 
 
 def _served(protocol: Protocol, calls: list[Setup]) -> None:
-    """Raises Refusal if an optimizer gets no scaled gradients, or is stepped in unseen code."""
+    """Raise Refusal if an optimizer gets no scaled gradients, or is stepped in unseen code."""
     script, reach = protocol.script, protocol.reach
     row = script.row(calls[0].call)
     if not protocol.scaled:
@@ -151,7 +151,7 @@ def _served(protocol: Protocol, calls: list[Setup]) -> None:
 
 
 def _no_amp_left(script: Script) -> None:
-    """Raises Refusal if apex is still used for mixed precision, or no import of it can be removed."""
+    """Raise Refusal if a use of apex for mixed precision remains, or an import of it cannot be removed."""
     left = next(
         (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
     )

@@ -18,7 +18,7 @@ from amplint.source.tree import every
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:
-    """The script with its forward passes under autocast. Raises Refusal if those of a loss are not in visible code."""
+    """The script with its forward passes under autocast. Raises Refusal if those of a loss are not visible."""
 
     def header(place: cst.CSTNode, *, training: bool) -> str | None:
         return _header(reach, flags, wish, script.scope(place), training=training)
@@ -52,7 +52,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
 
 
 def _add_scaled(script: Script, observed: Observed, scaler: str) -> None:
-    """Let `observed` know the losses that `scaler` scales, and those alone, and the steps that it takes."""
+    """Replace the losses in `observed` by those that `scaler` scales, and add its steps."""
     observed.losses.clear()
     for call in script.calls:
         name = dotted(call.func)
@@ -67,7 +67,7 @@ def _add_scaled(script: Script, observed: Observed, scaler: str) -> None:
 
 
 def _add_handed(script: Script, observed: Observed, reach: Reach) -> None:
-    """Let calls that get a model, and whose result is kept, be the forward passes of losses that have no other."""
+    """Add calls on a model whose result is assigned as the forward passes of losses without another one."""
     homes = {script.function_of(loss) for loss in observed.losses.values()}
     homes -= {script.function_of(call) for call in observed.forwards}
     for call in script.calls:
@@ -78,7 +78,7 @@ def _add_handed(script: Script, observed: Observed, reach: Reach) -> None:
 
 
 def _scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> cst.BaseExpression | None:
-    """What `scaler` scales to `loss`, perhaps by the name of the result."""
+    """The operand that `scaler` scales to `loss`, also where the result has a name."""
     values = [loss]
     for statement in script.rewrite.block_of(loss):
         for assign in every(statement, cst.Assign) if isinstance(statement, cst.SimpleStatementLine) else ():
@@ -89,7 +89,7 @@ def _scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> cst.BaseEx
 
 
 def _header(reach: Reach, flags: Flags, wish: Wish, scope: Scope, *, training: bool) -> str | None:
-    """The header of a region in the function `scope`, None if nothing there tells whether it should be on."""
+    """The header of a region in the function `scope`; None if nothing there says whether it is enabled."""
     device = '"cpu", dtype=torch.float16' if wish.device == "cpu" else '"cuda"'
     if not flags.texts:
         return f"torch.autocast({device})"

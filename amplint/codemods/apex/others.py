@@ -1,4 +1,4 @@
-"""What apex offers besides `apex.amp`: taken from PyTorch where that has it, and else left with a remark."""
+"""Uses of apex besides `apex.amp`: replaced by PyTorch's equivalent, else kept with a remark."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _TAKES = {
     "torch.optim.SGD": {"params", "lr", "momentum", "dampening", "weight_decay", "nesterov"},
 }
 _IN_ORDER = {"torch.optim.SGD": 6, "torch.optim.AdamW": 2, "torch.nn.LayerNorm": 3, "torch.nn.SyncBatchNorm": 5}
-"""How many positional arguments mean the same in both; one where nothing is said."""
+"""The number of positional arguments with the same meaning in both; one by default."""
 _DROPPED = {"delay_allreduce": None, "bias_correction": "True", "adam_w_mode": "True", "set_grad_none": None}
-"""Keyword -> the only value that makes it dispensable, None for any."""
+"""Keyword -> the only value with which it can be dropped, None for any."""
 _FUSED = ("torch.optim.AdamW", "torch.optim.SGD")
 
 
 def replace_others(script: Script) -> tuple[Script, list[Remark]]:
-    """The script with what PyTorch has in the place of what it took from apex, and what deserves a look."""
+    """The script with PyTorch's equivalents, and remarks for review."""
     edits: list[Edit] = []
     remarks: list[Remark] = []
     told: set[str] = set()
@@ -105,7 +105,7 @@ def _replaced(script: Script, use: Use, successor: str) -> Iterator[Edit]:
 
 
 def drop_imports(script: Script) -> Script:
-    """The script without the imports from apex that nothing uses any more."""
+    """The script without unused imports from apex."""
     alive = {use.node for use in uses(script)}
     roots = {_root(node) for node in alive}
     known = set(aliases(script))
@@ -129,7 +129,7 @@ def _is_guarded(script: Script, statement: cst.CSTNode) -> bool:
 
 
 def _guarded(script: Script) -> set[str]:
-    """The names that imports under `try` bind: the script can do without them."""
+    """The names bound by imports under `try`, which the script can do without."""
     found = (each for each in script.of_kind(cst.Import, cst.ImportFrom) if _is_guarded(script, each))
     return {name for statement in found for name, _ in imported(script, statement)}
 

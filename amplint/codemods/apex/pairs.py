@@ -1,4 +1,4 @@
-"""`if use_amp: ... else: ...` whose two sides have come to the same, since a scaler that is off changes nothing."""
+"""`if use_amp: ... else: ...` whose branches are equivalent now, since a disabled scaler changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.source import syntax as cst
 
 
 class Flags:
-    """The conditions under which mixed precision is on, in the function `home`, as `switches` that are booleans."""
+    """The conditions that enable mixed precision in the function `home`; `switches` are the same as booleans."""
 
     def __init__(self, texts: tuple[str, ...], switches: tuple[str, ...], home: Scope) -> None:
         self.texts = texts
@@ -24,7 +24,7 @@ class Flags:
         self.home = home
 
     def imply(self, script: Script, reach: Reach, test: cst.BaseExpression) -> bool:
-        """Whether the condition `test` certainly holds where mixed precision is on."""
+        """Whether the condition `test` is implied by mixed precision being enabled."""
         parts = [script.text_of(part) for part in conjunction(test)]
         known = {_plain(text) for text in self.texts}
         scope = script.scope(test)
@@ -39,9 +39,9 @@ def _plain(text: str) -> str:
 
 
 def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Script:
-    """The script with one side of each such `if`, from the innermost outwards.
+    """The script with one branch of each such `if`, from the innermost outwards.
 
-    Raises Refusal if the loss is scaled on one side only, and not just if the scaler is on.
+    Raises Refusal if the loss is scaled in one branch only, and not only if the scaler is enabled.
     """
 
     def edit_of(script: Script, node: cst.If) -> Edit | None:
@@ -72,7 +72,7 @@ def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """The code of the two sides of an `if`: `on` runs where `test` holds, which is the first side if `taken`."""
+    """The code of the branches of an `if`: `on` runs where `test` holds, the first branch if `taken`."""
 
     test: cst.BaseExpression
     on: str
@@ -81,7 +81,7 @@ class _Choice:
 
 
 def _choice(script: Script, node: cst.If, rest: cst.CSTNode) -> _Choice:
-    """The sides of an `if`, of which `not` changes the order."""
+    """The branches of an `if`, in the opposite order for a `not`."""
     first, second = (_side(script, part) for part in (node.body, rest))
     if isinstance(node.test, cst.UnaryOperation) and isinstance(node.test.operator, cst.Not):
         return _Choice(node.test.expression, second, first, taken=False)
@@ -89,7 +89,7 @@ def _choice(script: Script, node: cst.If, rest: cst.CSTNode) -> _Choice:
 
 
 def _side(script: Script, block: cst.CSTNode) -> str:
-    """The code of one side of an `if`, dedented."""
+    """The code of one branch of an `if`, dedented."""
     suite = block.body if isinstance(block, cst.Else) else block
     if not isinstance(suite, cst.IndentedBlock):
         return script.text_of(suite) if isinstance(suite, cst.SimpleStatementSuite) else script.text_of(block)
@@ -98,7 +98,7 @@ def _side(script: Script, block: cst.CSTNode) -> str:
 
 
 def _normal(code: str, scaler: str) -> str:
-    """What the code does where the scaler is off."""
+    """The code as it runs with a disabled scaler, in a normal form."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -116,13 +116,13 @@ class _Off(ast.NodeTransformer):
         return None
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
-        """Nothing remains of `unscale_` and `update`."""
+        """Remove `unscale_` and `update`."""
         if self._method(node.value) in ("unscale_", "update"):
             return None
         return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`scaler.scale(loss)` is the loss, `scaler.step(optimizer)` the step."""
+        """Replace `scaler.scale(loss)` by the loss, `scaler.step(optimizer)` by the step."""
         self.generic_visit(node)
         if self._method(node) == "scale" and len(node.args) == 1:
             return node.args[0]

@@ -1,4 +1,4 @@
-"""The calls of apex one by one: each becomes what the scaler of PyTorch does instead."""
+"""The calls of apex, each converted to its equivalent with PyTorch's scaler."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _STATES = (STATE_DICT, LOAD_STATE_DICT)
 
 
 class Protocol:
-    """The edits of one script; `on` is false where mixed precision is switched off for good.
+    """The edits of one script; `on` is false if mixed precision is always disabled.
 
-    The scaler is `made_at` a statement: before it, or in its place where that is `amp.initialize` itself.
+    The scaler is constructed at the statement `made_at`: before it, or instead of it if that is `amp.initialize`.
     """
 
     def __init__(self, script: Script, reach: Reach, uses: list[Use], *, on: bool) -> None:
@@ -41,7 +41,7 @@ class Protocol:
         self.states = [use for use in uses if use.name in _STATES]
 
     def edits(self) -> list[Edit]:
-        """Every edit, after the scaler has found its way to where it is needed."""
+        """Every edit, after the scaler was passed to the functions that need it."""
         steps = list(self.steps())
         if self.on:
             calls = [use.node for use in (*self.scaled, *self.masters, *self.states)]
@@ -62,7 +62,7 @@ class Protocol:
         return [*found, *self._stepped(steps), *self._handed()]
 
     def remarks(self) -> Iterator[Remark]:
-        """What deserves a look, once the edits are known."""
+        """Remarks for review, once the edits are known."""
         for use in self.states:
             if use.name == LOAD_STATE_DICT:
                 yield Remark(
@@ -124,7 +124,7 @@ class Protocol:
         return any(n not in inside and n not in bound and n not in named for n in reads)
 
     def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
-        """What stands in another `with` that binds the same name."""
+        """The nodes in another `with` that binds the same name."""
         binds = any(
             item.asname is not None and isinstance(item.asname.name, cst.Name) and item.asname.name.value == name
             for item in region.items
@@ -145,7 +145,7 @@ class Protocol:
             yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
-        """What `amp.master_params(optimizer)` gives, as the other branch of an `if` spells it if there is one."""
+        """The value of `amp.master_params(optimizer)`, spelled as in the other branch of an `if` if there is one."""
         for above in self.script.source.ancestors(call):
             if isinstance(above, cst.If) and isinstance(above.orelse, cst.Else):
                 found = [c for c in walk(above.orelse) if isinstance(c, cst.Call) and _gives_parameters(c)]
@@ -162,7 +162,7 @@ class Protocol:
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
     def _ends_window(self, call: cst.Call, optimizer: str) -> None:
-        """Raises Refusal if the gradients are used on micro-batches that no step follows."""
+        """Raise Refusal if the gradients are used on micro-batches that no step follows."""
         around = set(self.script.source.ancestors(call))
         for step, text in self.steps():
             if text == optimizer and self.script.scope(step) == self.script.scope(call):
@@ -199,7 +199,7 @@ class Protocol:
                     yield call, text
 
     def _in_vain(self, call: cst.Call, optimizer: str) -> bool:
-        """Whether a step follows `zero_grad`: apex needed one to get ready for `delay_unscale`."""
+        """Whether a step follows `zero_grad`: apex needed one to prepare for `delay_unscale`."""
         block = list(self.script.rewrite.block_of(call))
         statement = self.script.rewrite.statement_of(call)
         place = next((index for index, each in enumerate(block) if each is statement), 0)
@@ -221,7 +221,7 @@ class Protocol:
             yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
 
     def _handed(self) -> Iterator[Edit]:
-        """The new parameter of each function that needs the scaler, and what its calls pass on."""
+        """The edits that add the scaler to the parameters of each function that needs it, and to its calls."""
         for scope in dict.fromkeys(self.reach.handed):
             function = self.script.functions[scope]
             scaler = New(self.reach.scaler, "torch.amp.GradScaler")
@@ -234,7 +234,7 @@ class Protocol:
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:
-    """The edits that take away the `with amp.scale_loss(...)` around statements that no longer need it."""
+    """The edits that unwrap `with amp.scale_loss(...)` around statements that no longer need it."""
     for use in uses(script):
         if use.name == SCALE_LOSS and use.call is not None:
             region = next(above for above in script.source.ancestors(use.call) if isinstance(above, cst.With))

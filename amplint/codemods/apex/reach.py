@@ -1,4 +1,4 @@
-"""Which names mean the initialised models and optimizers in which function, and how the scaler gets there."""
+"""Aliases of the initialised models and optimizers in each function, and the way of the scaler to it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from amplint.source.lower import parse_expression
 
 
 class Reach:
-    """What the expressions of a script mean that name what `amp.initialize` was called with.
+    """The meaning of expressions that name arguments of `amp.initialize`.
 
-    `scaler` is the name of the new scaler and `home` the function that makes it. Where the optimizer is an attribute of
-    `self`, so is the scaler.
+    `scaler` is the name of the new scaler and `home` the function that constructs it. If the optimizer is an attribute
+    of `self`, so is the scaler.
     """
 
     def __init__(self, script: Script, setups: list[Setup]) -> None:
@@ -42,7 +42,7 @@ class Reach:
 
     @functools.cached_property
     def in_class(self) -> Scope | None:
-        """The class whose attribute the scaler is, None if it is a variable."""
+        """The class of which the scaler is an attribute; None if it is a variable."""
         owner = self.script.class_of(self.home)
         known = (text for scope, text, kind in self.objects.known if scope == owner and kind == "optimizer")
         return owner if owner is not None and any(text.startswith("self.") for text in known) else None
@@ -54,25 +54,25 @@ class Reach:
 
     @functools.cached_property
     def one_optimizer(self) -> bool:
-        """Whether all that means an optimizer means the same one."""
+        """Whether all names of an optimizer refer to the same one."""
         return sum(len(setup.optimizers) for setup in self.setups) == 1
 
     @functools.cached_property
     def scaler(self) -> str:
-        """A name for the scaler that the file does not use for anything else."""
+        """A name for the scaler that is unused in the file."""
         free = self.script.free("scaler", "grad_scaler", "loss_scaler")
         name = required(free, self.setups[0].call, "the file has other scalers already")
         return name if self.in_class is None else f"self.{name}"
 
     def scaler_in(self, scope: Scope) -> str | None:
-        """How the function `scope` spells the scaler, None if it is out of reach."""
+        """The expression of the scaler in the function `scope`; None if it is not available."""
         if self.in_class is not None:
             return self.scaler if self.script.class_of(scope) == self.in_class else None
         near = scope[: len(self.home)] == self.home
         return self.scaler if near or any(scope[: len(each)] == each for each in self.handed) else None
 
     def need(self, scopes: Iterable[Scope]) -> None:
-        """Hand the scaler to these functions, by a parameter where it is not in reach. Raises Refusal."""
+        """Pass the scaler to these functions, by a parameter if it is not available. Raises Refusal."""
         todo = list(scopes)
         while todo:
             scope = todo.pop()
@@ -82,7 +82,7 @@ class Reach:
                 todo += [self.script.scope(call) for call in callers]
 
     def can_need(self, scope: Scope) -> bool:
-        """Hand the scaler to a function if that is possible."""
+        """Pass the scaler to a function if possible; return whether it was."""
         before = list(self.handed)
         try:
             self.need([scope])
@@ -91,7 +91,7 @@ class Reach:
         return self.scaler_in(scope) is not None
 
     def _callers(self, scope: Scope) -> list[cst.Call]:
-        """The calls of the function `scope`, each of which can hand it a scaler."""
+        """The call sites of the function `scope`, each of which can pass it a scaler. Raises Refusal."""
         function = self.script.functions.get(scope)
         if function is None or self.in_class is not None or len(scope) != 1:
             row = self.script.row(function) if function is not None else self.script.row(self.setups[0].call)
@@ -113,7 +113,7 @@ class Reach:
         return [call for call in self.script.calls if self.script.target(call) == scope]
 
     def same_flag(self, flag: cst.BaseExpression | str, here: Scope, there: Scope) -> bool:
-        """Whether a condition means in the function `there` what it means in `here`."""
+        """Whether a condition has the same meaning in the functions `here` and `there`."""
         node = parse_expression(flag) if isinstance(flag, str) else flag
         names = names_in(node) - {"self"}
         uses_self = "self" in names_in(node)
@@ -128,7 +128,7 @@ class Reach:
         return next((each for each in near if self.script.binds(each, name)), ())
 
     def _twins(self, here: Scope, there: Scope, name: str) -> bool:
-        """Whether both functions have a parameter of this name, which then is taken to be the same thing."""
+        """Whether both functions have a parameter of this name, which then is assumed to be the same value."""
         one, other = self._binder(here, name), self._binder(there, name)
         if not other or name not in self.script.parameters(other):
             return False

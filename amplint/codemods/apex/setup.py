@@ -1,4 +1,4 @@
-"""What the calls of `amp.initialize` in a script say: models, optimizers, and when mixed precision is on."""
+"""The calls of `amp.initialize`: models, optimizers, and the conditions that enable mixed precision."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ Pair = tuple[str, str]
 class Setup:
     """One call of `amp.initialize`.
 
-    `pairs` are what its result is assigned to and what got in. `flags` are the conditions, joined by `and`,
-    under which mixed precision is on, and `switches` the same as booleans; `guards` are the `if` statements around the
-    call that some of them come from. `off` says that it never is on. `scale` is the number that the loss scale begins
-    with.
+    `pairs` are the targets of its result, each with the argument. `flags` are the conditions whose conjunction enables
+    mixed precision, and `switches` the same as booleans; `guards` are the `if` statements around the call that some of
+    them come from. `off` says that it is never enabled. `scale` is the initial loss scale.
     """
 
     call: cst.Call
@@ -64,7 +63,7 @@ def setups(script: Script, uses: list[Use]) -> list[Setup]:
 
 
 def first_scale(script: Script, uses: list[Use]) -> tuple[str, Edit] | None:
-    """The number that a statement lets the first loss scale begin with, and the edit that takes the statement away.
+    """The initial loss scale that a statement sets, and the edit that removes the statement.
 
     apex has no argument for it: scripts set `amp._amp_state.loss_scalers[0]._loss_scale`.
     """
@@ -145,7 +144,7 @@ def _many(script: Script, node: cst.BaseExpression | None) -> list[str]:
 
 
 def _targets(script: Script, call: cst.Call, models: int, two: bool, nested: bool) -> list[str]:
-    """The expressions that the models and then the optimizers are assigned to, as many as there are."""
+    """The targets of the models and then of the optimizers, as many as there are."""
     row = script.row(call)
     above = script.source.parent(call)
     if isinstance(above, cst.Expr):
@@ -176,9 +175,9 @@ def _leaves(script: Script, target: cst.BaseExpression) -> list[str]:
 
 
 def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]:
-    """The `if` statements that decide whether mixed precision is on, the nearest first.
+    """The `if` statements that enable mixed precision, the nearest first.
 
-    One around other uses of apex in the same function, too, decides something else.
+    One that is also around other uses of apex in the same function has another purpose.
     """
     scope, inner = script.scope(call), call
     amp = [use for use in uses if use.name.startswith(f"{AMP}.") and use.name != INITIALIZE]
@@ -210,7 +209,7 @@ def _operand(script: Script, condition: cst.BaseExpression) -> str:
 
 
 def _level(script: Script, node: cst.BaseExpression | None) -> tuple[str | None, bool]:
-    """The condition that a level which is not written out adds, and whether the level is O0."""
+    """The condition added by a non-literal level, and whether the level is O0."""
     if node is None:
         return None, False
     if isinstance(node, cst.SimpleString):

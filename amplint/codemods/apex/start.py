@@ -1,4 +1,4 @@
-"""The call of `amp.initialize`: it goes, and a scaler is made where it stood."""
+"""The call of `amp.initialize`, replaced by the construction of a scaler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from amplint.source.tree import walk
 
 
 def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
-    """The statement that makes the scaler."""
+    """The statement that constructs the scaler."""
     arguments = ['"cpu"' if wish.device == "cpu" else '"cuda"']
     if setup.scale is not None:
         arguments.append(f"init_scale={setup.scale}")
@@ -30,9 +30,9 @@ def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:
 
 
 def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
-    """The first call of `amp.initialize`, what switches it on, or a statement before that restores the optimizer.
+    """The first call of `amp.initialize`, its guard, or an earlier statement that restores the optimizer.
 
-    That only where the conditions of the scaler are known by then.
+    The latter only if the conditions of the scaler are known by then.
     """
     setup = reach.setups[0]
     statement = setup.guards[-1] if setup.guards else script.statement(setup.call)
@@ -49,7 +49,7 @@ def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
 
 
 def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNode) -> Iterator[Edit]:
-    """The edits that take `amp.initialize` away and put `made` there, or before the statement `place`."""
+    """The edits that remove `amp.initialize` and insert `made` there, or before the statement `place`."""
     statement = script.statement(setup.call)
     row = script.row(statement)
     first, last = script.rows(statement)
@@ -79,7 +79,7 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
 
 
 def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
-    """The removal of a statement, with the blank row below where it was the first of its block."""
+    """The removal of a statement, with the blank row below if it was the first of its block."""
     block = script.rewrite.block_of(statement)
     below = script.rows(statement)[1] + 1
     alone = removal.content or not block or block[0] is not statement
@@ -89,7 +89,7 @@ def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
 
 
 def _handed_back(script: Script, setup: Setup, statement: cst.CSTNode) -> list[cst.CSTNode]:
-    """The statements right below that put all that is returned where it came from, if nothing else reads it."""
+    """The statements right below that assign all results back to the arguments, if nothing else reads them."""
     pairs = {f"{given} = {target}": target for target, given in setup.pairs if target != given}
     block = list(script.block_of(statement))
     below = block[block.index(statement) + 1 :][: len(pairs)]
@@ -106,7 +106,7 @@ def _handed_back(script: Script, setup: Setup, statement: cst.CSTNode) -> list[c
 
 
 def _binds_names(statement: cst.CSTNode) -> bool:
-    """Whether a statement does nothing but import, or declare names as global."""
+    """Whether a statement only imports, or declares names as global."""
     parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
     return all(isinstance(part, (cst.Import, cst.ImportFrom, cst.Global)) for part in parts)
 

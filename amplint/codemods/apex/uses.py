@@ -1,4 +1,4 @@
-"""Where a script uses apex."""
+"""Uses of apex in a script."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FP16_NAMES = (
     "master_params_to_model_params", "to_python_float", "clip_grad_norm", "convert_module", "convert_network",
     "FP16Model", "FP16_Optimizer", "LossScaler", "DynamicLossScaler",
 )  # fmt: skip
-"""What `from apex.fp16_utils import *` brings."""
+"""The names bound by `from apex.fp16_utils import *`."""
 STATE_DICT, LOAD_STATE_DICT = f"{AMP}.state_dict", f"{AMP}.load_state_dict"
 
 
 def aliases(script: Script) -> dict[str, str]:
-    """Name -> what it stands for in apex, for the names that imports anywhere in the file bind."""
+    """Name -> its qualified name in apex, for the names bound by imports anywhere in the file."""
     found: dict[str, str] = {}
     others: dict[str, int] = {}
     for statement in script.of_kind(cst.Import, cst.ImportFrom):
@@ -41,7 +41,7 @@ def aliases(script: Script) -> dict[str, str]:
 
 
 def imported(script: Script, statement: cst.CSTNode) -> Iterator[tuple[str, str]]:
-    """Each name of apex that an import statement binds, with what it stands for."""
+    """Each name of apex that an import statement binds, with its qualified name."""
     if isinstance(statement, cst.ImportFrom) and isinstance(statement.names, cst.ImportStar):
         module = script.text_of(statement.module) if statement.module is not None else ""
         if module == FP16_UTILS:

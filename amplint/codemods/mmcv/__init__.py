@@ -15,7 +15,7 @@ _MODULE = (AUTO, FORCE, FLAG, *REFUSED)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
-    """Convert what a file takes from mmcv for mixed precision; refuse where a part of it cannot be understood."""
+    """Convert the file's uses of mmcv's mixed precision; refuse if a part of them is not understood."""
     try:
         new, remarks, what = text, list[Remark](), ""
         if any(name in text for name in _MODULE):

@@ -19,13 +19,13 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _OTHERS = ("lr_config", "momentum_config", "runner", "total_epochs", "evaluation", "checkpoint_config", "log_config")
-"""Settings that mmengine wants in another form, too."""
+"""Settings that have another form in mmengine, too."""
 _TELLING = (BASES, "optimizer_config", *_OTHERS, "custom_hooks", "dist_params", "resume_from", "workflow")
 _ABOUT = re.compile(r"fp16|mixed|precision|\bamp\b|loss.?scal|placeholder|half|optimi|grad|clip|accum|cumul|norm", re.I)
 
 
 def is_config(script: Script) -> bool:
-    """Whether a file says something about the optimizer in the way of mmcv 1.x."""
+    """Whether a file configures an optimizer in the style of mmcv 1.x."""
     values = {name: [node.value for _, node in assignments(script, name)] for name in NAMES}
     written = {name: items(found[-1]) for name, found in values.items() if found}
     telling = any(assignments(script, name) for name in _TELLING)
@@ -41,7 +41,7 @@ def is_config(script: Script) -> bool:
 
 
 def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, list[Remark]]:
-    """The new text of a config and what is left to a person, by rows of the old one. Raises Refusal."""
+    """The new text of a config and remarks for review, by rows of the old one. Raises Refusal."""
     script = Script(text, path)
     if not is_config(script):
         own = next((name for name in NAMES if seen and assignments(script, name)), None)
@@ -62,7 +62,7 @@ def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, li
 
 
 def _ended(text: str, new: str) -> str:
-    """`new` without blank rows at its end that `text` has not had there."""
+    """`new` without blank rows at its end that `text` does not have."""
     ends = text[len(text.rstrip("\r\n")) :]
     return new.rstrip("\r\n") + ends if new.strip() else ""
 
@@ -72,7 +72,7 @@ def _text(text: str, path: str, seen: tuple[str, ...]) -> str:
 
 
 def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) -> list[Edit]:
-    """One statement takes the place of the first of `settings`; the others go."""
+    """The edits that replace the first of `settings` by one statement and remove the others."""
     place = next(iter(settings.values()))
     carried = {piece.origin for piece in pieces}
     edits = []
@@ -93,7 +93,7 @@ def _end(script: Script, row: int) -> str:
 
 
 def _going(script: Script, settings: dict[str, Setting], setting: Setting, *, carried: bool = True) -> tuple[str, ...]:
-    """The comments above a setting that go with it: those with nothing else below, dropped only if about it."""
+    """The comments above a setting that are removed with it: those above nothing else, dropped only if about it."""
     rows = [script.rows(each.statement) for each in settings.values()]
     first, last = script.rows(setting.statement)
     ends = last == len(script.lines) or script.lines.blank(last + 1) or any(last + 1 == row for row, _ in rows)
@@ -117,7 +117,7 @@ def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Pi
 
 
 def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) -> None:
-    """Raises Refusal if a value that moves up to `place` would lose a name it uses."""
+    """Raise Refusal if a value that moves up to `place` uses a name that is bound later."""
     limit = script.row(place.statement)
     for setting in settings.values():
         here = script.row(setting.statement)

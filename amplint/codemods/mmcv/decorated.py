@@ -1,4 +1,4 @@
-"""The methods that `auto_fp16` and `force_fp32` of mmcv decorate, and what else a file takes from there."""
+"""Methods decorated with `auto_fp16` and `force_fp32` of mmcv, and other mixed-precision names of mmcv in a file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ REFUSED = {
     "GradientCumulativeFp16OptimizerHook": "mmengine has no hook for the optimizer: its runner takes an optim_wrapper",
     "build_optimizer": "mmengine builds optimizers with build_optim_wrapper(model, cfg.optim_wrapper)",
 }
-"""What training code uses of mmcv 1.x and no certain rewrite is known for."""
+"""APIs of mmcv 1.x in training code without a certain conversion."""
 _LIBRARY = re.compile(r"mm[a-z0-9]+")
 _OUTPUT = {AUTO: "out_fp32", FORCE: "out_fp16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Decorated:
-    """A method that mmcv casts the arguments `names` for; `output` says that it casts the result back as well."""
+    """A method whose arguments `names` mmcv casts; `output` says that it casts the result back as well."""
 
     function: cst.FunctionDef
     decorator: cst.Decorator
@@ -39,7 +39,7 @@ class Decorated:
 
 
 def known(script: Script) -> dict[str, str]:
-    """The names that the file imports from libraries of OpenMMLab, and what they stand for."""
+    """The names that the file imports from libraries of OpenMMLab, with their qualified names."""
     found: dict[str, str] = {}
     for statement in script.of_kind(cst.Import, cst.ImportFrom):
         for library in _libraries(script, statement):
@@ -93,14 +93,14 @@ def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, n
 
 
 def _is_flag(param: cst.Param) -> bool:
-    """Whether the default of a parameter shows that no tensor is meant."""
+    """Whether the default of a parameter shows that it is no tensor."""
     default = param.default
     truth = isinstance(default, cst.Name) and default.value in ("True", "False")
     return truth or isinstance(default, (cst.Integer, cst.Float, cst.SimpleString))
 
 
 def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
-    """The names that `apply_to` holds; a lone text holds every name that is part of it. None if it is not known."""
+    """The names in `apply_to`; a plain string contains every name that is a substring. None if they are unknown."""
     if isinstance(node, (cst.SimpleString, cst.ConcatenatedString)):
         text = node.evaluated_value
         return text if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""Decorators of mmcv: `force_fp32` becomes a region without autocast, `auto_fp16` goes with `fp16_enabled`."""
+"""Decorators of mmcv: `force_fp32` becomes a region without autocast, `auto_fp16` is removed with `fp16_enabled`."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _HELPER = '''def {name}(value):
 '''
 _WIDTH = 79
 _LIKE = having("creates-new") | {"dtype", "type", "type_as"}
-"""Attributes that hand the dtype of a tensor on."""
+"""Attributes that pass on the dtype of a tensor."""
 _ENTERED = "autocast is entered by what calls this now, as mmengine's AmpOptimWrapper does"
 _NOT_HALF = "{} was made half by auto_fp16: here it may be float32 now"
 _OUTPUT = "force_fp32 made the result half: it stays float32 now"
 _FORWARD = ("forward", "extract")
-"""How the methods begin that run modules; others compute losses and boxes."""
+"""Prefixes of methods that run modules; others compute losses and boxes."""
 _INSIDE = "all that this calls stays float32 now, also what auto_fp16 made half again"
 
 
 def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
-    """The new text of a module, and what is left to a person, by rows of the old one. Raises Refusal."""
+    """The new text of a module, and remarks for review, by rows of the old one. Raises Refusal."""
     script = Script(text, path)
     every = list(decorated(script, uses(script, known(script))))
     edits = list(_without_flags(script))
@@ -61,7 +61,7 @@ def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
 
 
 def _using(script: Script) -> str:
-    """The text, as if it used all that it imports of the decorators: what it has not used goes as well."""
+    """The text with a use of each imported decorator, so that imports unused before are removed as well."""
     bound = [name for name, stands_for in known(script).items() if stands_for.endswith((AUTO, FORCE))]
     return "\n".join([script.text, *bound, ""])
 
@@ -78,7 +78,7 @@ class _Pass:
         self._halved = {one.function for one in every if one.name == AUTO}
 
     def edits(self, one: Decorated) -> Iterator[Edit]:
-        """What becomes of one decorated method."""
+        """The edits of one decorated method."""
         if one.name == AUTO:
             yield from self._undecorated(one)
             return
@@ -135,7 +135,7 @@ class _Pass:
                 yield self.script.rewrite.replace(node.value, code)
 
     def _casts(self, one: Decorated, body: Sequence[cst.BaseStatement]) -> str:
-        """The rows that make the named arguments float32."""
+        """The rows that cast the named arguments to float32."""
         read = {node.value for statement in body for node in walk(statement) if isinstance(node, cst.Name)}
         names = [name for name in one.names if name in read or "locals" in read]
         if not names:
@@ -182,7 +182,7 @@ def _idle(line: cst.SimpleStatementLine) -> bool:
 
 
 def _calls_itself(script: Script, function: cst.FunctionDef) -> bool:
-    """Whether a method may run while it runs: one autocast that decorates it would then not find its way back."""
+    """Whether a method may be reentered, in which case a single autocast decorator would not restore its state."""
     around = next((node for node in script.source.ancestors(function) if isinstance(node, cst.ClassDef)), None)
     for node in walk(function.body):
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -202,7 +202,7 @@ def _called(function: cst.FunctionDef) -> Iterator[str]:
 
 
 def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Where an argument that was made half is computed with, or its dtype goes on, once for each argument."""
+    """The computations with an argument that was cast to half, or uses of its dtype, one per argument."""
     told: set[str] = set()
     for node in walk(one.function.body):
         if not isinstance(node, cst.Name) or node.value not in one.names or node.value in told:
@@ -232,7 +232,7 @@ def _without_flags(script: Script) -> Iterator[Edit]:
 
 
 def _guarded_imports(script: Script) -> Iterator[Edit]:
-    """The removal of each `try` that does nothing but import the decorators from one place or another."""
+    """The removal of each `try` that only imports the decorators from one place or another."""
     for node in script.of_kind(cst.Try):
         if node.orelse is not None or node.finalbody is not None:
             continue
@@ -264,13 +264,13 @@ def _with_helper(script: Script, name: str | None) -> str:
 
 
 def _first_row(script: Script, statement: cst.CSTNode) -> int:
-    """The row that a statement begins in, with its decorators and the comments above it."""
+    """The first row of a statement, including its decorators and the comments above it."""
     decorators = getattr(statement, "decorators", ())
     return script.lines.commented(script.row(decorators[0] if decorators else statement))
 
 
 def _free(script: Script, name: str) -> str:
-    """`name`, or one like it that the file does not use."""
+    """`name`, or a variant that is unused in the file."""
     while name in script.words:
         name = f"_{name}"
     return name

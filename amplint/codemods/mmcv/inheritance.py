@@ -1,4 +1,4 @@
-"""What a config takes over from the files that it names in `_base_`, in the words of mmengine."""
+"""Settings that a config inherits from the files in `_base_`, in mmengine's form."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from amplint.source.encoding import SourceError, decode
 from amplint.source.files import read
 
 UNKNOWN = object()
-"""A value that is not written out."""
+"""The value of an expression that is no literal."""
 BASES = "_base_"
 WRAPPER = "optim_wrapper"
 
 Convert = Callable[[str, str, tuple[str, ...]], str]
-"""Turns the text of the file at a path, which the files at the other paths lead to, to the settings of mmengine."""
+"""Converts the text of the file at a path, reached through the files at the other paths, to mmengine's settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The `optim_wrapper` that a config starts from; None if a base cannot be read, and `missing` then names it."""
+    """The `optim_wrapper` that a config inherits; None if a base cannot be read, which is `missing`."""
 
     wrapper: dict[str, Any] | None
     missing: str = ""
@@ -35,9 +35,9 @@ class Inherited:
 
 
 def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()) -> Inherited:
-    """What the bases of `text`, the content of the file at `path`, come to once they are converted.
+    """The settings of the bases of `text`, the content of the file at `path`, after their conversion.
 
-    Raises Refusal if one of them cannot be converted, and if two of them would set the same thing.
+    Raises Refusal if one of them cannot be converted, or if two of them set the same key.
     """
     tree = parse(text)
     values = evaluated(tree)
@@ -60,7 +60,7 @@ def inherited(text: str, path: str, convert: Convert, seen: tuple[str, ...] = ()
 
 
 def evaluated(tree: ast.Module | None) -> dict[str, Any]:
-    """The values that the top level of a file gives to names, as far as they are written out."""
+    """The literal values that the top level of a file binds to names."""
     values: dict[str, Any] = {}
     for node in tree.body if tree is not None else ():
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -71,7 +71,7 @@ def evaluated(tree: ast.Module | None) -> dict[str, Any]:
 
 
 def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
-    """The value of an expression where it is written out; tuples count as lists."""
+    """The value of a literal expression; tuples count as lists."""
     if isinstance(node, ast.Name):
         return names.get(node.id, UNKNOWN)
     if isinstance(node, (ast.List, ast.Tuple)):
@@ -92,7 +92,7 @@ def value_of(node: ast.expr, names: dict[str, Any]) -> Any:
 
 
 def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """`own` merged into `base`, as configs are."""
+    """`own` merged into `base`, by the rules of configs."""
     result = dict(base)
     for name, value in own.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What an mmcv 1.x config says about its optimizer: three settings, with the place and the comments of each entry."""
+"""Optimizer settings of an mmcv 1.x config: three dicts, with the position and the comments of each entry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from amplint.source.source import NEWLINE
 
 NAMES = ("optimizer", "optimizer_config", "fp16")
 DELETE = "_delete_"
-"""The entry that makes a dict replace the one it would otherwise be merged into."""
+"""The entry by which a dict replaces the inherited one instead of being merged into it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One `name=value` of a dict; `comments` stand above it, `comment` behind it."""
+    """One `name=value` of a dict; `comments` stand above it, `comment` after it."""
 
     name: str
     value: cst.BaseExpression
@@ -31,9 +31,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`name = dict(...)`, or `name = None` where `entries` is None.
+    """`name = dict(...)`, or `name = None` if `entries` is None.
 
-    `comment` follows the statement, `comments` are those above it, and `dead` is what it overwrites.
+    `comment` follows the statement, `comments` are those above it, and `dead` are the statements it overwrites.
     """
 
     name: str
@@ -46,12 +46,12 @@ class Setting:
 
     @property
     def deletes(self) -> bool:
-        """Whether nothing of what the bases say is kept."""
+        """Whether all inherited entries are discarded."""
         return self.entries is not None and DELETE in self.entries
 
 
 def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine, cst.Assign]]:
-    """The statements at the top level that give a value to just this name."""
+    """The statements at the top level that assign to this name alone."""
     found = []
     for statement in script.top:
         if isinstance(statement, cst.SimpleStatementLine):
@@ -62,7 +62,7 @@ def assignments(script: Script, name: str) -> list[tuple[cst.SimpleStatementLine
 
 
 def read(script: Script) -> dict[str, Setting]:
-    """The settings that are there. Raises Refusal if one of them is not written out as a whole."""
+    """The settings in the file. Raises Refusal if one of them is no literal dict."""
     comments = _Comments(script)
     found = {}
     for name in NAMES:
@@ -86,7 +86,7 @@ def read(script: Script) -> dict[str, Setting]:
 
 
 def items(value: cst.BaseExpression) -> Sequence[cst.Arg | cst.BaseDictElement] | None:
-    """The entries of `dict(...)` or `{...}`, None for anything else."""
+    """The entries of `dict(...)` or `{...}`; None for anything else."""
     if isinstance(value, cst.Dict):
         return value.elements
     if isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.func.value == "dict":
@@ -95,7 +95,7 @@ def items(value: cst.BaseExpression) -> Sequence[cst.Arg | cst.BaseDictElement] 
 
 
 def key(item: cst.Arg | cst.BaseDictElement) -> str | None:
-    """The key of an entry, None if it is not written out."""
+    """The key of an entry; None if it is no literal."""
     if isinstance(item, cst.Arg):
         return item.keyword.value if item.keyword is not None else None
     if isinstance(item, cst.DictElement) and isinstance(item.key, cst.SimpleString):
@@ -119,7 +119,7 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
 
 
 def _only_here(script: Script, settings: dict[str, Setting]) -> None:
-    """Raises Refusal if the config reads or changes a setting after it is set."""
+    """Raise Refusal if the config reads or changes a setting after its assignment."""
     bound = {one.targets[0].target for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):
         if node.value not in settings or node in bound:
@@ -144,7 +144,7 @@ class _Comments:
                 self._found[token.start[0]] = (token.start[1], token.string.rstrip())
 
     def above(self, after: int, item: Span) -> tuple[str, ...]:
-        """The comments that have their rows to themselves directly above an item that begins its row."""
+        """The comments on their own rows directly above an item that begins its row."""
         if self._lines.before(item.start).strip():
             return ()
         rows = []
@@ -155,7 +155,7 @@ class _Comments:
         return tuple(reversed(rows))
 
     def behind(self, span: Span) -> str:
-        """The comment that follows, with nothing but a comma in between."""
+        """The comment after an item, with at most a comma in between."""
         column, comment = self._found.get(span.end.row, (0, ""))
         between = self._lines.line(span.end.row)[span.end.column - 1 : column]
         return comment if comment and between.strip(" \t,;") == "" else ""

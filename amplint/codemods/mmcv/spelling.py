@@ -1,4 +1,4 @@
-"""How `optim_wrapper` looks: on one row where that fits, else an entry to a row, with the text that was there."""
+"""Formatting of `optim_wrapper`: on one row if it fits, else one entry per row, with the original text."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def spelled(script: Script, pieces: Sequence[Piece]) -> str:
 
 
 def _shifted(parts: Sequence[str]) -> list[str]:
-    """The parts as they stood at the left margin."""
+    """The parts without their indentation."""
     return [part.replace(f"\n{_LEVEL}", "\n") for part in parts]
 
 
 def _value(script: Script, piece: Piece) -> str:
-    """The text of a value, with its rows moved to where it goes."""
+    """The text of a value, with the indentation of its new place."""
     if isinstance(piece.value, str):
         return piece.value
     text = _shortened(script, piece.value, piece.without)
@@ -86,7 +86,7 @@ def _joined(text: str) -> str:
 
 
 def _with_delete(text: str) -> str:
-    """A dict that replaces what a base says."""
+    """A dict with `_delete_`, which replaces the inherited one."""
     head, added = ("{", "'_delete_': True") if text.startswith("{") else ("dict(", "_delete_=True")
     rest = text[len(head) :]
     return f"{head}{added},{rest}" if rest[:1] in "\r\n" else f"{head}{added}, {rest}"

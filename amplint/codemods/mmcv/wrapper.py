@@ -1,4 +1,4 @@
-"""What the settings of mmcv 1.x come to as one `optim_wrapper` of mmengine."""
+"""Conversion of the settings of mmcv 1.x to one `optim_wrapper` of mmengine."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _FREELY = ("type", "grad_clip", "coalesce", "bucket_size_mb", DELETE)
 _SCALER = {"init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled", DELETE}
 _CONSTRUCTOR = "'DefaultOptimWrapperConstructor'"
 _APART = ("paramwise_cfg", "constructor")
-"""What mmcv reads in `optimizer`, and mmengine beside it."""
+"""Settings that mmcv reads in `optimizer`, and mmengine beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One entry of `optim_wrapper`.
 
-    The value is code, or an expression of the config, then without the entries `without`, and with `_delete_=True`
-    where it `replaces` what a base says. `origin` is the setting that it stood in.
+    The value is code, or an expression of the config, then without the entries `without`, and with `_delete_=True` if
+    it `replaces` an inherited one. `origin` is the setting that it was in.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Piece:
 
 
 class Wrapper:
-    """Decides about `settings`, on top of what the config has `inherited`; `remarks` are about rows of the script."""
+    """Converts `settings`, on top of the `inherited` ones; `remarks` are about rows of the script."""
 
     def __init__(self, script: Script, settings: dict[str, Setting], inherited: Inherited) -> None:
         self.script = script
@@ -61,7 +61,7 @@ class Wrapper:
         self._hook = self._hook_type()
 
     def pieces(self) -> list[Piece]:
-        """The entries of `optim_wrapper`; none if nothing needs to be said."""
+        """The entries of `optim_wrapper`; none if it is not needed."""
         for setting in (self._optimizer, self._config, self._fp16):
             if setting is not None and setting.deletes and self._base is None:
                 why = f"what {DELETE} removes is not in sight: {self._inherited.missing} cannot be read"
@@ -74,7 +74,7 @@ class Wrapper:
         return found
 
     def _hook_type(self) -> str | None:
-        """The hook that this config itself asks for."""
+        """The hook that this config itself sets."""
         if self._config is None:
             return None
         entries = self._entries(self._config)
@@ -92,7 +92,7 @@ class Wrapper:
         return hook
 
     def _is_amp(self) -> bool | None:
-        """Whether this config turns mixed precision on, or off; None if it leaves that to its bases."""
+        """Whether this config enables mixed precision or disables it; None if it inherits that."""
         scale = self._scale_of_fp16()
         inherits = self._base is not None and self._base.get("type") == AMP
         if self._hook in _FP16_HOOKS:
@@ -116,7 +116,7 @@ class Wrapper:
         return True if scale is not None else False if self._hook is not None else None
 
     def _no_fp16(self) -> None:
-        """Raises Refusal if `fp16 = None` takes back what a base says."""
+        """Raise Refusal if `fp16 = None` overrides an inherited setting."""
         assert self._fp16 is not None
         row = self.script.row(self._fp16.statement)
         if self._base is None:
@@ -133,14 +133,14 @@ class Wrapper:
         return self._fp16.entries.get("loss_scale")
 
     def _kind(self, *, amp: bool | None) -> str | None:
-        """The type of the wrapper, None if the bases say it."""
+        """The type of the wrapper; None if it is inherited."""
         if amp:
             return None if self._base is not None and self._base.get("type") == AMP else AMP
         told = self._base == {} or (self._base is None and amp is False)
         return "OptimWrapper" if told else None
 
     def _loss_scale(self, *, amp: bool | None) -> Iterator[Piece]:
-        """How losses are scaled. Without a word about it mmcv scales by 512, and mmengine dynamically."""
+        """The loss scale. By default mmcv scales by 512, and mmengine dynamically."""
         setting = self._config
         entry = setting.entries.get("loss_scale") if setting is not None and setting.entries is not None else None
         other = self._scale_of_fp16()
@@ -166,7 +166,7 @@ class Wrapper:
         yield self._piece("loss_scale", entry, setting, code, replaces=replaces)
 
     def _scale_checked(self, entry: Entry) -> str | None:
-        """The code for a loss scale where it has to be another."""
+        """The code for a loss scale that has to be changed; None to keep it."""
         row = self.script.row(entry.item)
         if isinstance(entry.value, cst.Integer):
             self.remarks.append(Remark(row, "loss_scale has to be a float, for mmcv as well"))
@@ -207,7 +207,7 @@ class Wrapper:
             yield Piece("paramwise_cfg", "None")
 
     def _one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
-        """Raises Refusal if `optimizer` does not describe one optimizer."""
+        """Raise Refusal if `optimizer` does not describe one optimizer."""
         if "paramwise_options" in entries:
             raise Refusal(row, "paramwise_options is of mmselfsup: what it would be in mmengine is not known")
         inner = [items(entry.value) for name, entry in entries.items() if name not in _APART]
@@ -254,7 +254,7 @@ class Wrapper:
             yield self._piece("clip_grad", entry, setting, without=stale, replaces=replaces)
 
     def _replaces(self, name: str, entry: Entry, setting: Setting | None) -> bool:
-        """Whether a dict has to say that it is not merged into what the bases say about `name`."""
+        """Whether a dict has to replace the inherited value of `name` instead of being merged into it."""
         if self._base is None or name not in self._base or _deletes(entry):
             return False
         return self._deletes(setting) or not isinstance(self._base[name], dict)

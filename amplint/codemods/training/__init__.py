@@ -1,1 +1,1 @@
-"""Scripts that train: their forward passes, losses and gradients, and the regions these need."""
+"""Analysis of training scripts: forward passes, losses and gradients, and the regions for these."""

@@ -1,4 +1,4 @@
-"""What stands outside of the regions and takes what these have made half: losses of evaluation, and other libraries."""
+"""Consumers of half results outside of the regions: losses of evaluation, and other libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONVERTING = frozenset(
 
 
 class Beside:
-    """The statements of such losses, by the statements of all regions and the names of the `losses` of training.
+    """The statements of such losses, given the statements of all regions and the names of the `losses` of training.
 
     `strangers` are the calls of other libraries; a loss that is differentiated is float32.
     """
@@ -45,7 +45,7 @@ class Beside:
 
     @property
     def statements(self) -> list[cst.CSTNode]:
-        """They need a region of their own: whole conditions, without loops, where several branches hold some."""
+        """The statements that need a region of their own: whole conditions, if several branches have some."""
         return list(dict.fromkeys(map(self._condition_around, self._half)))
 
     def _condition_around(self, statement: cst.CSTNode) -> cst.CSTNode:
@@ -61,7 +61,7 @@ class Beside:
         return chosen
 
     def widened(self) -> Iterator[Edit]:
-        """Convert what such a loss computes with what is half, where autocast would come too late."""
+        """Cast the half operands of such a loss where a region would be too late."""
         for statement, half in self._half.items():
             for loss in self._calls(statement, half):
                 for operation in every(loss, cst.BinaryOperation):
@@ -70,7 +70,7 @@ class Beside:
                             yield self._script.rewrite.add_float(operand)
 
     def _follow(self, home: cst.FunctionDef | None) -> None:
-        """Go through a function, or the top level, from its first region on."""
+        """Follow half values through a function, or the top level, from its first region on."""
         half: set[str] = set()
         for node in walk(home.body) if home is not None else self._script.nodes:
             if not isinstance(node, cst.SimpleStatementLine) or self._script.function_of(node) is not home:
@@ -90,7 +90,7 @@ class Beside:
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
 
     def _is_strange(self, call: cst.Call, half: set[str]) -> bool:
-        """Whether `call` passes to another library what a region has made, as it is."""
+        """Whether `call` passes a result of a region to another library without a cast."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
         return strange and any(
             path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
@@ -103,7 +103,7 @@ class Beside:
         return call in self._forwards or dotted(call.func) in self._modules
 
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
-        """The losses in `statement` that take what is `half`."""
+        """The losses in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
             if dotted(call.func) in self._losses or is_loss(called_name(call)) or self._is_module(call):
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
@@ -112,7 +112,7 @@ class Beside:
 
 
 def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
-    """The variables and attributes that hold what `foreign` libraries have made."""
+    """The variables and attributes that hold objects constructed by `foreign` libraries."""
     for node in script.of_kind(cst.Assign):
         if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
             yield from bound_paths(node)

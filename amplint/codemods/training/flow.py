@@ -1,4 +1,4 @@
-"""Which statements compute a loss: from the first forward pass to what backward runs on."""
+"""Backward slices of losses: the statements from the first forward pass to the argument of backward."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PassedForward(Refusal):
 
 
 class Flow:
-    """Follows losses back to the forward passes they come from, through blocks and to the callers of a function."""
+    """Follows losses back to their forward passes, through blocks and to the callers of a function."""
 
     def __init__(self, script: Script, observed: Observed) -> None:
         self._script = script
@@ -95,15 +95,15 @@ class Flow:
         return any(abstract) or any(map(only_raises, own)) or (not own and bool(around.bases))
 
     def trains(self, node: cst.CSTNode) -> bool:
-        """Whether `node` holds a backward pass, a step or a use of gradients, or a call that leads to one."""
+        """Whether `node` contains a backward pass, a step or a use of gradients, or a call that reaches one."""
         return any(inner in self._work or self._leads(inner, self._training) for inner in walk(node))
 
     def binds(self, statement: cst.CSTNode) -> set[str]:
-        """The variables that `statement` or something inside it may set or change."""
+        """The variables that `statement` or a nested statement may bind or update."""
         return set(self._binds(statement))
 
     def runs_model(self, node: cst.CSTNode) -> bool:
-        """Whether `node` holds a forward pass, or a call that leads to one."""
+        """Whether `node` contains a forward pass, or a call that reaches one."""
         return any(inner in self._forwards or self._leads(inner, self._running) for inner in walk(node))
 
     def _leads(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
@@ -111,7 +111,7 @@ class Flow:
         return isinstance(node, cst.Call) and not functions.isdisjoint(self._calls.targets(node))
 
     def _ways(self, node: cst.CSTNode, needed: set[str], depth: int) -> Iterator[list[cst.CSTNode]]:
-        """The statements that `needed` is computed by before `node`, the latest first, for each way to get there."""
+        """The statements before `node` on which `needed` depends, the latest first, for each path to it."""
         way: list[cst.CSTNode] = []
         inner = True
         for statement, block in self._script.climb(node):
@@ -132,7 +132,7 @@ class Flow:
         yield from self._from_callers(function, way, needed, node, depth)
 
     def _is_given(self, function: cst.FunctionDef, needed: set[str]) -> bool:
-        """Whether some of `needed` comes from outside of `function`, as an attribute of the object or a parameter."""
+        """Whether some of `needed` is defined outside of `function`, as an attribute of the object or a parameter."""
         return any(path.startswith("self.") or self._script.parameter(function, path) for path in needed - {"self"})
 
     def _from_callers(
@@ -155,7 +155,7 @@ class Flow:
                 yield [*way, *further]
 
     def _only_looks(self, node: cst.CSTNode) -> bool:
-        """Whether `node` calls a function that records no gradients for what it runs."""
+        """Whether `node` calls a function that runs with gradients disabled."""
         return any(map(records_nothing, self._calls.targets(node)))
 
     def _through_header(self, statement: cst.CSTNode, needed: set[str]) -> set[str]:
@@ -177,7 +177,7 @@ class Flow:
                     yield from self._sets(node.value)
 
     def _sets(self, call: cst.Call) -> Iterator[str]:
-        """The attributes that the method of this file sets that `call` runs."""
+        """The attributes set by the method of this file that `call` runs."""
         for function in self._calls.targets(call):
             for node in walk(function):
                 if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
@@ -198,7 +198,7 @@ class Flow:
 
 
 def _that_keep_losses(script: Script) -> Iterator[str]:
-    """What holds a loss once it has been called, as in `model(x); loss = model.loss`."""
+    """The objects that hold a loss after a call, as in `model(x); loss = model.loss`."""
     for assignment in script.of_kind(cst.Assign):
         value = assignment.value
         if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):

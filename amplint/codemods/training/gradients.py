@@ -1,4 +1,4 @@
-"""Where a script clips, measures or changes gradients."""
+"""Clipping, measurement and updates of gradients in a script."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _PARAMETERS = ("weight", "bias")
 
 
 def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[cst.CSTNode]:
-    """The calls that clip, the attributes `grad` that are read, and the calls that do so in other files.
+    """The calls that clip, the reads of `grad`, and the calls that do so in other files, in the order of the text.
 
-    They come in the order of the text. Raises Refusal if gradients are `scaled`, for that of something that is not
-    known to be a parameter of an optimizer.
+    Raises Refusal if gradients are `scaled`, for that of a tensor not known to be a parameter of an optimizer.
     """
     own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}
     found = list(_uses(script, own, scaled=scaled))
@@ -31,7 +30,7 @@ def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[
 
 
 def _uses_elsewhere(script: Script, calls: Calls, call: cst.Call) -> bool:
-    """Whether functions of other files that `call` runs clip, measure or change gradients."""
+    """Whether functions of other files that `call` runs clip, measure or update gradients."""
     waiting = [function for function in calls.runs(call) if not script.source.owns(function)]
     seen: set[cst.CSTNode] = set()
     while waiting:
@@ -47,7 +46,7 @@ def _uses_elsewhere(script: Script, calls: Calls, call: cst.Call) -> bool:
 
 
 def _works_on_gradients(node: cst.CSTNode) -> bool:
-    """Whether `node` clips, or computes something with a gradient."""
+    """Whether `node` clips, or computes with a gradient."""
     if isinstance(node, cst.Call):
         func = node.func
         of_gradient = isinstance(func, cst.Attribute) and _is_gradient(func.value) and func.attr.value not in CLEARING
@@ -79,7 +78,7 @@ def _uses(script: Script, own: set[str], *, scaled: bool) -> Iterator[cst.CSTNod
 
 
 def _reads(source: Source, node: cst.Attribute) -> bool:
-    """Whether the values of a gradient matter: it is not only compared with None, cleared or given."""
+    """Whether the values of a gradient are read: it is not only compared with None, cleared or assigned."""
     above = source.parent(node)
     path = dotted(node) or ""
     if path.startswith(("torch.", "autograd.")) or isinstance(above, (cst.ComparisonTarget, cst.Comparison)):

@@ -1,4 +1,4 @@
-"""What a script that trains does: forward and backward passes, steps, and uses of gradients."""
+"""Events of a training script: forward and backward passes, steps, and uses of gradients."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Observed:
 
 
 def observe(script: Script, *, scales: bool) -> Observed:
-    """Follow what the file does; where nothing `scales` losses, it does not matter who steps.
+    """Interpret the file; unless it `scales` losses, the callers of steps do not matter.
 
-    Raises Refusal if part of it is out of reach, and SourceError.
+    Raises Refusal if part of it is unseen, and SourceError.
     """
     interpretation = Interpretation(script)
     watch = _Watch(script, interpretation, scales)
@@ -103,13 +103,13 @@ def observe(script: Script, *, scales: bool) -> Observed:
 
 
 def records_nothing(function: cst.CSTNode) -> bool:
-    """Whether a function is decorated so that what it runs is not recorded for gradients."""
+    """Whether a function is decorated to run with gradients disabled."""
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     return any(_switches_off(one.decorator) for one in decorators)
 
 
 def _only_looks(source: Source, node: cst.CSTNode) -> bool:
-    """Whether nothing is recorded for gradients where `node` stands."""
+    """Whether gradients are disabled at `node`."""
     for above in source.ancestors(node):
         if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
             return True
@@ -119,7 +119,7 @@ def _only_looks(source: Source, node: cst.CSTNode) -> bool:
 
 
 def looks_only(statement: cst.CSTNode) -> bool:
-    """Whether `statement` is a `with` in which nothing is recorded for gradients."""
+    """Whether `statement` is a `with` that disables gradients."""
     return isinstance(statement, cst.With) and any(_switches_off(item.item) for item in statement.items)
 
 
@@ -151,7 +151,7 @@ class _Watch:
         self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
-        """Take note of what happens."""
+        """Record an event."""
         if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
             self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
         elif isinstance(event, ManagedBackward):
@@ -166,7 +166,7 @@ class _Watch:
             self.found.steps[event.call] = event.optimizer_node
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
-        """Whether `node` stands in another file, where nothing is recorded for gradients."""
+        """Whether `node` stands in another file, with gradients disabled."""
         home = self._program.source_of(node)
         return home is not None and home is not self.source and _only_looks(home, node)
 
@@ -180,7 +180,7 @@ class _Watch:
             self.found.evaluations[calls] = None
 
     def _makes_model(self, call: cst.CSTNode) -> bool:
-        """Whether `call` makes what the file uses as a model, whatever runs on the way."""
+        """Whether `call` constructs an object that the file uses as a model."""
         above = next((one for one in self.source.ancestors(call) if not isinstance(one, cst.BaseExpression)), None)
         while isinstance(above, cst.Arg):
             above = next((one for one in self.source.ancestors(above) if not isinstance(one, cst.BaseExpression)), None)
@@ -196,14 +196,14 @@ class _Watch:
         )
 
     def is_unseen_step(self, call: cst.Call) -> bool:
-        """Whether `call` steps an optimizer where nothing that was followed leads, such as behind a constant."""
+        """Whether `call` is an optimizer step that interpretation did not reach, such as behind a constant."""
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "step" or call.args or call in self.found.steps:
             return False
         return dotted(func.value) in self._optimizers
 
     def is_seeded(self, call: cst.Call) -> bool:
-        """Whether `call` is a backward pass from a gradient that it is given, which no event tells of."""
+        """Whether `call` is a backward pass from a given gradient, which emits no event."""
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "backward" or len(call.args) != 1:
             return False
@@ -230,7 +230,7 @@ class _Watch:
 
 
 def _computes(method: cst.FunctionDef) -> bool:
-    """Whether a method of a model runs layers, or operations of PyTorch, and not only changes or counts parameters."""
+    """Whether a method of a model runs layers or operations of PyTorch, and not only accesses parameters."""
     for node in walk(method.body):
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
             return True
@@ -243,7 +243,7 @@ def _computes(method: cst.FunctionDef) -> bool:
 
 
 def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
-    """The variables and attributes that the file gives an object of a class with a forward pass."""
+    """The variables and attributes to which the file assigns an instance of a class with a forward pass."""
     for assign in script.of_kind(cst.Assign):
         value = assign.value
         name = dotted(value.func) if isinstance(value, cst.Call) else None
@@ -253,7 +253,7 @@ def _made_of_modules(script: Script, program: Program) -> Iterator[str]:
 
 
 def _elements_that_are_models(script: Script) -> Iterator[tuple[str, str]]:
-    """Collections and the keys of what is used as a model: `nets`, `"encoder"` for `nets["encoder"].parameters()`."""
+    """Collections and the keys of models in them: `nets`, `"encoder"` for `nets["encoder"].parameters()`."""
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("parameters", "train", "eval"):
             owner = call.func.value
@@ -263,7 +263,7 @@ def _elements_that_are_models(script: Script) -> Iterator[tuple[str, str]]:
 
 
 def _key(node: cst.Subscript) -> str:
-    """The string that an element is looked up with, as it is written; empty for all else."""
+    """The literal string key of an element; empty for all else."""
     index = node.slice[0].slice
     return index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) else ""
 
@@ -275,6 +275,6 @@ def _collection(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def framework(text: str) -> tuple[int, str] | None:
-    """Row and name of an import of a framework that brings mixed precision of its own."""
+    """Row and name of an import of a framework with its own mixed precision."""
     found = _FRAMEWORKS.search(text)
     return (text.count("\n", 0, found.start(1)) + 1, found.group(1)) if found else None

@@ -1,4 +1,4 @@
-"""The autocast regions: round the forward passes and losses of training, and the forward passes of evaluation."""
+"""The autocast regions: around the forward passes and losses of training, and the forward passes of evaluation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Region:
 
 
 class Regions:
-    """Finds the statements to put into regions, and writes these; for evaluation only where one `can_be`."""
+    """Finds the statements for regions, and writes these; for evaluation only where one `can_be`."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Regions:
         yield from self._beside.widened()
 
     def strangers(self) -> Iterator[tuple[int, str]]:
-        """Row and name of the calls that hand half tensors to a library that is not PyTorch's.
+        """Row and name of the calls that pass half tensors to a library other than PyTorch's.
 
-        Outside of regions they count where a model has made these, in regions what training computes.
+        Outside of regions these are outputs of a model, within regions values of training.
         """
         for region in self.training:
             made = {path for statement in region.statements for path in self._flow.binds(statement)}
@@ -126,13 +126,13 @@ class Regions:
         self.training = [Region(run, chosen.keys()) for run in runs]
 
     def shorten(self) -> None:
-        """End regions of training with what autocast changes, where that does not leave a loss alone."""
+        """End regions of training with the last statement that autocast affects, unless that leaves a loss alone."""
         for region in self.training:
             while len(region.statements) > 1 and not self._needs_autocast(region.statements[-1]):
                 region.statements.pop()
 
     def _labels(self, chosen: Iterable[cst.CSTNode]) -> set[str]:
-        """The variables that losses of classes are given as labels, which half would choose otherwise."""
+        """The variables that are labels of classification losses, which half would select differently."""
         return {
             path
             for statement in chosen
@@ -153,7 +153,7 @@ class Regions:
         return any(one.rpartition(".")[2] in _OF_CLASSES for one in names)
 
     def _needs_autocast(self, statement: cst.CSTNode) -> bool:
-        """Whether autocast changes what `statement` computes: not where it only adds up, divides or reads numbers."""
+        """Whether autocast affects `statement`: not if it only adds up, divides or reads numbers."""
         operators = (operation.operator for operation in every(statement, cst.BinaryOperation))
         return (
             self._flow.runs_model(statement)
@@ -162,7 +162,7 @@ class Regions:
         )
 
     def _add_followers(self, chosen: dict[cst.CSTNode, None]) -> None:
-        """Add forward passes that no loss comes from: on what a region has made half they need one, too."""
+        """Add forward passes without a loss: on half results of a region they need one, too."""
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         for statement in list(chosen):
             block = self._script.block_of(statement)
@@ -185,7 +185,7 @@ class Regions:
         return self._script.source.span(last.item).end if bare else None
 
     def _runs(self, chosen: dict[cst.CSTNode, None]) -> list[list[cst.CSTNode]]:
-        """`chosen` by blocks, neighbours together; what stands between them goes along unless it trains."""
+        """`chosen` grouped by blocks, adjacent ones together with the statements in between, unless these train."""
         runs = list(self._runs_of_blocks(chosen))
         within = [one for run in runs for one in run if one not in chosen]
         return [run for run in runs if not any(self._script.inside(one, run[0]) for one in within if one not in run)]
@@ -216,7 +216,7 @@ class Regions:
         return yields or self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
 
     def _losses(self) -> set[str]:
-        """The names of what the regions of training call, forward passes apart."""
+        """The names of the callees in the regions of training, forward passes apart."""
         return {
             name
             for region in self.training

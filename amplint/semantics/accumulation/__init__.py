@@ -1,1 +1,1 @@
-"""Gradient accumulation: loops, window boundaries, and the work inside of a window."""
+"""Gradient accumulation: loops, window boundaries, and the work within a window."""

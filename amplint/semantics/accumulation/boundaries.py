@@ -147,7 +147,7 @@ def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None
 
 
 def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
-    """The symbol of `n` for a loop over `range(n)`, also inside of a progress bar or `enumerate`."""
+    """The symbol of `n` for a loop over `range(n)`, also within a progress bar or `enumerate`; None for other loops."""
     source = machine[Rhythm].sources.get(loop)
     found = found_in(machine, [source], "call", "builtins.range") if source is not None else None
     parts = machine.symbols.parts(found) if found is not None else ()
@@ -169,7 +169,7 @@ def length(machine: Machine, loop: cst.CSTNode, around: Iteration) -> int | None
 
 
 def runs_once(machine: Machine, source: int) -> bool:
-    """Whether a loop over `source` is over `range(1)`, also inside of a progress bar or `enumerate`."""
+    """Whether a loop over `source` is over `range(1)`, also within a progress bar or `enumerate`."""
     current: int | None = source
     while current is not None and machine.symbols.key(current)[:2] != ("call", "builtins.range"):
         current = _wrapped(machine, current)
@@ -178,14 +178,14 @@ def runs_once(machine: Machine, source: int) -> bool:
 
 
 def _wrapped(machine: Machine, source: int) -> int | None:
-    """The iterable inside of a progress bar, `enumerate` or `iter`."""
+    """The iterable wrapped by a progress bar, `enumerate` or `iter`."""
     key, parts = machine.symbols.key(source), machine.symbols.parts(source)
     goes_on = key[0] == "call" and PASSES_ON.search(str(key[1]))
     return parts[0] if goes_on and parts else None
 
 
 def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
-    """The names of what passes a data loader's batches to `loop`, if these names alone imply it."""
+    """The guesses by which functions pass a data loader's batches through to `loop`."""
     guesses: list[Guessed] = []
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
@@ -195,7 +195,7 @@ def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
-    """Whether `loop` iterates over a data loader of visible construction, with any number of batches."""
+    """Whether `loop` iterates over a data loader with a visible constructor, whose last window may be shorter."""
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
         source = _wrapped(machine, source)

@@ -22,7 +22,7 @@ _LONGEST = 60
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
-    """The access paths that `loop` increments or advances, and that a remainder or a comparison in it tests."""
+    """The access paths that `loop` increments or advances, and that a modulo or a comparison in it tests."""
     found = machine[Rhythm].counted.get(loop)
     if found is None:
         raised: set[str] = set()
@@ -102,7 +102,7 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
 
 
 def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
-    """Make the counters of `loop` unknown in the iteration that begins; the `first` records their initial values."""
+    """Forget the counters of `loop` as an iteration begins; the `first` one records their initial values."""
     for path in counters(machine, loop) | _in_methods(machine, state, loop):
         owner, _, name = path.rpartition(".")
         symbol = -1

@@ -27,7 +27,7 @@ _DEEP = 60
 
 @per_chunk
 def may_divide(chunk: Chunk) -> bool:
-    """Whether code that is not followed might divide, multiply or sum its result."""
+    """Whether code that is not interpreted might divide, multiply or sum its result."""
     return _MAY_DIVIDE.search(chunk.text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Gradients that nothing ever clears: every step repeats those of all earlier steps.
+"""Gradients that are never cleared: every step applies those of all earlier steps again.
 
 A scaler's step divides the gradients of earlier iterations by the scale once more, so that little remains of them until
 they overflow: inf stays inf, and every later step is skipped. Such steps are reported if another path through the same
@@ -26,7 +26,7 @@ _COMMENT = regex(r"#[^\n]*")
 
 
 def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
-    """An iteration of `loop` ended: record a step after a backward pass with gradients not cleared so far."""
+    """Record a step with gradients that were never cleared, at the end of an iteration of `loop`."""
     if machine.muted or machine.entered_from is not None or machine.statement is None:
         return
     here = [done for done in state[WorkDone].work if done.loops[-1:] == (loop,) and done.certain]
@@ -42,7 +42,7 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
-    """An iteration of `loop` ended: record the scaler's steps on paths that clear nothing, if another path does."""
+    """Record the scaler's steps on paths that clear nothing, if another path through the iteration does."""
     if machine.muted or machine.entered_from is not None or not isinstance(loop, (cst.For, cst.While)):
         return
     rounds = [[done for done in state[WorkDone].work if done.iteration == state.iteration] for state in states]
@@ -66,14 +66,14 @@ def _by_scaler(step: cst.CSTNode) -> TypeGuard[cst.Call]:
 
 
 def _optimizer(step: cst.CSTNode) -> str | None:
-    """The expression by which a step names its optimizer."""
+    """The expression of the optimizer that a call steps."""
     if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
         return None
     return dotted(step.args[0].value if step.args else step.func.value)
 
 
 def conclude(machine: Machine) -> None:
-    """Emit the steps whose gradients nothing clears."""
+    """Emit the steps whose gradients are never cleared."""
     if machine.complete and not machine[Undone].optimizer_escaped:
         for step, (backward, elsewhere) in machine[Undone].left_alone.items():
             if step not in machine[Undone].cleared:
@@ -89,8 +89,8 @@ def conclude(machine: Machine) -> None:
 
 
 class Clearing(Tracker):
-    """Tracks gradients that nothing clears."""
+    """Tracks gradients that are never cleared."""
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Emit the steps that repeat gradients."""
+        """Emit the steps with gradients of earlier steps."""
         conclude(self.machine)

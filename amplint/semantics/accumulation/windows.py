@@ -52,13 +52,13 @@ _PLACED = (Job.UNSCALE, Job.CLIP, Job.UPDATE, Job.CLEAR)
 _LOGICAL = frozenset({"not", "and", "or"})
 _MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
 _OTHER_WRAPPERS = frozenset({"apex.parallel.DistributedDataParallel", "deepspeed.initialize"})
-"""What wraps a model instead where a program can distribute it in several ways, and reduces gradients by itself."""
+"""Wrappers of a model in a program with several ways to distribute it, which reduce gradients themselves."""
 _CHANGING = in_place(spellings("div", "mul"))
 CHANGED = "<changed in place>"
 
 
 def note(machine: Machine, state: State, job: Job, node: cst.CSTNode, in_vain: bool = False) -> None:
-    """Record that `node` does such a job on this path."""
+    """Record a job of `node` on this path."""
     if not machine.muted:
         done = Work(job, node, machine.loops, state.iteration, closes=_at_end(machine, state), in_vain=in_vain)
         state.change(WorkDone).add(done)
@@ -111,7 +111,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
 
 
 class _Round:
-    """One path through one iteration; what the `first` one clears was left by code before the loop."""
+    """One path through one iteration; gradients cleared in the `first` one are from before the loop."""
 
     def __init__(self, state: State, depth: int, first: bool) -> None:
         self.state = state
@@ -193,7 +193,7 @@ def _outer_window(
 
 
 def _is_behind(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
-    """Whether a condition is written behind all steps of a loop: what it decides is something else."""
+    """Whether a condition follows all steps of a loop, so that it decides something else."""
     order = {id(node): place for place, node in enumerate(walk(loop))}
     asked = order.get(id(guard))
     return asked is not None and all(order.get(id(step), asked) < asked for step in steps)
@@ -239,9 +239,9 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
 
 
 def _clears_apart(full: list[_Round], partial: list[_Round]) -> bool:
-    """Whether the gradients are cleared, after backward, in code that runs only inside of a window.
+    """Whether gradients are cleared, after backward, by code that runs only within a window.
 
-    That code steps with them in a way that is not seen, or intends to discard them.
+    That code steps with them in unseen code, or discards them on purpose.
     """
     shared = {done.node for one in full for done in one.of(Job.CLEAR)}
     return any(
@@ -325,7 +325,7 @@ def _first(
 
 
 def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
-    """Whether the path tested the counter otherwise as well."""
+    """Whether another condition on this path tests the counter as well."""
     base, _ = shifted(machine, counter)
     name = machine.symbols.key(base)
     return any(
@@ -486,16 +486,16 @@ class Windows(Tracker):
         return Words(frozenset().union(*map(telling, chunks)))
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A forward pass may bypass the wrapper of a distributed model."""
+        """Record a forward pass that bypasses the wrapper of a distributed model."""
         if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
             self.machine[Rhythm].bypassed = True
 
     def offers(self, name: str) -> bool:
-        """Distributed models and data loaders."""
+        """Whether this is a distributed model or a data loader."""
         return (name.startswith("torch.") and name.rpartition(".")[2] in _MAKERS) or name in _OTHER_WRAPPERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """Distributed models and data loaders."""
+        """Record a distributed model or a data loader."""
         assert isinstance(call.callee, Ref)
         rhythm, name = self.machine[Rhythm], call.callee.name
         if name in _OTHER_WRAPPERS:
@@ -509,7 +509,7 @@ class Windows(Tracker):
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`loss.div_(n)`."""
+        """Handle `loss.div_(n)`."""
         if call.name in _CHANGING and isinstance(call.owner, (Tensor, Unknown)):
             state.set_attribute(call.owner.symbol, CHANGED, TRUE)
         return None
@@ -526,17 +526,17 @@ class Windows(Tracker):
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """The result of an inherited method may count micro-batches."""
+        """Record the result of an unseen inherited method, which may count micro-batches."""
         if call.inherited and call.entered is None:
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def unfollowed(self, function: Function, result: Value) -> None:
-        """The result of a function that is not followed may have been divided in it."""
+        """Record the result of a function that is not interpreted, which may have divided it."""
         if may_divide(function.chunk):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def condition(self, node: cst.BaseExpression, value: Value) -> None:
-        """A condition may test the end of a window."""
+        """Record a condition that may test the end of a window."""
         if isinstance(value, Unknown):
             rhythm = self.machine[Rhythm]
             rhythm.spelled.setdefault(value.symbol, node)
@@ -546,7 +546,7 @@ class Windows(Tracker):
                 asked.update(_clauses(self.machine, value.symbol))
 
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
-        """A remainder may test the end of a window."""
+        """Record a modulo that may test the end of a window."""
         if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
             self.machine[Rhythm].spelled.setdefault(value.symbol, node)
 
@@ -559,9 +559,9 @@ class Windows(Tracker):
         return runs_once(self.machine, source)
 
     def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
-        """Counters are unknown from here on."""
+        """Forget the counters of the loop."""
         begin_round(self.machine, state, loop, first)
 
     def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
-        """A window may have ended."""
+        """Compare the paths at the end of an iteration, which may end a window."""
         end_round(self.machine, node, list(states), first)

@@ -33,7 +33,7 @@ class WorkDone(Part):
         return WorkDone(dict(self._work))
 
     def key(self, now: Iteration) -> Hashable:
-        """Paths are joined whatever work they did."""
+        """None: paths may join whatever work they did."""
         return None
 
     def joined(self, other: WorkDone) -> WorkDone:
@@ -52,5 +52,5 @@ class WorkDone(Part):
         return WorkDone({**now._work, **{node: done for node, done in self._work.items() if node not in now._work}})
 
     def is_unchanged(self, before: WorkDone) -> bool:
-        """Whether nothing was done since."""
+        """Whether no work was done since."""
         return list(self._work) == list(before._work)

@@ -1,4 +1,4 @@
-"""Checkpoints: whose state is saved and restored, and whether the scaler's is missing.
+"""Checkpoints: the objects whose state is saved and restored, and whether the scaler's is missing.
 
 A resumed run needs the optimizer's state and the scaler's. State counts as saved if it reaches a call that saves
 (`torch.save`, or an unseen one with such a name), or is returned by a method that exports state. A scaler passed to
@@ -52,15 +52,15 @@ from amplint.source.tree import walk
 STATE_OF = "state of"
 _PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
 _ANYTHING = frozenset({"each", "item"})
-"""Kinds of symbols that stand for whatever a loop comes by."""
+"""Kinds of symbols that can be any element of a loop's iterable."""
 _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
-"""What a wrapper holds: code that unwraps models takes them of anything."""
+"""Attributes of wrappers with the wrapped object: code that unwraps models reads them from any object."""
 
 _RESTORES = regex(r"(?i)optim\w*\.load_state_dict\(")
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
-    """`owner.state_dict()`; the state of a possible scaler counts as restored, too."""
+    """Return `owner.state_dict()`; for a possible scaler, its state counts as restored, too."""
     symbol = symbol_of(machine, owner)
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_saved = True
@@ -71,9 +71,9 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
 
 
 def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
-    """`owner.load_state_dict(...)`; state taken in visible code does not come from a checkpoint.
+    """Handle `owner.load_state_dict(...)`; state that visible code took does not come from a checkpoint.
 
-    A `load_state_dict` that passes its argument on stands for its owner's: its caller restores the checkpoint.
+    A `load_state_dict` that passes on its argument is an alias of its owner's: the caller restores the checkpoint.
     """
     if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
         return
@@ -87,7 +87,7 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
 def out_of_sight(
     machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments, owner: Value | None
 ) -> None:
-    """These arguments are passed to an unseen call."""
+    """Handle arguments that escape to an unseen call."""
     ledger = machine[Ledger]
     if not ledger.watching:
         return
@@ -130,7 +130,7 @@ def _named_in(machine: Machine, state: State, call: cst.Call) -> Iterator[Value]
 
 
 def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute, owner: Value, value: Value) -> None:
-    """`owner[...] = value` or `owner.name = value`."""
+    """Handle `owner[...] = value` and `owner.name = value`."""
     if not machine[Ledger].watching:
         return
     if isinstance(value, Scaler) and not isinstance(owner, (Instance, Items)):
@@ -141,9 +141,9 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
-    """A function returns `value`; one with such a name exports it as state to save.
+    """Handle a returned `value`; a function with such a name exports it as state to save.
 
-    A `state_dict` that returns only another's stands for that one.
+    A `state_dict` that only returns another object's is an alias of that one.
     """
     if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
         return
@@ -162,7 +162,7 @@ def _is_parameter(machine: Machine, value: Value) -> bool:
 
 
 def conclude(machine: Machine) -> None:
-    """Emit what the checkpoints of the whole file lack."""
+    """Emit the state that is missing in the checkpoints of the whole file."""
     ledger = machine[Ledger]
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
@@ -289,14 +289,14 @@ def _place(machine: Machine, state: State, node: cst.Call) -> Place:
 
 
 def _spelled(machine: Machine, place: Place) -> Place:
-    """`place`, without how code there spells the scaler where some path has nothing of that name."""
+    """`place`, without the expression of the scaler if it is unbound there on some path."""
     paths = machine[Ledger].spelled.get(place.node, [])
     bound = place.scaler is not None and all(place.scaler in seen for seen in paths)
     return place if bound else replace(place, scaler=None)
 
 
 def _is_none_at(machine: Machine, place: Place) -> bool:
-    """Whether what spells the scaler at `place` is None on some path."""
+    """Whether the expression of the scaler at `place` is None on some path."""
     return any(seen.get(place.scaler or "") == NONE for seen in machine[Ledger].spelled.get(place.node, []))
 
 
@@ -358,13 +358,13 @@ def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
 
 
 def _path(call: cst.CSTNode) -> str:
-    """The attribute whose method `call` calls; a plain name implies nothing."""
+    """The attribute that is the receiver of `call`; empty for a plain name."""
     owner = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
     return (dotted(owner) or "") if isinstance(owner, cst.Attribute) else ""
 
 
 def _taken_for_wrappers(machine: Machine, symbol: int, partners: Set[int]) -> tuple[Guessed, ...]:
-    """The names of constructors by which alone `symbol` is one of `partners` or its wrapper."""
+    """The guesses by which `symbol` is one of `partners` or its wrapper."""
     plain = {known for partner in partners for known in _kin(machine, partner, wrapped=False)}
     if plain & _kin(machine, symbol, wrapped=False):
         return ()
@@ -380,9 +380,9 @@ def _wrapper(machine: Machine, symbol: int) -> str | None:
 
 
 def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[object]:
-    """The keys that a symbol shares with those of the same object on other paths: its construction, or its access path.
+    """The keys by which a symbol is the same object on other paths: its construction, or its access path.
 
-    An attribute of a wrapper stands for the wrapper, too, if it may be `wrapped`.
+    An attribute of a wrapper is an alias of the wrapper, if it may be `wrapped`.
     """
     kind, *details = machine.symbols.key(symbol)
     parts = machine.symbols.parts(symbol)
@@ -410,19 +410,19 @@ class Checkpoints(Tracker):
     methods = frozenset({"state_dict", "load_state_dict"})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls that save and load are run, if a rule needs them."""
+        """The names of calls that save and load, if a rule needs them."""
         wanted = CheckpointLacksScaler.kind in self.machine.wanted
         watched = saving_names(chunks) if wanted else frozenset[str]()
         self.machine[Ledger].watching = bool(watched)
         return Words(watched=watched)
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """`torch.save` and other functions of libraries."""
+        """Handle `torch.save` and other functions of libraries."""
         out_of_sight(self.machine, state, call.node, call.callee, call.arguments, None)
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`state_dict` and `load_state_dict`."""
+        """Handle `state_dict` and `load_state_dict`."""
         assert call.owner is not None
         if call.name == "state_dict":
             self.machine.idle.add(call.node)
@@ -432,29 +432,29 @@ class Checkpoints(Tracker):
         return None
 
     def unseen(self, state: State, call: Call) -> None:
-        """Unseen code may save and load."""
+        """Handle unseen code that may save and load."""
         if not isinstance(call.callee, Ref):
             owner = None if call.entered == "super" else call.owner
             out_of_sight(self.machine, state, call.node, call.callee, call.arguments, owner)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """State may be stored in an object that is saved."""
+        """Handle an attribute of an object that may be saved."""
         stored(self.machine, state, target, owner, value)
         return None
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """State may be stored in a container that is saved."""
+        """Handle an element of a container that may be saved."""
         stored(self.machine, state, target, owner, value)
 
     def function_returns(self, state: State, value: Value) -> None:
-        """A method may export state."""
+        """Handle the result of a method that may export state."""
         returned(self.machine, state, value)
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
-        """A scaler may be None."""
+        """Record a scaler that may be None."""
         if NONE in (left, right) and isinstance(joint, Scaler):
             self.machine[Ledger].perhaps_none.add(joint.symbol)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Emit what the checkpoints lack."""
+        """Emit the missing state."""
         conclude(self.machine)

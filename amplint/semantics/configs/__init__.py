@@ -1,1 +1,1 @@
-"""What configuration files say, and what scripts read of them."""
+"""Configuration files: their contents, and the values that scripts read from them."""

@@ -1,4 +1,4 @@
-"""The value of a display that stands for a configuration file, and where its parts are written."""
+"""Values of the dictionary displays that represent configuration files, and the positions of their entries."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _WORDS = {"True": TRUE, "False": FALSE, "None": NONE}
 _REFERENCE = regex(r"\$\{([\w.]+)\}")
 _REAL = regex(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+")
 MISSING = "???"
-"""What OmegaConf calls a value that has to come from somewhere else."""
+"""OmegaConf's placeholder for a mandatory value."""
 _INDIRECT = 8
-"""So many references lead from one to the next; more are a circle."""
+"""The limit of chained references; more are a cycle."""
 
 
 class Reader:
-    """Values of displays; `fresh` makes the symbol of something unknown.
+    """Evaluates displays; `fresh` makes the symbol of an unknown value.
 
-    With `omega` they are what OmegaConf makes of them: `1e-5` is a number, `???` has to come from somewhere else, and
-    `${a.b}` is a reference, which stays a text until the whole is `resolved`.
+    With `omega` values are OmegaConf's: `1e-5` is a number, `???` is unknown, and `${a.b}` is a reference, which stays
+    a string until the whole is `resolved`.
     """
 
     def __init__(self, fresh: Callable[[], int], *, omega: bool = False) -> None:
@@ -29,7 +29,7 @@ class Reader:
         self._omega = omega
 
     def value(self, node: cst.BaseExpression) -> Value:
-        """What `node`, and all that is in it, comes to."""
+        """The value of `node`, including nested ones."""
         if isinstance(node, cst.Dict):
             pairs = [element for element in node.elements if isinstance(element, cst.DictElement)]
             keys = tuple(self.value(pair.key) for pair in pairs)
@@ -48,7 +48,7 @@ class Reader:
         return self._unknown() if self._omega and text == MISSING else Const(text)
 
     def resolved(self, root: Value) -> Value:
-        """`root` with the values that its references mean; those that mean no constant are unknown."""
+        """`root` with references replaced by the values they refer to; unknown unless those are constants."""
         return self._resolved(root, root, 0)
 
     def _resolved(self, value: Value, root: Value, depth: int) -> Value:
@@ -65,14 +65,14 @@ class Reader:
 
 
 def refers(value: Value) -> bool:
-    """Whether there is a reference in a value."""
+    """Whether a value contains a reference."""
     if isinstance(value, Items):
         return any(map(refers, value.values))
     return isinstance(value, Const) and isinstance(value.value, str) and "${" in value.value
 
 
 def find(tree: cst.CSTNode, *keys: str) -> cst.DictElement | None:
-    """The entry that `keys` lead to, one in the other."""
+    """The entry at the nested `keys`; None if there is none."""
     found = None
     for key in keys:
         entries = tree.elements if isinstance(tree, cst.Dict) else ()
@@ -84,7 +84,7 @@ def find(tree: cst.CSTNode, *keys: str) -> cst.DictElement | None:
 
 
 def name_of(entry: cst.DictElement) -> str | None:
-    """The key of an entry, where it is a string."""
+    """The key of an entry, if it is a string."""
     key = entry.key
     return str(key.evaluated_value) if isinstance(key, cst.SimpleString) else None
 
@@ -105,7 +105,7 @@ def dictionaries(tree: cst.CSTNode) -> Iterator[cst.Dict]:
 
 
 def get(settings: Value | None, *keys: str) -> Value | None:
-    """The value that `keys` lead to in a dictionary, one in the other; None if there is none."""
+    """The value at the nested `keys` of a dictionary; None if there is none."""
     found: Value | None = settings
     for key in keys:
         if not isinstance(found, Items) or found.keys is None or Const(key) not in found.keys:
@@ -115,6 +115,6 @@ def get(settings: Value | None, *keys: str) -> Value | None:
 
 
 def names(settings: Items | None) -> set[str]:
-    """The keys of a dictionary that are strings."""
+    """The string keys of a dictionary."""
     keys = (settings.keys or ()) if settings is not None else ()
     return {key.value for key in keys if isinstance(key, Const) and isinstance(key.value, str)}

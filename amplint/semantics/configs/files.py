@@ -1,4 +1,4 @@
-"""Configuration files that a script reads: which ones, and what it then knows of them."""
+"""Configuration files that a script reads, and the values it gets from them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _READING = frozenset({"yaml", "json", "OmegaConf"})
 
 
 class ConfigFiles(Tracker):
-    """Follows paths to the files that are read with them, where configuration files are to say what they say now.
+    """Tracks paths to the files read by them, if configuration files are taken into account.
 
-    What the files hold are dictionaries, whose keys are attributes as well: where Python has none, a script reads none.
+    Files contain dictionaries, whose keys are attributes as well: where Python has none, a script reads none.
     """
 
     triggers = frozenset({"yaml", "json", "OmegaConf", "hydra", "__file__", "Path", "add_argument", *known.PARSERS})
@@ -46,20 +46,20 @@ class ConfigFiles(Tracker):
         self.referring: set[Value] = set()
 
     def is_needed(self) -> bool:
-        """Only where they are to."""
+        """Whether configuration files are taken into account."""
         return self.machine.configs
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of functions that read files matter by what they return."""
+        """Calls of functions that read files, for their results."""
         reading = (chunk for chunk in chunks if not chunk.used.isdisjoint(_READING))
         return Words(calls=frozenset(chunk.name for chunk in reading if chunk.name))
 
     def script_begins(self, state: State) -> None:
-        """The file knows its own path."""
+        """Bind `__file__`."""
         state.bind(MODULE_FRAME, "__file__", FilePath(posixpath.basename(self.machine.program.main.path)))
 
     def library(self) -> Mapping[str, Handler]:
-        """What makes paths, reads files and holds what is in them."""
+        """Functions that make paths, read files and wrap their contents."""
         return {
             **dict.fromkeys(known.SAME_PATH, self._same_path),
             **dict.fromkeys(known.LOADERS, self._load),
@@ -72,7 +72,7 @@ class ConfigFiles(Tracker):
             "os.path.join": self._join,
         }
 
-    # Paths
+    # Paths.
 
     def _same_path(self, state: State, call: Call) -> Value | None:
         first = _first(call.arguments)
@@ -86,7 +86,7 @@ class ConfigFiles(Tracker):
         return _joined(call.arguments.values)
 
     def member_of(self, owner: Value, name: str) -> Value | None:
-        """The folder of a path; an entry of a dictionary."""
+        """The parent folder of a path, or an entry of a dictionary."""
         if isinstance(owner, FilePath) and name == "parent":
             return _parent(owner)
         if isinstance(owner, FilePath) and name == "parents":
@@ -97,7 +97,7 @@ class ConfigFiles(Tracker):
         return get(owner, name) if isinstance(owner, Items) and name not in known.OF_DICTIONARIES else None
 
     def binary(self, state: State, operands: Operands) -> Value | None:
-        """`path / "name"`, and `folder + "/name"`."""
+        """Evaluate `path / "name"` and `folder + "/name"`."""
         left, right = operands.left[1], operands.right[1]
         if not isinstance(left, FilePath) or not isinstance(right, Const) or not isinstance(right.value, str):
             return None
@@ -105,7 +105,7 @@ class ConfigFiles(Tracker):
             return _joined((left, right))
         return FilePath(posixpath.normpath(left.name + right.value)) if operands.kind == "Add" else None
 
-    # What reads
+    # Reading.
 
     def _open(self, state: State, call: Call) -> Value | None:
         path = _first(call.arguments)
@@ -129,7 +129,7 @@ class ConfigFiles(Tracker):
         return made
 
     def _merge(self, state: State, call: Call) -> Value | None:
-        """References mean what is in the whole, so that what others have put into it can change their values."""
+        """Merge dictionaries; references resolve in the whole, so that other dictionaries can change their values."""
         values = [value for value in call.arguments.values if value != Items((), ())]
         if len(values) > 1 and not self.referring.isdisjoint(values):
             return None
@@ -158,7 +158,7 @@ class ConfigFiles(Tracker):
         return found
 
     def method(self, state: State, call: Call) -> Value | None:
-        """Methods of paths, of open files, of dictionaries and of parsers of the command line."""
+        """Call a method of a path, an open file, a dictionary or a command-line parser."""
         owner, name = call.owner, call.name
         if isinstance(owner, FilePath):
             if name in known.READING_METHODS:
@@ -188,7 +188,7 @@ class ConfigFiles(Tracker):
                     state.set_attribute(symbol_of(self.machine, owner), str(key.value), unknown)
         return owner if name in ("copy", "to_dict") else None
 
-    # Options, of which only those count that name a configuration file
+    # Options that name a configuration file.
 
     def _of_parser(self, state: State, owner: Unknown, name: str, arguments: Arguments) -> Value | None:
         if name == "add_argument":
@@ -204,10 +204,10 @@ class ConfigFiles(Tracker):
                 state.set_attribute(made.symbol, key.removeprefix(_DEFAULT), value)
         return made if name == "parse_args" else Items((made, Unknown(self.machine.fresh())))
 
-    # Hydra
+    # Hydra.
 
     def left_out(self, state: State, function: Function, index: int) -> Value | None:
-        """The parameter of a function that Hydra calls."""
+        """The value of the configuration parameter of a function that Hydra calls."""
         node = node_of(function)
         if index or not isinstance(node, cst.FunctionDef) or function.owner is not None:
             return None
@@ -252,7 +252,7 @@ def _parent(path: FilePath) -> FilePath:
 
 
 def _joined(values: tuple[Value, ...]) -> Value | None:
-    """The path of several parts, None if one of them is not known."""
+    """The joined path; None if a part is unknown."""
     first, *others = values or (None,)
     texts = [value.value for value in others if isinstance(value, Const) and isinstance(value.value, str)]
     if len(texts) < len(others) or any(text.startswith("/") for text in texts):
@@ -265,7 +265,7 @@ def _joined(values: tuple[Value, ...]) -> Value | None:
 
 
 def _option(arguments: Arguments) -> str:
-    """The attribute that an option of the command line becomes."""
+    """The attribute of a command-line option."""
     given = arguments.value("dest")
     flags = [one.value.value for one in arguments.given if not one.keyword and isinstance(one.value, Const)]
     long = [flag for flag in flags if isinstance(flag, str) and flag.startswith("--")]

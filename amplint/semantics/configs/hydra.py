@@ -1,4 +1,4 @@
-"""What Hydra composes of the files in a folder: a primary file, and those that its defaults list names."""
+"""Hydra's composition of the files in a folder: a primary file, and those in its defaults list."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Hydra:
         self._root = root
 
     def composed(self, name: str) -> Items | None:
-        """The settings of the primary file `name`, None if not all of them can be known."""
+        """The settings of the primary file `name`; None if not all of them are known."""
         made = self._composed(name, "", 0)
         whole = self._reader.resolved(made[1]) if made is not None else None
         return whole if isinstance(whole, Items) else None
@@ -52,13 +52,13 @@ class Hydra:
             result = merged(result, part)
         if not met_self:
             if _overlaps(result, own):
-                return None  # which one counts depends on the version of Hydra
+                return None  # the precedence depends on the version of Hydra
             result = merged(result, own)
         package = _PACKAGE.search(file.text.lstrip()[:200])
         return (package[1] if package is not None else group.replace("/", ".")), result
 
     def _entry(self, entry: Value, group: str, depth: int) -> Items | None:
-        """What one entry of a defaults list adds."""
+        """The settings that one entry of a defaults list adds."""
         if isinstance(entry, Const) and isinstance(entry.value, str):
             inner = "" if entry.value.startswith("/") else group
             return self._placed(entry.value.removeprefix("/"), inner, None, depth)
@@ -91,7 +91,7 @@ class Hydra:
 
 
 def merged(first: Items, second: Items) -> Items:
-    """Both dictionaries, the second one counts where they differ."""
+    """The merge of both dictionaries, in which the second one takes precedence."""
     table = dict(_pairs(first))
     for key, value in _pairs(second):
         known = table.get(key)

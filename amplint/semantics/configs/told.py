@@ -1,4 +1,4 @@
-"""What a configuration file tells by itself: which library reads it shows in its keys."""
+"""Events of a configuration file by itself, whose keys identify the library that reads it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STARTER = "accelerate launch"
 
 
 def tell(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
-    """Tell the events of these `kinds` that are in `file`, the main one of `program`."""
+    """Emit the events of these `kinds` in `file`, the main one of `program`."""
     reader = Reader(itertools.count().__next__)
     for tree in dictionaries(file.root):
         value = reader.value(tree)
@@ -54,7 +54,7 @@ def tell(program: Program, file: ConfigFile, emit: Callable[[Event], None], kind
 
 
 def _launch(program: Program, tree: cst.Dict, value: Items) -> Iterator[_Told]:
-    """A file that `accelerate launch` reads."""
+    """A configuration of `accelerate launch`."""
     named = find(tree, "deepspeed_config", DEEPSPEED_FILE)
     path = get(value, "deepspeed_config", DEEPSPEED_FILE)
     if named is None or path in (None, NONE, Const("none")) or get(value, "distributed_type") != Const("DEEPSPEED"):

@@ -1,1 +1,1 @@
-"""Custom autograd functions and the kernels they call."""
+"""Custom autograd functions and the kernels that they call."""

@@ -1,6 +1,6 @@
-"""Classes that derive from `torch.autograd.Function`: what forward and backward, read side by side, make of autocast.
+"""Subclasses of `torch.autograd.Function`: the effect of autocast on forward and backward, compared side by side.
 
-Forward runs in the autocast state of its caller, backward in that of whoever calls `backward()`, which is off.
+Forward runs in the autocast state of its caller, backward in that of the caller of `backward()`, where it is off.
 `custom_fwd` and `custom_bwd` give the second pass the state of the first.
 """
 
@@ -40,7 +40,7 @@ KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, L
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
-"""What exchanges the content of a tensor, or its dimensions."""
+"""Code that exchanges the storage or shape of a tensor."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
@@ -59,9 +59,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Decoration:
-    """The autocast decorator of a method; `unclear` where one has an unknown effect.
+    """The autocast decorator of a method; `unclear` if a decorator has an unknown effect.
 
-    `api` is its qualified name, the bare one for what another library or one of several imports brings by that name.
+    `api` is its qualified name, or the bare name for one of another library or of alternative imports.
     """
 
     node: cst.BaseExpression | None = None
@@ -70,7 +70,7 @@ class Decoration:
 
     @property
     def last(self) -> str:
-        """`custom_fwd`, `custom_bwd` or nothing."""
+        """`custom_fwd`, `custom_bwd` or empty."""
         return self.api.rpartition(".")[2]
 
 
@@ -81,7 +81,7 @@ def function_names(chunks: Iterable[Chunk]) -> frozenset[str]:
 
 
 def applied(machine: Machine, state: State, node: cst.Call, cls: Class, arguments: Arguments) -> None:
-    """Note that `cls.apply(...)` runs, in a region that is or can be on or not; it may exchange what it is given."""
+    """Record `cls.apply(...)`, with the regions around it; its arguments may have their storage exchanged."""
     if _EXCHANGES.search(cls.chunk.code):
         for value in arguments.values:
             exchange(machine, state, value, Unknown(machine.fresh()))
@@ -113,7 +113,7 @@ def _device(region: Autocast | None) -> str:
 
 
 def conclude(machine: Machine, state: State) -> None:
-    """Tell what is to be said of every custom function of the linted file."""
+    """Emit the events of every custom function of the linted file."""
     if machine.wanted.isdisjoint(KINDS):
         return
     for chunk in machine.program.main.chunks:
@@ -125,7 +125,7 @@ def conclude(machine: Machine, state: State) -> None:
 
 
 def _passes(machine: Machine, state: State, cls: cst.ClassDef) -> Passes | None:
-    """The two passes of a custom function; None for another class, and for one that lacks or splits a pass."""
+    """The two passes of a custom function; None for other classes, and for one without both or with `setup_context`."""
     bases = [quietly(machine, state, MODULE_FRAME, base.value, {}) for base in cls.bases]
     if not any(isinstance(base, Ref) and base.name in BASES for base in bases):
         return None
@@ -198,7 +198,7 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
 
 
 def _taken_for_torch(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:
-    """The names that a class calls PyTorch's functions by, where no import tells."""
+    """The guesses by which a class calls functions of PyTorch, where imports do not show it."""
     owners = [node.func.value for node in every(cls, cst.Call) if isinstance(node.func, cst.Attribute)]
     names = dict.fromkeys(name for owner in owners if TORCH_MODULES.search(name := dotted(owner) or ""))
     known = {name: quietly(machine, state, MODULE_FRAME, cst.Name(name.partition(".")[0]), {}) for name in names}
@@ -214,7 +214,7 @@ def _tell_assumed(
     details: dict[str, object],
     modules: tuple[Guessed, ...],
 ) -> None:
-    """Tell the one thing that autocast would do to a function which does not mind dtypes."""
+    """Emit the first effect of autocast on a function that does not handle dtypes."""
     if unprepared(machine, name, passes):
         if (over := handed(machine, state, passes)) is not None:
             machine.emit(
@@ -278,14 +278,14 @@ def _names_autocast(cls: cst.ClassDef) -> bool:
 
 
 def _enters_autocast(machine: Machine, call: cst.Call) -> bool:
-    """Whether the method that is called may enter a region: one of this name stands beside the word."""
+    """Whether the callee may enter a region: a method of this name is defined in a chunk that mentions autocast."""
     name = call.func.attr.value if isinstance(call.func, cst.Attribute) else None
     chunks = machine.program.chunks
     return name is not None and any(f"def {name}(" in chunk.text and "autocast" in chunk.text for chunk in chunks)
 
 
 def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
-    """The inputs of forward for which `name.apply` is given an attribute of an object somewhere in the file."""
+    """The inputs of forward for which some call of `name.apply` in the file passes an attribute."""
     found: set[str] = set()
     for chunk in machine.program.main.chunks:
         if chunk not in machine.relevant or name not in chunk.words:
@@ -298,7 +298,7 @@ def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
 
 
 class CustomFunctions(Tracker):
-    """Custom autograd functions, and where each is applied."""
+    """Tracks custom autograd functions and their applications."""
 
     triggers = frozenset({"backward", "custom_fwd", "custom_bwd"})
     methods = frozenset({"apply"})
@@ -308,15 +308,15 @@ class CustomFunctions(Tracker):
         self.applied: dict[Chunk, list[Applied]] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The names of the functions matter."""
+        """The names of the functions."""
         return Words() if self.machine.wanted.isdisjoint(KINDS) else Words(function_names(chunks))
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`Function.apply(...)`."""
+        """Handle `Function.apply(...)`."""
         if call.name == "apply" and isinstance(call.owner, Class):
             applied(self.machine, state, call.node, call.owner, call.arguments)
         return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report each of the functions."""
+        """Emit the events of each function."""
         conclude(self.machine, starts[0])

@@ -1,4 +1,4 @@
-"""The two passes of a custom autograd function, read side by side: what backward does with what forward kept."""
+"""The two passes of a custom autograd function, compared side by side: uses in backward of tensors saved in forward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
 _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
 _STEEP = words("acos asin cosh cumprod exp expm1 log log10 log1p log2 prod rsqrt sinh softmax softplus tan")
-"""Operations that float16 spoils, which autocast therefore runs in float32."""
+"""Operations that lose too much in float16, which autocast therefore runs in float32."""
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
 
 
@@ -30,18 +30,18 @@ class Passes:
 
     @property
     def context(self) -> str:
-        """What forward calls `ctx`."""
+        """Forward's name for `ctx`."""
         return self.forward.params.params[0].name.value if self.forward.params.params else ""
 
     @property
     def inputs(self) -> list[str]:
-        """Forward's parameters behind `ctx`."""
+        """Forward's parameters after `ctx`."""
         return [param.name.value for param in self.forward.params.params[1:]]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A matrix product, by its node, PyTorch's name and operands."""
+    """A matrix product: its node, PyTorch's name and operands."""
 
     node: cst.BaseExpression
     op: str
@@ -50,7 +50,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """A product of backward whose operands differ under autocast, and the one of forward that makes them differ."""
+    """A product in backward whose operands differ in dtype under autocast, and the one in forward that causes it."""
 
     node: cst.BaseExpression
     op: str
@@ -61,7 +61,9 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An input that forward passes to a kernel as it is; `conversion` is the last one of another to `like`'s dtype."""
+    """An input that forward passes to a kernel uncast; `conversion` is the last cast of another to the dtype of
+    `like`.
+    """
 
     name: str
     like: str
@@ -81,13 +83,13 @@ def _product(node: cst.CSTNode) -> Product | None:
 
 
 def _computed(node: cst.BaseExpression, origins: Origins) -> str | None:
-    """Under autocast a product of anything known has the dtype of the region."""
+    """The dtype of a product of known values under autocast, which is the region's; None for other expressions."""
     found = _product(node)
     return _HALF if found is not None and any(origins.of(operand) for operand in found.operands) else None
 
 
 class _Forward:
-    """What forward keeps, and where the dtype of its result comes from."""
+    """The tensors that forward saves, and the origin of its result's dtype."""
 
     def __init__(self, passes: Passes) -> None:
         self.origins = Origins({name: name for name in passes.inputs}, passes.context, special=_computed)
@@ -128,9 +130,9 @@ def _backward(passes: Passes, forward: _Forward) -> Origins:
 
 
 def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
-    """The first product of backward of the gradient with a weight that has kept its own dtype.
+    """The first product in backward of the gradient with a weight in its own dtype.
 
-    Of forward's inputs, `parameters`, the attributes of objects, are weights, and those `named` so if that may be.
+    Weights are the inputs in `parameters`, which are attributes of objects, and, if `named`, those named like weights.
     """
     forward = _Forward(passes)
     if not forward.products or not forward.results or set(forward.results) != {_HALF}:
@@ -154,9 +156,9 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
 
 
 def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]] | None:
-    """What forward got and calls, and the call of the same, or of a method that runs it back, in backward.
+    """A call in forward of an input, and the call in backward of the same, or of a method that inverts it.
 
-    With them comes the name of that method.
+    The third element are the guesses about that method.
     """
     forward = _Forward(passes)
     handed = {origin: node for node, origin in reversed(forward.calls) if origin != _HALF}
@@ -193,7 +195,7 @@ def cast_in_both(passes: Passes, helpers: Mapping[str, cst.FunctionDef]) -> tupl
 
 
 def _outside_regions(body: cst.BaseSuite, helpers: Mapping[str, cst.FunctionDef]) -> Iterator[tuple[str, cst.CSTNode]]:
-    """What autocast casts for in `body`, and in what is called there."""
+    """The operations that autocast casts in `body` and its callees."""
     seen: list[cst.CSTNode] = []
     read(Origins({}), body, lambda node, inside: seen.extend(() if inside else walk(node)))
     for node in seen:
@@ -204,7 +206,7 @@ def _outside_regions(body: cst.BaseSuite, helpers: Mapping[str, cst.FunctionDef]
 
 
 def computes_again(passes: Passes) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
-    """An operation that autocast casts for, in forward, and in a part of backward that records gradients."""
+    """An operation that autocast casts, in forward and in a part of backward with gradients enabled."""
     first = {op: node for node in walk(passes.forward.body) if (op := _cast_operation(node))}
     for block in walk(passes.backward.body):
         if isinstance(block, cst.With) and any(map(_records, block.items)):
@@ -220,7 +222,7 @@ def _records(item: cst.WithItem) -> bool:
 
 
 def _cast_operation(node: cst.CSTNode) -> str:
-    """PyTorch's name of an operation that autocast casts for, empty for anything else."""
+    """PyTorch's name of an operation that autocast casts; empty for anything else."""
     if isinstance(node, cst.BinaryOperation):
         return {cst.MatrixMultiply: "matmul", cst.Power: "pow"}.get(type(node.operator), "")
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
@@ -230,7 +232,7 @@ def _cast_operation(node: cst.CSTNode) -> str:
 
 
 def left_out(passes: Passes) -> Missing | None:
-    """An input with a gradient that goes to a kernel together with others, which alone are converted to one dtype."""
+    """A differentiable input passed to a kernel with others, of which only those were cast to a common dtype."""
     converted: dict[str, cst.CSTNode] = {}
     likes: set[str] = set()
     for node in walk(passes.forward.body):
@@ -264,7 +266,7 @@ def _like(value: cst.BaseExpression, name: str) -> str | None:
 
 
 def differentiable(passes: Passes) -> set[str]:
-    """The inputs that backward returns a gradient for."""
+    """The inputs for which backward returns a gradient."""
     found: set[str] = set()
     for values in _returned(passes.backward):
         if len(values) < len(passes.inputs) or not all(map(_is_none, values[len(passes.inputs) :])):

@@ -1,7 +1,7 @@
-"""Kernels of extensions that forward of a custom autograd function passes tensors to, as autocast left them.
+"""Extension kernels to which forward of a custom autograd function passes tensors in the dtypes that autocast left.
 
-Autocast converts for operations that PyTorch dispatches. A kernel behind an import gets what forward was given:
-tensors that operations of the region made half, others that are float32, such as parameters, and new buffers.
+Autocast casts for operations that PyTorch dispatches. A kernel behind an import gets the arguments of forward: tensors
+that operations in the region made half, others that are float32, such as parameters, and new buffers.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The call of a kernel, what it is called by, and two of the things it gets that can differ in dtype.
+    """The call of a kernel, the kernel's name, and two arguments whose dtypes can differ.
 
-    `buffer` is where the second one is made, if that is a new tensor. It is a kernel by these `guesses`, or an
-    operation of PyTorch `with_out`, which autocast leaves alone.
+    `buffer` is the construction of the second one, if that is a new tensor. The callee is a kernel by these `guesses`,
+    or an operation of PyTorch `with_out`, which autocast does not cast.
     """
 
     node: cst.Call
@@ -56,12 +56,12 @@ class Handed:
 
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
-    """Whether neither the passes of the class `name` nor its callers in the file mind dtypes."""
+    """Whether neither the passes of the class `name` nor its callers in the file handle dtypes."""
     return not (minds_dtypes(passes.forward) or minds_dtypes(passes.backward) or callers_mind(machine, name))
 
 
 def callers_mind(machine: Machine, name: str) -> bool:
-    """Whether something in the file that calls the class `name` converts what it passes, or casts around the call."""
+    """Whether a caller of the class `name` in the file casts its arguments, or disables autocast around the call."""
     aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
     chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
     aliases = {alias for chunk in chunks for alias in aliasing.findall(chunk.text)}
@@ -78,7 +78,7 @@ def callers_mind(machine: Machine, name: str) -> bool:
 
 
 def _casts(code: cst.CSTNode) -> bool:
-    """Whether a decorator or wrapper casts, or a region is switched off."""
+    """Whether a decorator or wrapper casts, or a region is disabled."""
     nodes = list(walk(code))
     wrapped = any(isinstance(node, cst.Name) and CASTER.search(node.value) for node in nodes)
     return wrapped or any(isinstance(node, cst.Arg) and _switches_off(node) for node in nodes)
@@ -90,7 +90,7 @@ def _switches_off(argument: cst.Arg) -> bool:
 
 
 def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
-    """Whether an argument is converted in the call, or was where its name is assigned."""
+    """Whether an argument is cast in the call, or in the assignment of its name."""
     names = {argument.value.value for argument in call.args if isinstance(argument.value, cst.Name)}
     assigned = [
         node.value
@@ -103,7 +103,7 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
-    """What forward passes to a kernel as it is."""
+    """The first kernel that forward calls with uncast arguments."""
     found: list[Handed] = []
     gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
@@ -137,14 +137,14 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
 
 
 def _is_given_output(call: cst.Call) -> bool:
-    """Whether a call is one of `torch.mm(..., out=...)` and the like."""
+    """Whether a call is `torch.mm(..., out=...)` or the like."""
     named = isinstance(call.func, cst.Attribute) and call.func.attr.value in NOT_CAST_WITH_OUT
     given = any(argument.keyword is not None and argument.keyword.value == "out" for argument in call.args)
     return named and given and (dotted(call.func) or "").startswith("torch.")
 
 
 def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNode:
-    """What makes a buffer that is passed by its name."""
+    """The construction of a buffer passed by its name."""
     for node in walk(function.body):
         if isinstance(node, cst.Assign) and isinstance(argument, cst.Name):
             names = [target.target.value for target in node.targets if isinstance(target.target, cst.Name)]
@@ -154,7 +154,7 @@ def _maker(function: cst.FunctionDef, argument: cst.BaseExpression) -> cst.CSTNo
 
 
 def _computes_nothing(passes: Passes) -> bool:
-    """Whether forward leaves all that it computes to what it calls: it runs no operation of PyTorch of its own."""
+    """Whether forward only calls other functions and runs no operation of PyTorch itself."""
     calls = [node.func for node in walk(passes.forward.body) if isinstance(node, cst.Call)]
     called = {func.attr.value.removesuffix("_") for func in calls if isinstance(func, cst.Attribute)}
     operators = (node.operator for node in walk(passes.forward.body) if isinstance(node, cst.BinaryOperation))
@@ -164,9 +164,9 @@ def _computes_nothing(passes: Passes) -> bool:
 def _taken_for_kernel(
     machine: Machine, state: State, func: cst.BaseExpression, local: set[str]
 ) -> tuple[Guessed, ...] | None:
-    """The name by which a call leaves Python, None for one that does not.
+    """The guesses by which the callee is a kernel; None if it is not.
 
-    What an import or a loader brings does, and a Triton function with its grid.
+    An object from an import or a loader is, and a Triton function with its grid.
     """
     grid = isinstance(func, cst.Subscript)
     path = dotted(func.value if isinstance(func, cst.Subscript) else func)
@@ -191,9 +191,9 @@ def _taken_for_kernel(
 
 
 def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
-    """Whether a call is that of an unseen function, imported by its own name.
+    """Whether the callee is an unseen function imported by its own name.
 
-    A kernel is behind it where forward does nothing else: what PyTorch's operations make up needs no backward by hand.
+    It is a kernel if forward does nothing else: a composition of PyTorch's operations needs no explicit backward.
     """
     if not isinstance(func, cst.Name) or func.value in local:
         return False
@@ -202,7 +202,7 @@ def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local
 
 
 def _hands_on(machine: Machine, function: Function) -> bool:
-    """Whether a function of another file converts nothing and calls what an import or a loader brings there."""
+    """Whether a function of another file casts nothing and calls an object from an import or a loader there."""
     body = node_of(function)
     if any(_converts_or_casts(node) for node in walk(body)):
         return False
@@ -225,7 +225,7 @@ def _bound(function: cst.FunctionDef) -> set[str]:
 
 
 def minds_dtypes(function: cst.CSTNode) -> bool:
-    """Whether code converts tensors, compares dtypes or speaks of autocast."""
+    """Whether code casts tensors, compares dtypes or mentions autocast."""
     return any(_minds(node) for node in walk(function))
 
 
@@ -238,7 +238,7 @@ def _minds(node: cst.CSTNode) -> bool:
 
 
 def _converts_or_casts(node: cst.CSTNode) -> bool:
-    """Whether code converts a tensor or speaks of autocast; what only compares dtypes can do no more than raise."""
+    """Whether code casts a tensor or mentions autocast; a comparison of dtypes alone can only raise."""
     if isinstance(node, cst.Name):
         return MINDS_AUTOCAST.search(node.value) is not None
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
@@ -249,20 +249,20 @@ def _converts_or_casts(node: cst.CSTNode) -> bool:
 
 
 def _is_of_buffer(side: cst.BaseExpression) -> bool:
-    """Whether this is the dtype of what a parameter keeps its gradient in: that of no operand."""
+    """Whether this is the dtype of a parameter's gradient buffer, which is no operand's."""
     path = (dotted(side) or "").split(".")
     return len(path) > 2 and path[-1] == "dtype" and "grad" in path[-2]
 
 
 def _is_place(argument: cst.Arg) -> bool:
-    """Whether an argument of `.to()` says where a tensor goes and nothing of its dtype."""
+    """Whether an argument of `.to()` is a device and no dtype."""
     if argument.keyword is not None:
         return argument.keyword.value != "dtype"
     return (dotted(argument.value) or "device").rpartition(".")[2] == "device"
 
 
 def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
-    """A tensor that is made without a dtype is float32."""
+    """A tensor constructed without a dtype, which is float32; None for other expressions."""
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return None
     if node.func.attr.value in ("to", "contiguous"):
@@ -275,7 +275,7 @@ def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:
 
 
 def _tensors(passes: Passes) -> set[str]:
-    """The inputs that forward keeps for backward, or asks for their shape, and that do not sound like whole numbers."""
+    """The inputs that forward saves for backward, or whose shape it reads, and that do not sound like integers."""
     found: set[str] = set()
     for node in walk(passes.forward.body):
         if isinstance(node, cst.Call) and dotted(node.func) == f"{passes.context}.save_for_backward":
@@ -286,5 +286,5 @@ def _tensors(passes: Passes) -> set[str]:
 
 
 def _called(func: cst.BaseExpression) -> str:
-    """What a kernel is called by; one of Triton is called through its grid."""
+    """The name of a kernel; one of Triton is called through its grid."""
     return dotted(func.value if isinstance(func, cst.Subscript) else func) or "the kernel"

@@ -1,1 +1,1 @@
-"""Frameworks that scale and step themselves, and what other libraries bring."""
+"""Frameworks that scale losses and step optimizers themselves, and APIs of other libraries."""

@@ -1,4 +1,4 @@
-"""What NVIDIA's apex passes back: the optimizer that it was given, and a loss that stands for the one it scales."""
+"""Results of NVIDIA apex: the optimizer it was given, and an alias of the loss it scales."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
 
 
 def called(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
-    """What the call of a library's function returns, None if it is not one of these."""
+    """The result of a call of a library function; None if it is not one of apex's wrappers."""
     loss = arguments.value("loss", 0) if name == SCALE_LOSS else None
     if loss is not None:
         scaled = same_again(machine, state, name, arguments, node)
@@ -31,13 +31,13 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
 
 
 class Apex(Tracker):
-    """Follows what apex wraps."""
+    """Tracks the results of apex's wrappers."""
 
     def offers(self, name: str) -> bool:
-        """What wraps an optimizer or a loss."""
+        """Whether this wraps an optimizer or a loss."""
         return name in (INITIALIZE, SCALE_LOSS)
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """`amp.initialize` and `amp.scale_loss`."""
+        """Handle `amp.initialize` and `amp.scale_loss`."""
         assert isinstance(call.callee, Ref)
         return called(self.machine, state, call.node, call.callee.name, call.arguments)

@@ -1,4 +1,4 @@
-"""Uses of names that libraries offer."""
+"""Uses of library APIs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NATIVE_IMPORT = regex(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?a
 
 
 class ApiUses(Tracker):
-    """Follows the names of libraries, and emits each use of one once."""
+    """Tracks the names of libraries, and emits each use once."""
 
     triggers = frozenset(name.rpartition(".")[2] for name in SUCCESSORS)
 
@@ -33,7 +33,7 @@ class ApiUses(Tracker):
         self.told: set[tuple[cst.CSTNode, str]] = set()
 
     def library_name(self, state: State, node: cst.CSTNode, name: str) -> None:
-        """Tell once, of a deprecated name only where newer code does not take over."""
+        """Emit the use of a name once; a deprecated one only if it is no fallback for older versions."""
         machine = self.machine
         if machine.module(state) is not machine.program.main or (node, name) in self.told:
             return
@@ -44,7 +44,7 @@ class ApiUses(Tracker):
         machine.emit(state, ApiUse, node, name=name)
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report the deprecated names where no path has come to, such as behind a switch that is off."""
+        """Report the deprecated names on no interpreted path, such as behind a disabled switch."""
         if ApiUse.kind not in self.machine.wanted:
             return
         chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]
@@ -60,7 +60,7 @@ class ApiUses(Tracker):
                     self.machine.emit(State(), ApiUse, node, name=name)
 
     def _gives_way(self, node: cst.CSTNode, name: str) -> bool:
-        """Whether newer code does the work of `name` wherever it can."""
+        """Whether `name` is a fallback, used only where its successor is missing."""
         source = self.machine.program.main
         if name.startswith(APEX_MODULES):
             return is_fallback(source, node, _NATIVE_IMPORT)
@@ -72,14 +72,14 @@ class ApiUses(Tracker):
         return is_fallback(source, node, re.compile(rf"{call}|{imported}"))
 
     def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
-        """Of a name imported from two libraries, or from one and defined for want of it, the one of PyTorch."""
+        """Join a name imported from two libraries, or imported or else defined, as the one of PyTorch."""
         libraries = [one for one in (left, right) if isinstance(one, Ref)]
         known = [ref for ref in libraries if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
         return known[0] if _last(left) == _last(right) and len(known) == 1 else None
 
 
 def _imports(chunk: Chunk) -> Iterator[tuple[cst.ImportAlias, str, str]]:
-    """What imports in `chunk` bind: the node, the name, and what of PyTorch it stands for."""
+    """The names bound by imports in `chunk`: node, bound name and qualified name in PyTorch."""
     for node in walk(chunk.module):
         if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
             module = f"{dotted(node.module)}." if isinstance(node, cst.ImportFrom) and node.module else ""
@@ -91,7 +91,7 @@ def _imports(chunk: Chunk) -> Iterator[tuple[cst.ImportAlias, str, str]]:
 
 
 def _qualified(node: cst.CSTNode, modules: Mapping[str, str]) -> str | None:
-    """What an attribute of one of these `modules` stands for."""
+    """The qualified name of an attribute of one of these `modules`."""
     root, _, rest = ((dotted(node) or "") if isinstance(node, cst.Attribute) else "").partition(".")
     return f"{modules[root]}.{rest}" if rest and root in modules else None
 

@@ -1,4 +1,4 @@
-"""Telling what calls run."""
+"""Callees of calls, for codemods."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _OF_LIBRARIES = (Module, Optimizer, Ref, Scaler, Tensor)
 
 
 def runs(machine: Machine, state: State, node: cst.CSTNode | None, function: Function) -> None:
-    """Tell that the call at `node` runs `function`."""
+    """Emit `Called` for `function` at `node`."""
     if node is not None and Called.kind in machine.wanted:
         machine.emit(state, Called, node, function=node_of(function))
 
 
 def leaves(machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None) -> None:
-    """Tell that the call at `node` runs what is in a library, where that is known of its `callee` or `owner`."""
+    """Emit `Called` without a function, where `callee` or `owner` is known to belong to a library."""
     if Called.kind in machine.wanted and any(_is_of_library(machine, value) for value in (callee, owner)):
         machine.emit(state, Called, node, function=None)
 
@@ -33,16 +33,16 @@ def _is_of_library(machine: Machine, value: Value | None) -> bool:
 
 
 class Callees(Tracker):
-    """Tells what calls run."""
+    """Emits the callees of calls."""
 
     def is_needed(self) -> bool:
-        """Only codemods ask what calls run."""
+        """Whether a codemod asks for the event."""
         return Called.kind in self.machine.wanted
 
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
-        """A function of the tree."""
+        """Handle a call of a visible function."""
         runs(self.machine, state, node, function)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Something in a library may run."""
+        """Handle an unseen call, perhaps of a library."""
         leaves(self.machine, state, call.node, call.callee, call.owner)

@@ -1,4 +1,4 @@
-"""Decorators that ask their object for a switch: methods that a class decorates, and the switch it never sets."""
+"""Method decorators of mmcv that read a switch of the object, in classes that never set it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ABSTRACT = regex(r"@(?:abc\.)?abstractmethod\b")
 
 
 def inspect(machine: Machine, state: State, cls: Class) -> None:
-    """Report the methods of `cls` whose decorator finds no switch to ask."""
+    """Report the methods of `cls` whose decorator finds no switch."""
     if not any(name in cls.chunk.text for name in CAST_DECORATORS):
         return
     methods = [member for member in attributes.members(cls).values() if isinstance(member, cst.FunctionDef)]
@@ -43,7 +43,7 @@ def _name(machine: Machine, state: State, node: cst.BaseExpression) -> str | Non
 
 
 def _applies(decorator: cst.BaseExpression, method: cst.FunctionDef) -> bool:
-    """Whether a decorator converts an argument of `method`: `apply_to` can name none, and then no switch helps."""
+    """Whether a decorator casts an argument of `method`: `apply_to` can name none, and then no switch helps."""
     given = decorator.args if isinstance(decorator, cst.Call) else []
     named = next((one.value for one in given if one.keyword is None or one.keyword.value == "apply_to"), None)
     texts = (
@@ -54,9 +54,9 @@ def _applies(decorator: cst.BaseExpression, method: cst.FunctionDef) -> bool:
 
 
 def _may_have_switch(machine: Machine, state: State, cls: Class) -> bool:
-    """Whether an object of the class, or of one that derives from it, can have the switch.
+    """Whether an instance of the class, or of a subclass, can have the switch.
 
-    An abstract class has no objects but those of classes that derive from it, perhaps in files in unseen code.
+    An abstract class has instances of subclasses only, which may be in unseen files.
     """
     if _ABSTRACT.search(cls.chunk.text):
         return True
@@ -77,8 +77,8 @@ def _is_plain(base: object) -> bool:
 
 
 class SwitchDecorators(Tracker):
-    """Follows methods whose decorator asks their object for a switch."""
+    """Tracks methods whose decorator reads a switch of the object."""
 
     def class_begins(self, state: State, cls: Class) -> None:
-        """Report those of `cls`."""
+        """Report the methods of `cls`."""
         inspect(self.machine, state, cls)

@@ -1,4 +1,4 @@
-"""DeepSpeed's engine: how it is configured, what starts it, and the regions that are on around it."""
+"""DeepSpeed engines: their configuration, their construction, and the regions around them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _Known = TypeVar("_Known")
 
 @dataclass(frozen=True)
 class _Config:
-    """A configuration that is known: its value, and where a variable or a file holds it."""
+    """A known configuration: its value, the node that defines it, and whether that is in a file."""
 
     value: Items
     written: cst.CSTNode
@@ -72,22 +72,22 @@ class DeepSpeed(Tracker):
         self.plugins: dict[int, _Config] = {}
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles one of the events."""
         events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What clips gradients, where a file starts an engine."""
+        """Calls that clip gradients, in a file that starts an engine."""
         starts = any("deepspeed" in chunk.words for chunk in chunks)
         return Words(_CLIPS if starts and ClippingLost.kind in self.machine.wanted else frozenset())
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """A dictionary is given a name."""
+        """Record the node of a dictionary bound to a name."""
         if isinstance(value, Items) and value.keys:
             self.made.setdefault(value, node.value)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """An engine is configured, or runs a forward pass."""
+        """Check the configuration of an engine, gradient clipping outside of it, and its forward pass in a region."""
         if isinstance(call.callee, Ref) and _is_configured(call.callee.name):
             config = self._config(state, call.arguments)
             if config is not None and not config.in_file:
@@ -113,7 +113,7 @@ class DeepSpeed(Tracker):
                 self.machine.emit(state, EngineInRegion, call.node, premises=premises, **details)
 
     def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
-        """What is known in `engines` of the engine that `symbol` is, or of what is inside of it."""
+        """The entry in `engines` for the engine that `symbol` is, or whose inner module it is."""
         symbols, symbol = self.machine.symbols, root(self.machine, symbol)
         if symbols.key(symbol)[:2] == ("attribute", "module"):
             symbol = symbols.parts(symbol)[0]
@@ -122,7 +122,7 @@ class DeepSpeed(Tracker):
         return engines.get(symbol)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """An engine, or a plugin for one, is made with a configuration in visible code."""
+        """Record an engine, or a plugin for one, constructed with a visible configuration."""
         if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
             return
         config = self._config(state, call.arguments)
@@ -139,7 +139,7 @@ class DeepSpeed(Tracker):
             self.plugins[result.symbol] = config
 
     def _config(self, state: State, arguments: Arguments) -> _Config | None:
-        """The configuration that is given, where it is written out and nothing was put into it since."""
+        """The configuration argument, if it is a literal that was not changed since."""
         given = next(filter(None, map(arguments.get, CONFIGS)), None)
         if given is None:
             return None
@@ -156,7 +156,7 @@ class DeepSpeed(Tracker):
         return _Config(given.value, self.made.get(given.value, given.node.value), False)
 
     def _compare(self, state: State, call: Call, name: str, config: _Config | None) -> None:
-        """What starts the engine with `config` has settings of its own."""
+        """Compare the arguments of a call that starts the engine with `config`."""
         if name in MANAGERS:
             plugin = call.arguments.value("deepspeed_plugin")
             config = self.plugins.get(plugin.symbol) if isinstance(plugin, Unknown) else None
@@ -178,7 +178,7 @@ class DeepSpeed(Tracker):
     def _compare_setting(
         self, state: State, call: Call, config: _Config, setting: str, argument: str, ours: Value
     ) -> None:
-        """Transformers checks what the configuration says, and passes on nothing that it does not ask for."""
+        """Compare a setting; transformers checks those in the configuration and passes on no others."""
         theirs = get(config.value, *setting.split("."))
         given = call.arguments.get(argument)
         node = given.node if given is not None else call.node
@@ -206,13 +206,13 @@ class DeepSpeed(Tracker):
 
 
 def _clips(arguments: Arguments) -> bool:
-    """Whether a call of PyTorch's may change gradients; with an infinite limit it only measures them."""
+    """Whether a clipping call may change gradients; with an infinite limit it only measures them."""
     limit = next((arguments.value(name, 1) for name in _LIMITS if arguments.get(name, 1)), None)
     return limit != NONE and (number(limit) or 0) < math.inf
 
 
 def _leaves_gradients_alone(config: Items) -> bool:
-    """Whether an engine leaves no gradients on its parameters, and is not asked to clip them either."""
+    """Whether an engine leaves no gradients on its parameters, and is not configured to clip them either."""
     keys, least = PARTITIONED
     clips = get(config, CLIPPING)
     return (number(get(config, *keys)) or 0) >= least and (clips is None or number(clips) == 0)
@@ -224,7 +224,7 @@ def _is_configured(name: str) -> bool:
 
 
 def _arguments(name: str, arguments: Arguments) -> Iterator[tuple[str, tuple[str, Value]]]:
-    """What training arguments say of what DeepSpeed's configuration says, too: setting -> argument and its value.
+    """Settings of DeepSpeed's configuration that training arguments set, too: setting -> argument and its value.
 
     Defaults are those of `TrainingArguments`; classes of other packages have others.
     """

@@ -1,4 +1,4 @@
-"""Float8: models that torchao converts, and what runs in regions of Transformer Engine."""
+"""Float8: models converted by torchao, and calls within Transformer Engine's regions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _TRAINS = frozenset({"backward", "step"})
 
 
 class Float8(Tracker):
-    """Follows conversions, layers and regions.
+    """Tracks conversions, layers and regions.
 
-    `layers` are the sizes of layers that are refused in float8, by symbol, `engine` all layers, `regions` what enters a
-    region that is on, `converted` what converts a model, `emulating` configurations that only round.
+    `layers` has sizes of layers that float8 refuses, by symbol, `engine` all layers of Transformer Engine, `regions`
+    the nodes that enter an enabled region, `converted` the conversions, `emulating` configurations that only round.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -47,17 +47,17 @@ class Float8(Tracker):
         self.emulating: set[int] = set()
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles one of the events."""
         events = (ConvertedToFloat8, LeftUncompiled, WithinFloat8, SizeRefused)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What converts, computes in or enters float8, where a file imports it."""
+        """Names of the float8 API, in a file that imports it."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         return Words(_WORDS | {_CHECKPOINT} if not said.isdisjoint(_PACKAGES) else frozenset())
 
     def library(self) -> Mapping[str, Handler]:
-        """Conversions and layers."""
+        """Conversions, configurations and layers."""
         handlers = ((CONVERTERS, self._convert), (CONFIGS, self._configure), (LAYERS, self._layer))
         return {name: handler for names, handler in handlers for name in names}
 
@@ -81,7 +81,7 @@ class Float8(Tracker):
         return given[0].value
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report what is converted and trained here, where no name has to do with compiling or another's loop."""
+        """Report the conversions of a file that trains, unless a name refers to compilation or an external loop."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.chunks))
         if not self.converted or not said >= _TRAINS or any(map(COMPILES_ELSEWHERE.search, said)):
             return
@@ -101,7 +101,7 @@ class Float8(Tracker):
         return made
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """A region of Transformer Engine begins, unless it is switched off."""
+        """Record an enabled region of Transformer Engine."""
         key = self.machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
         if key[:1] == ("call",) and key[1] in REGIONS and isinstance(item, cst.Call):
             off = symbol_of(self.machine, FALSE) in self.machine.symbols.parts(value.symbol)  # type: ignore[union-attr]
@@ -109,7 +109,7 @@ class Float8(Tracker):
                 self.regions.add(by)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A layer, a checkpoint, a backward pass or a step runs in a region."""
+        """Report a layer, a checkpoint, a backward pass or a step within a region."""
         entered = next((one.entered_by for one in reversed(state.regions) if one.entered_by in self.regions), None)
         if entered is None:
             return
@@ -129,7 +129,7 @@ class Float8(Tracker):
 
 
 def _refused(state: State, model: Value) -> Iterator[tuple[cst.CSTNode, int]]:
-    """The layers of a model whose written sizes float8 products do not take, each with the first of these."""
+    """The layers of a model with literal sizes that float8 products refuse, each with the first such size."""
     for _, _, layer in owned(state, model):
         if isinstance(layer, Module) and layer.cls == "torch.nn.Linear" and isinstance(layer.made, cst.Call):
             sizes = [one.value for one in layer.made.args[:2] if isinstance(one.value, cst.Integer)]

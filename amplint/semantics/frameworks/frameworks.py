@@ -1,7 +1,7 @@
 """Frameworks that scale the loss and step the optimizer themselves: Accelerate, Fabric, Lightning's manual mode.
 
-An optimizer that went through `prepare` is known by its symbol. Gradients that the framework's own backward made are
-its concern: the state only remembers whose they are.
+A prepared optimizer is known by its symbol. Gradients from the framework's own backward are its responsibility: the
+state only records their manager.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _PART_OF = frozenset({"part", "index", "item", "each"})
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager:
-    """What a call of one of the `MANAGERS` builds."""
+    """The object that a call of one of the `MANAGERS` constructs."""
     kind = MANAGERS[name]
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
     return Manager(
@@ -90,7 +90,7 @@ def _precision(kind: str, arguments: Arguments) -> str | None:
 
 
 def _launched_with(machine: Machine, kind: str, arguments: Arguments) -> str | None:
-    """The precision that `accelerate launch` sets, where configuration files are to say what they say now."""
+    """The precision that `accelerate launch` sets, if configuration files are taken into account."""
     if not machine.configs or kind != "accelerate" or any(argument.star for argument in arguments.given):
         return None
     if any(arguments.get(name) for name in ("mixed_precision", "fp16", "deepspeed_plugin", "fsdp_plugin")):
@@ -126,7 +126,7 @@ def _steps(machine: Machine, state: State, manager: int, arguments: Arguments) -
 def call_method(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
-    """What `manager.name(...)` does, None for a method that is not known here."""
+    """The result of `manager.name(...)`; None for an unknown method."""
     if manager.kind in LOOPS:
         return trainers.run(machine, state, node, manager, name, arguments)
     if name in PREPARING or name.startswith("setup_dataloaders"):
@@ -150,7 +150,7 @@ def call_method(
 def call_lightning(
     machine: Machine, state: State, node: cst.Call, owner: Instance, name: str, arguments: Arguments
 ) -> Value | None:
-    """What `self.name(...)` does in a Lightning module that optimises by hand, None for any other call."""
+    """The result of `self.name(...)` in a Lightning module with manual optimization; None for any other call."""
     if name not in _LIGHTNING_HARMLESS | {"optimizers", "manual_backward"} or not _is_manual(machine, state, owner):
         return None
     manager = Manager(machine.symbols.intern("manager", parts=(owner.symbol,)), "lightning", None, False)
@@ -196,7 +196,7 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
 
 
 def manager_of(machine: Machine, optimizer: int) -> Manager | None:
-    """The framework's object that has prepared an optimizer, None if none certainly has."""
+    """The manager that has prepared an optimizer; None if none certainly has."""
     symbol = optimizer
     while machine.symbols.key(symbol)[0] in _PART_OF:
         symbol = machine.symbols.parts(symbol)[0]
@@ -215,14 +215,14 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
 
 
 def _settle(state: State, manager: Manager) -> None:
-    """The scale, if any, is taken from the gradients that `manager` has made."""
+    """Record that the gradients of `manager` are unscaled."""
     for optimizer, known in state[Progress].gradients.items():
         if known.manager == manager:
             state.change(Progress).gradients[optimizer] = replace(known, manager=None)
 
 
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
-    """`optimizer.step()`: tell when a framework steps gradients it has not made, or of float16 parameters."""
+    """Report an `optimizer.step()` with gradients the framework did not compute, or of float16 parameters."""
     manager = manager_of(machine, optimizer.symbol)
     trained = machine[Parameters].trained.get(optimizer.symbol)
     if manager is not None and trained is not None and trained.model is not None and trained.plain:
@@ -235,7 +235,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
 
 
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
-    """PyTorch's own clipping runs: tell when the gradients are a framework's."""
+    """Report PyTorch's own clipping of gradients of a framework."""
     _clipped_by_hand(machine, state, node)
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
@@ -244,7 +244,7 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
 
 
 def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
-    """Remember clipping of gradients that a Lightning module has made by hand."""
+    """Remember explicit clipping of gradients in a Lightning module with manual optimization."""
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     if any(known.manager is not None and known.manager.kind == "lightning" for known in live):
         machine[trainers.Trainers].clipped.append(node)
@@ -258,13 +258,13 @@ def _tell(machine: Machine, state: State, manager: Manager, node: cst.CSTNode, c
 
 
 def synced(machine: Machine, state: State, manager: Manager) -> bool:
-    """Whether `manager` is known to finish a window of micro-batches."""
+    """Whether `manager` is known to be at the end of a window of micro-batches."""
     syncing = machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,))
     return state.facts.get(syncing.symbol) == TRUE
 
 
 def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
-    """An expression that gives `manager` in the current function."""
+    """An expression for `manager` in the current function."""
     frame: int | None = state.frame
     seen: set[str] = set()
     while frame is not None:
@@ -285,12 +285,12 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 
 
 class Frameworks(Tracker):
-    """Follows the objects of frameworks that scale and step themselves."""
+    """Tracks the objects of frameworks that scale and step themselves."""
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
-        """What is done with an object of a framework matters."""
+        """Whether an argument is an object of a framework."""
         return any(isinstance(value, Manager) for value in given)
 
     def library(self) -> Mapping[str, Handler]:
@@ -308,7 +308,7 @@ class Frameworks(Tracker):
         return made
 
     def method(self, state: State, call: Call) -> Value | None:
-        """Their methods, and those of a Lightning module that optimises by hand."""
+        """Handle their methods, and those of a Lightning module with manual optimization."""
         if isinstance(call.owner, Instance):
             return call_lightning(self.machine, state, call.node, call.owner, call.name, call.arguments)
         if isinstance(call.owner, Manager):
@@ -317,7 +317,7 @@ class Frameworks(Tracker):
         return None
 
     def annotated(self, symbol: int, name: str) -> Value | None:
-        """A parameter that is such an object."""
+        """The manager that a parameter is by its annotation."""
         if name not in MANAGERS:
             return None
         if MANAGERS[name] == "accelerate":
@@ -332,6 +332,6 @@ class Frameworks(Tracker):
         return _from_outside(self.machine, value.symbol)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """A setting of a configuration."""
+        """Emit the assignment of a configuration dictionary."""
         if isinstance(value, Items) and value.keys and (name := dotted(target)) is not None:
             self.machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)

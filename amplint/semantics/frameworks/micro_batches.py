@@ -1,4 +1,4 @@
-"""Windows of micro-batches that Accelerate keeps: it divides the loss by their number, and tells when they end."""
+"""Accumulation windows of Accelerate, which divides the loss by their length and knows where they end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.ki
 class _Block:
     """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
 
-    `cleared` maps the symbols of optimizers and models whose gradients were cleared before any step of theirs to that
-    call; `backward` maps them to the first backward pass after it.
+    `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
+    theirs; `backward` maps them to the first backward pass after it.
     """
 
     def __init__(self, manager: Manager) -> None:
@@ -53,10 +53,10 @@ class Opened(Part):
 
 
 class MicroBatches(Tracker):
-    """Follows divisions of losses, and what is clipped or cleared in a window.
+    """Tracks divisions of losses, and clipping and clearing within a window.
 
-    `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`, by
-    what came of it, the divisions of something that is no sum, with the symbol of the divisor.
+    `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`
+    maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
     """
 
     part = Opened
@@ -68,11 +68,11 @@ class MicroBatches(Tracker):
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles one of the events."""
         return not self.machine.wanted.isdisjoint(_EVENTS)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A micro-batch begins, its loss is passed, or its gradients are cleared, clipped or used."""
+        """Handle the begin of a micro-batch, its backward pass, and clearing, clipping or use of its gradients."""
         owner = call.owner
         if self.blocks and owner is not None and call.name in ("zero_grad", "step"):
             self._worked_on(state, call, owner)
@@ -91,7 +91,7 @@ class MicroBatches(Tracker):
             self._handed(state, call, manager, call.arguments.values[0])
 
     def _worked_on(self, state: State, call: Call, owner: Value) -> None:
-        """`owner`, which may be an optimizer or a model, clears gradients or steps."""
+        """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""
         symbol = symbol_of(self.machine, owner)
         for one in self._open(state):
             if call.name == "zero_grad":
@@ -126,7 +126,7 @@ class MicroBatches(Tracker):
             self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """A `with` statement begins a micro-batch."""
+        """Record a `with` statement that begins a micro-batch."""
         if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
@@ -134,7 +134,7 @@ class MicroBatches(Tracker):
                 state.change(Opened).before = {**state[Opened].before, by: frozenset(state.facts)}
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """A division."""
+        """Record a division."""
         if operands.kind == "Divide" and operands.right[1] not in (NONE, Const(1)):
             by = symbol_of(self.machine, operands.right[1])
             if self.machine.symbols.key(symbol_of(self.machine, operands.left[1]))[0] != "Add":

@@ -58,7 +58,7 @@ _NOTHING = (None, NONE, FALSE, Const(""))
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
-    """What a call builds that trains in mixed precision around weights as they come, None for everything else."""
+    """The trainer, or its arguments, that a call constructs for mixed precision; None for everything else."""
     kind = loop_kind(name)
     if kind is None or any(argument.star for argument in arguments.given):
         return None
@@ -91,7 +91,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
 
 
 def _asked(arguments: Arguments) -> str | None:
-    """The dtype of the mixed precision that training arguments ask for, None if another engine may run it."""
+    """The mixed-precision dtype of training arguments; None if another engine may run them."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
         return None
     half, bfloat16 = arguments.value("fp16") == TRUE, arguments.value("bf16") == TRUE
@@ -103,7 +103,7 @@ def _asked(arguments: Arguments) -> str | None:
 def run(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
-    """`trainer.train()`, `trainer.fit(model)`: tell where the model's parameters are half."""
+    """Report a half model passed to `trainer.train()` or `trainer.fit(model)`."""
     if LOOPS.get(manager.kind) != name:
         return None
     if manager.kind == "half loop":
@@ -118,7 +118,7 @@ def run(
 
 
 def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
-    """`manager` trains `model`: tell where it has parameters in the dtype that it should be cast to."""
+    """Report a `model` trained by `manager` whose parameters already have the dtype for autocast."""
     known = state[ModelStates].known.get(parameters.root(machine, model))
     cast = None if known is None else known.half if manager.precision == "float16" else known.bfloat16
     if cast is not None and manager.precision in HALF_DTYPES:
@@ -172,14 +172,15 @@ def _derives(machine: Machine, state: State, cls: Class, kind: str) -> bool:
 
 
 def _is_older(state: State, manager: Manager) -> bool:
-    """Whether arguments that the newest version refuses went into a loop."""
+    """Whether a loop was constructed with arguments that the newest version refuses."""
     return _OLDER in state.heap.get(manager.symbol, {})
 
 
 class Trainers(Tracker):
-    """Follows objects that run a whole training loop.
+    """Tracks objects that run a whole training loop.
 
-    `made` builds them, by symbol, and `clipped` are calls that clip the gradients of a module that optimises by hand.
+    `made` has their constructor calls by symbol, and `clipped` the calls that clip gradients of a module with manual
+    optimization.
     """
 
     methods = PARSING
@@ -191,7 +192,7 @@ class Trainers(Tracker):
         self.scaling: list[cst.Call] = []
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What loads a model and trains it, where a file asks for bfloat16."""
+        """Calls that load a model and train it, in a file that asks for bfloat16."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
             return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
@@ -204,7 +205,7 @@ class Trainers(Tracker):
         )
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
-        """A function that makes a trainer, or its arguments, of what it is given."""
+        """Whether a function constructs a trainer, or its arguments."""
         return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
     def call_begins(self, state: State, call: Call) -> None:
@@ -244,7 +245,7 @@ class Trainers(Tracker):
         return loop_kind(name) is not None or name in ARGUMENT_PARSERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """A trainer or its arguments."""
+        """Handle the construction of a trainer or its arguments."""
         assert isinstance(call.callee, Ref)
         if call.callee.name in ARGUMENT_PARSERS:
             parser, classes = (
@@ -266,7 +267,7 @@ class Trainers(Tracker):
         return made
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report gradients that are clipped with the scale of the only loop in the file."""
+        """Report gradients clipped while they carry the loss scale of the only loop in the file."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
         if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
             for call in dict.fromkeys(self.clipped):

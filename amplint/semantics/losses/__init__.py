@@ -1,1 +1,1 @@
-"""Losses that carry a scale or are divided, and what is read from them."""
+"""Scaled and divided losses, and reads of their values."""

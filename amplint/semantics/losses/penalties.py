@@ -1,6 +1,6 @@
-"""Gradient penalties: gradients taken by `torch.autograd.grad(..., create_graph=True)` that go into a loss.
+"""Gradient penalties: gradients from `torch.autograd.grad(..., create_graph=True)` that enter a loss.
 
-Only steps that are known to keep a factor are followed from a loss back to such gradients.
+A loss is followed back to such gradients only by operations known to preserve a factor.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from amplint.torchlib.policy import words
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """A call of `torch.autograd.grad` that creates a graph.
+    """A call of `torch.autograd.grad` with `create_graph`.
 
-    `of` is the scalar it differentiates, None for other outputs; `scaler` is whose scale that carries.
+    `of` is the scalar it differentiates, None for other outputs; `scaler` is the one whose scale that carries.
     """
 
     node: cst.CSTNode
@@ -45,7 +45,7 @@ _SETTINGS = frozenset({"parameter", "attribute", "name", "index"})
 
 
 def gradients(machine: Machine, node: cst.Call, arguments: Arguments) -> Value:
-    """`torch.autograd.grad(...)`."""
+    """Return the result of `torch.autograd.grad(...)`."""
     outputs = arguments.value("outputs", 0) or Unknown(machine.fresh())
     whole = outputs.values[0] if isinstance(outputs, Items) and len(outputs.values) == 1 else outputs
     again = arguments.value("create_graph", 4) == TRUE
@@ -58,7 +58,7 @@ def gradients(machine: Machine, node: cst.Call, arguments: Arguments) -> Value:
 
 
 def scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, loss: Value) -> None:
-    """A loss is scaled: report the gradients in it that carry the scale already, and of those that never did."""
+    """Report, where a loss is scaled, the gradients in it that are scaled already or were never scaled."""
     if not machine[Penalties].known:
         return
     symbol = symbol_of(machine, loss)
@@ -69,7 +69,7 @@ def scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, loss:
 
 
 def _penalties_in(machine: Machine, symbol: int, seen: set[int]) -> Iterator[Penalty]:
-    """The penalties whose gradients `symbol` still grows with."""
+    """The penalties whose gradients `symbol` grows with."""
     if symbol in seen:
         return
     seen.add(symbol)
@@ -97,7 +97,7 @@ def _operands(machine: Machine, symbol: int) -> tuple[int, ...]:
 
 
 def _arguments(machine: Machine, name: str, parts: tuple[int, ...]) -> tuple[int, ...]:
-    """The operands of a call: the arguments of a function of PyTorch, the owner of a tensor's method."""
+    """The operands of a call: the arguments of a function of PyTorch, the receiver of a tensor's method."""
     root, _, op = name.partition(".")
     if root in ("torch", "builtins"):
         return parts if op.removeprefix("nn.functional.") in _KEEPS else ()
@@ -114,7 +114,7 @@ def _is_weight(machine: Machine, symbol: int) -> bool:
 
 
 def _terms(machine: Machine, symbol: int) -> set[int]:
-    """What a loss is a weighted sum of."""
+    """The terms of a loss that is a weighted sum."""
     todo, found = [symbol], set()
     while todo:
         current = todo.pop()
@@ -126,7 +126,7 @@ def _terms(machine: Machine, symbol: int) -> set[int]:
 
 
 def _in_half(machine: Machine, symbol: int | None) -> bool:
-    """Whether a float16 region had a part in `symbol`."""
+    """Whether `symbol` was computed from results of a float16 region."""
     todo, seen = [symbol], set()
     while todo:
         current = todo.pop()
@@ -139,7 +139,7 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
 
 
 class Penalties(Tracker):
-    """Gradients that `torch.autograd.grad` makes a graph of, by symbol."""
+    """Differentiable gradients from `torch.autograd.grad`, by symbol."""
 
     triggers = frozenset({"grad"})
 

@@ -1,7 +1,7 @@
-"""Where the value of a scaled loss is read as if it were the loss: summed, logged, compared.
+"""Reads of a scaled loss as if it were the loss: in sums, logs and comparisons.
 
-A scaled loss is for backward alone. What is read from it is 65536 times too large at first, and differs from one
-iteration to the next as the scale does; dividing by `get_scale()` helps only until `update()` changes the scale.
+A scaled loss is for backward alone. A value read from it is 65536 times too large at first, and varies between
+iterations as the scale does; dividing by `get_scale()` helps only until `update()` changes the scale.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from amplint.torchlib.policy import words
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The scale that a value read from a scaled loss carries.
+    """The scale of a value read from a scaled loss.
 
-    `node` is the call of `scale()`, `era` tells the scale from later ones.
+    `node` is the call of `scale()`, `era` identifies the scale between two updates.
     """
 
     scaler: Scaler
@@ -54,17 +54,17 @@ _SCALE = "scale of"
 
 
 def scale_symbol(machine: Machine, state: State, scaler: Scaler) -> Unknown:
-    """What `get_scale()` returns: the same until `update()` runs."""
+    """The result of `get_scale()`, which is equal until `update()` runs."""
     return machine.unknown(_SCALE, _era(state, scaler), parts=(scaler.symbol,))
 
 
 def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst.CSTNode) -> None:
-    """Remember under which scale the loss `plain` was scaled."""
+    """Record the scale under which the loss `plain` was scaled."""
     machine[Readings].scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
 
 
 def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
-    """What tells the scale before an `update()` from the one behind it; None if that is not known."""
+    """The identity of the scale between two calls of `update()`; None if that is unknown."""
     if (scaler.symbol, ANY_OPTIMIZER) in state[Progress].pairs:
         return None
     known = state[Progress].scalers.get(scaler.symbol)
@@ -72,7 +72,7 @@ def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
 
 
 def carried(machine: Machine, value: Value) -> Reading | None:
-    """The scale that `value` carries, None for a value that is not known to carry one."""
+    """The scale that `value` carries; None for a value that is not known to carry one."""
     symbol = symbol_of(machine, value) if isinstance(value, (Tensor, Unknown)) else None
     if symbol in machine[Readings].known:
         return machine[Readings].known[symbol]
@@ -83,7 +83,7 @@ def carried(machine: Machine, value: Value) -> Reading | None:
 
 
 def converted(machine: Machine, value: Value, number: Value) -> Value:
-    """`number`, which was read from `value` by `.item()` or `float()`."""
+    """`number`, read from `value` by `.item()` or `float()`, with the scale that it carries."""
     reading = carried(machine, value)
     if reading is not None and isinstance(number, Unknown):
         machine[Readings].known[number.symbol] = reading
@@ -93,7 +93,7 @@ def converted(machine: Machine, value: Value, number: Value) -> Value:
 def combined(
     machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Value, right: Value, result: Tensor | Unknown
 ) -> Tensor | Unknown:
-    """`result` of `left kind right`, with what is known of the scale it carries."""
+    """`result` of `left kind right`, with the scale that it carries."""
     if not machine[Readings].scaled_under or kind not in _LINEAR:
         return result
     ours, theirs = carried(machine, left), carried(machine, right)
@@ -124,23 +124,23 @@ def _scales(machine: Machine, symbol: int) -> Iterator[int]:
 
 
 def summed(machine: Machine, state: State, node: cst.CSTNode, value: Value) -> bool:
-    """`total += value`; a tensor that keeps its graph can be meant for backward. Returns whether that was told."""
+    """Report `total += value`, unless `value` keeps its graph for backward; return whether it was reported."""
     return _is_number(machine, value) and _tell(machine, state, node, [value], "summed")
 
 
 def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value]) -> None:
-    """Values are ordered."""
+    """Report an ordering comparison of values."""
     _tell(machine, state, node, values, "compared")
 
 
 def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
-    """Values are put into a text."""
+    """Report values formatted into a string."""
     if (machine[Readings].scaled_under or machine[Shares].known) and not _speaks_of_scale(node):
         _tell(machine, state, node, values, "logged")
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """A call, which can be that of a log or a meter; a bare `print(value)` only looks what a value is."""
+    """Report a call that logs or collects its arguments; a bare `print(value)` is taken for debugging."""
     if not (machine[Readings].scaled_under or machine[Shares].known):
         return
     name = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
@@ -157,7 +157,7 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
-    """A function that is called from unseen code returns `value`; a backward pass on the loss is over by then."""
+    """Report `value` returned to unseen code after a backward pass on the loss."""
     node = machine.statement
     if node is None or len(machine.calls) != 1 or machine.entered_from is not None or _is_called_scaled(node):
         return
@@ -171,7 +171,7 @@ def returned(machine: Machine, state: State, value: Value) -> None:
 
 
 def _within(state: State, value: Value) -> Iterator[Value]:
-    """`value`, or what a tuple or a dictionary that it is holds."""
+    """`value`, and the elements of a tuple or dictionary."""
     if isinstance(value, Items):
         for part in value.values:
             yield from _within(state, part)
@@ -183,7 +183,7 @@ def _within(state: State, value: Value) -> Iterator[Value]:
 
 @per_file
 def _is_called_scaled(statement: cst.CSTNode) -> bool:
-    """Whether a name or a text in what is returned speaks of the scale."""
+    """Whether a name or string in the returned expression mentions the scale."""
     names = (inner.value for inner in walk(statement) if isinstance(inner, (cst.Name, cst.SimpleString)))
     return any(map(SPEAKS_OF_SCALE.search, names))
 
@@ -230,7 +230,7 @@ def _emit(
 
 
 def _about_finiteness(state: State) -> bool:
-    """Whether the path is here because something has turned out to be infinite or NaN."""
+    """Whether a branch on this path tested for infinity or NaN."""
     trail = state.trail
     for _ in range(4):
         if trail is None:
@@ -243,7 +243,7 @@ def _about_finiteness(state: State) -> bool:
 
 @per_file
 def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
-    """The sides of a condition on which something can be infinite or NaN as far as it asks about that."""
+    """The outcomes of a condition under which a value can be infinite or NaN."""
     sides: set[bool] = set()
     todo = [(condition, True)]
     while todo:
@@ -259,7 +259,7 @@ def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
 
 
 class Readings(Tracker):
-    """What has been read from scaled losses, by symbol, and by scaler and loss the scale it was scaled under."""
+    """Values read from scaled losses, by symbol, and the scale by scaler and loss."""
 
     triggers = frozenset({"get_scale"})
 
@@ -270,16 +270,16 @@ class Readings(Tracker):
         self.from_outside = False
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """What a function returns from here on goes in unseen code."""
+        """Return values go to unseen code from here on."""
         self.from_outside = True
 
     def function_returns(self, state: State, value: Value) -> None:
-        """Callers in unseen code take what they get for the loss."""
+        """Unseen callers take the returned value for the loss."""
         if self.from_outside and self.scaled_under:
             returned(self.machine, state, value)
 
     def call_resolved(self, state: State, call: Call) -> None:
-        """It may log its arguments, or collect them."""
+        """Check a call that may log or collect its arguments."""
         handed(self.machine, state, call.node, call.arguments)
 
     def number_of(self, tensor: Value, number: Value) -> None:
@@ -287,24 +287,24 @@ class Readings(Tracker):
         converted(self.machine, tensor, number)
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """What is computed from a scaled loss carries its scale or has lost it."""
+        """A value computed from a scaled loss carries its scale or has lost it."""
         if not isinstance(result, (Tensor, Unknown)):
             return None
         left, right = operands.left[1], operands.right[1]
         return combined(self.machine, state, operands.node, operands.kind, left, right, result)
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
-        """Ordered values are read."""
+        """An ordering comparison reads its operands."""
         if isinstance(node.comparisons[0].operator, _ORDERED):
             compared(self.machine, state, node, (left, right))
         return None
 
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
-        """Values in a text are read."""
+        """A formatted string reads its values."""
         formatted(self.machine, state, node, values)
 
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
-        """`total += loss.item()`."""
+        """Handle `total += loss.item()`."""
         if isinstance(node.operator, cst.AddAssign) and summed(self.machine, state, node, other):
             return Unknown(self.machine.fresh())
         return None

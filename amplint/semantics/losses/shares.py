@@ -1,6 +1,6 @@
-"""Losses divided by the number of micro-batches for backward, and what reads them as if they were the loss.
+"""Losses divided by the number of micro-batches for backward, and reads of these as if they were the loss.
 
-Such a share is right where the shares of one window are added up. Logged by itself, or averaged over all micro-batches,
+Such a share is right where the shares of one window are summed. Logged by itself, or averaged over all micro-batches,
 it is too small by their number.
 """
 
@@ -29,7 +29,7 @@ from amplint.torchlib.policy import words
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A loss divided by the number of micro-batches: the division, what spells their number, and its symbol."""
+    """A loss divided by the number of micro-batches: the division, the expression of their number, and its symbol."""
 
     node: cst.CSTNode
     number: cst.BaseExpression
@@ -49,7 +49,7 @@ def combined(
     right: tuple[cst.BaseExpression, Value],
     result: Value,
 ) -> None:
-    """Remember `left kind right` where it divides a loss or adds up such shares; tell where it averages them."""
+    """Record `left kind right` that divides a loss or sums shares; report one that averages them."""
     if not isinstance(result, (Tensor, Unknown)):
         return
     if kind == "Multiply":
@@ -70,7 +70,7 @@ def combined(
 
 
 def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value, result: Value) -> None:
-    """Record a loss that nothing has divided, times what is called a number of micro-batches."""
+    """Record an undivided loss multiplied by a number of micro-batches, by its name."""
     if not isinstance(factor, Unknown) or is_number(machine, loss) or not isinstance(loss, (Tensor, Unknown)):
         return
     key = machine.symbols.key(factor.symbol)
@@ -81,7 +81,7 @@ def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value,
 
 
 def _is_divided(machine: Machine, symbol: int) -> bool:
-    """Whether a quotient is in what `symbol` was computed from by arithmetic."""
+    """Whether `symbol` is computed by arithmetic from a quotient."""
     while machine.symbols.parts(symbol):
         kind = machine.symbols.key(symbol)[0]
         if kind in ("Divide", "div", "true_divide", "either"):
@@ -98,7 +98,7 @@ def _counts_micro_batches(node: cst.BaseExpression) -> bool:
 
 
 def _counts_rounds(node: cst.BaseExpression, loop: cst.CSTNode) -> bool:
-    """Whether `node` is the length of what `loop` goes over."""
+    """Whether `node` is the length of the iterable of `loop`."""
     if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value == "len" and node.args):
         return False
     over = {dotted(inner) for inner in walk(loop.iter)} if isinstance(loop, cst.For) else set()
@@ -141,14 +141,14 @@ def _sums(machine: Machine, symbol: int) -> Iterator[tuple[int, Share, cst.CSTNo
 
 
 def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: str) -> None:
-    """A value is logged or compared."""
+    """Report a share that is logged or compared."""
     found = share_in(machine, value)
     if found is not None:
         _tell(machine, state, node, found[1].symbol, found[0], how)
 
 
 def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
-    """Report a read once backward is known to run on the share, which may come later."""
+    """Report a read of a share once backward is known to run on it, which may be later."""
     if any(of in losses for losses in machine[Rhythm].losses.values()):
         machine.emit(
             state, DividedLossRead, node, division=share.node, number=share.number, how=how,
@@ -159,14 +159,14 @@ def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Sha
 
 
 def _guesses(machine: Machine, share: Share) -> tuple[Guessed, ...]:
-    """The name of the number of micro-batches, where no condition counts them up to it."""
+    """The guesses by which the divisor is the number of micro-batches, none where a boundary condition counts to it."""
     ends = (found.every for found in machine[Rhythm].boundaries.values() if found is not None)
     name = (dotted(share.number) or "").rpartition(".")[2]
     return () if share.symbol in ends else COUNTS_MICRO_BATCHES.taken(name)
 
 
 def backward_ran(machine: Machine, state: State, symbol: int) -> None:
-    """Backward runs on `symbol`."""
+    """Handle a backward pass on `symbol`."""
     if symbol in machine[Shares].multiplied:
         node, guesses = machine[Shares].multiplied[symbol]
         machine.emit(state, LossMultiplied, node, guesses=guesses)
@@ -175,9 +175,9 @@ def backward_ran(machine: Machine, state: State, symbol: int) -> None:
 
 
 class Shares(Tracker):
-    """Shares of losses and their sums by symbol, and reads of what backward may still run on.
+    """Shares of losses and their sums by symbol, and reads before a possible backward pass.
 
-    `multiplied` are losses times the number of micro-batches: what multiplies them, and the guesses about the factor.
+    `multiplied` are losses times the number of micro-batches: the node, and the guesses about the factor.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -188,11 +188,11 @@ class Shares(Tracker):
         self.multiplied: dict[int, tuple[cst.CSTNode, tuple[Guessed, ...]]] = {}
 
     def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """A loss is divided, or shares are added up or averaged."""
+        """Handle a division of a loss, or a sum or average of shares."""
         combined(self.machine, state, operands.node, operands.kind, operands.left, operands.right, result)
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """`loss.mul(n)`."""
+        """Handle `loss.mul(n)`."""
         if call.name in _PRODUCTS and call.owner is not None and len(call.arguments.given) == 1:
             _multiplied(self.machine, call.node, call.owner, call.arguments.values[0], result)

@@ -1,1 +1,1 @@
-"""What several trackers remember together."""
+"""State shared by several trackers."""

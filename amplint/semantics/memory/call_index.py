@@ -1,4 +1,4 @@
-"""The calls of the protocol that a file has come to so far, by object."""
+"""Index of the protocol's calls so far, by object."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class CallIndex(Tracker):
         self.index = Index()
 
     def describe(self, state: State) -> Mapping[str, object]:
-        """The index, which goes on growing."""
+        """The index, which later calls extend."""
         return {"index": self.index}

@@ -1,4 +1,4 @@
-"""What becomes of one optimizer's gradients: backward passes add up until a step uses them or they are cleared."""
+"""Transfer functions for one optimizer's gradients: backward accumulates, a step consumes, clearing resets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CLEARED = Gradients(GradState.NONE)
 
 
 def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
-    """What a backward pass leaves that adds `fresh` gradients to what was there before.
+    """The gradients after a backward pass adds `fresh` ones to those `before`.
 
-    An optimizer that is not `alone` need not be the one the pass was meant for: where its gradients carried something
-    else before, nothing is known of them.
+    The pass may be for another optimizer unless this one is `alone`: if its gradients differed in scale before, the
+    result is unknown.
     """
     if before.consumed is not None:
         return fresh
@@ -36,9 +36,9 @@ def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
 
 
 def unscaled(before: Gradients, scaler: Scaler, refused: bool) -> Gradients:
-    """`before` divided by the scale; what that spoils is not looked at again.
+    """`before` divided by the scale; gradients made invalid by that are dropped.
 
-    Where PyTorch has `refused`, the call is taken to do no more than it is for.
+    If PyTorch has `refused` the call, scaled gradients become unscaled and others are kept.
     """
     if before.consumed is not None:
         return before
@@ -52,33 +52,33 @@ def unscaled(before: Gradients, scaler: Scaler, refused: bool) -> Gradients:
 
 
 def used(before: Gradients, node: cst.CSTNode) -> Gradients:
-    """`before` once a step at `node` has used them."""
+    """`before`, consumed by a step at `node`."""
     if before.state is GradState.NONE:
         return before
     return replace(before, consumed=node, earlier=tuple(replace(one, consumed=node) for one in before.earlier))
 
 
 def outdated(before: Gradients, scaler: Scaler, node: cst.CSTNode) -> Gradients:
-    """`before` once the `update` at `node` may have changed the scale."""
+    """`before` after the `update` at `node`, which may have changed the scale."""
     if before.consumed is not None or not any(one.carries(scaler) for one in before.passes):
         return before
     return _together([replace(one, outdated=node) if one.carries(scaler) else one for one in before.passes])
 
 
 def each(optimizers: Mapping[int, Gradients], change: Callable[[Gradients], Gradients]) -> dict[int, Gradients]:
-    """What `change` makes of the gradients of `optimizers`, once for all that share theirs."""
+    """The results of `change` on the gradients of `optimizers`, computed once for those that share them."""
     shared = {id(gradients): gradients for gradients in optimizers.values()}
     changed = {key: change(gradients) for key, gradients in shared.items()}
     return {optimizer: changed[id(gradients)] for optimizer, gradients in optimizers.items()}
 
 
 def waiting(gradients: Gradients) -> bool:
-    """Whether a pass has left gradients that no step has used."""
+    """Whether a pass has left gradients that no step has consumed."""
     return any(one.consumed is None for one in gradients.passes)
 
 
 def carrying(gradients: Gradients) -> Gradients:
-    """The latest pass whose gradients carry the scale, the latest at all where none does."""
+    """The latest pass with scaled gradients; the latest of all without one."""
     scaled = (one for one in gradients.passes if one.state is GradState.SCALED)
     return next(scaled, gradients)
 
@@ -99,7 +99,7 @@ def _fate(gradients: Gradients) -> tuple[object, ...]:
 
 
 def essence(gradients: Gradients) -> tuple[object, ...]:
-    """What rules can tell apart."""
+    """The key of gradients: what rules can distinguish."""
     earlier = frozenset((*_fate(one), one.raw) for one in gradients.earlier)
     told = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
     return (*_fate(gradients), *told, gradients.consumed is not None, earlier)

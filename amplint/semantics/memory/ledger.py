@@ -1,4 +1,4 @@
-"""Whose state a script saves and restores, as far as it was seen."""
+"""Ledger of the state that a script saves and restores."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ class Ledger(Tracker):
         self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:
-        """`scaler` steps an optimizer at `node`."""
+        """Record that `scaler` steps an optimizer at `node`."""
         _, first = self.training.get(scaler.symbol, (scaler, node))
         self.training[scaler.symbol] = scaler, first

@@ -1,4 +1,4 @@
-"""How far the protocol has come on a path."""
+"""Progress of the gradient scaling protocol on a path."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ANY_OPTIMIZER = -1
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
-    """What has happened with a scaler since its last `update`, which one that was, and in which loop iteration."""
+    """The state of a scaler since its last `update`, that call, and its loop iteration."""
 
     checked: bool = False
     latest: cst.CSTNode | None = None
@@ -44,7 +44,7 @@ class Progress(Part):
         self._told: tuple[Iteration, Hashable] | None = None
 
     def changes(self) -> None:
-        """What rules can tell apart may be something else now."""
+        """Invalidate the key."""
         self._told = None
 
     def copy(self) -> Progress:
@@ -57,7 +57,7 @@ class Progress(Part):
         return twin
 
     def key(self, now: Iteration) -> Hashable:
-        """What rules can tell apart, worked out once for an iteration."""
+        """What rules can distinguish, computed once per iteration."""
         if self._told is None or self._told[0] != now:
             self._told = now, self._worked_out(now)
         return self._told[1]
@@ -76,9 +76,9 @@ class Progress(Part):
         )
 
     def _gradient_classes(self) -> tuple[object, frozenset[object]]:
-        """The essence of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
+        """The key of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
 
-        Many optimizers share what a backward pass left, and each essence is slow to make and to hash.
+        Many optimizers share the gradients of a backward pass, and each key is slow to compute and to hash.
         """
         ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
         alike: dict[int, tuple[Gradients, list[int]]] = {}
@@ -95,7 +95,7 @@ class Progress(Part):
         return (*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair))
 
     def blurred(self, other: Progress) -> Progress:
-        """With everything unknown wherever the two disagree."""
+        """The join in which whatever differs is unknown."""
         blurred = self.copy()
         for pair in self.pairs.keys() | other.pairs.keys():
             ours, theirs = self.pairs.get(pair), other.pairs.get(pair)
@@ -112,7 +112,7 @@ class Progress(Part):
         return blurred
 
     def continued(self, now: Progress, before: Progress, then: Iteration, here: Iteration) -> Progress:
-        """With what happened in iteration `then` happening in `here`."""
+        """The progress with iteration `then` replaced by `here`."""
         twin = self.copy()
         twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
         twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
@@ -120,7 +120,7 @@ class Progress(Part):
 
 
 def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
-    """Whether a call belongs to what is going on, and in how deep a loop; how long ago others were is all the same."""
+    """Whether a call belongs to the present iteration, and its loop depth; the age of others does not matter."""
     shared = shared_rounds(then, now)
     return (True, shared) if shared == len(then) else (same_iteration(then, now), -1)
 
@@ -128,7 +128,7 @@ def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
 def _timed(
     now: Mapping[Key, Timed], before: Mapping[Key, Timed], end: Mapping[Key, Timed], then: Iteration, here: Iteration
 ) -> dict[Key, Timed]:
-    """What stands at the `end` of a call in iteration `then`, had it been in `here`."""
+    """The entries at the `end` of a call in iteration `then`, as if it had been in `here`."""
     found: dict[Key, Timed] = {}
     for key, known in end.items():
         iteration = _moved(known.iteration, then, here)
@@ -143,13 +143,13 @@ def _moved(iteration: Iteration, then: Iteration, here: Iteration) -> Iteration:
 
 
 def gradients_of(machine: Machine, state: State, optimizer: int) -> Gradients:
-    """What is known of an optimizer's gradients on a path."""
+    """The gradients of an optimizer on a path."""
     known = state[Progress].gradients
     return on_path(machine, state, known.get(optimizer, known.get(ANY_OPTIMIZER, NO_GRADIENTS)))
 
 
 def on_path(machine: Machine, state: State, known: Gradients) -> Gradients:
-    """What `known` gradients are on a path: where a scaler is off, its scale was none."""
+    """The `known` gradients under the facts of a path: a disabled scaler has no scale."""
     if known.scaler is not None and is_off(machine, state, known.scaler.enabled):
         return Gradients(GradState.RAW, backward=known.backward, consumed=known.consumed, raw=known.backward)
     if any(one.scaler is not None for one in known.earlier):
@@ -159,7 +159,7 @@ def on_path(machine: Machine, state: State, known: Gradients) -> Gradients:
 
 
 def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
-    """Where a pair stands. What was never seen is READY for a scaler made here, unknown otherwise only if forgotten."""
+    """The stage of a pair. One never seen is READY for a scaler constructed here, else unknown only if forgotten."""
     return state[Progress].pairs.get(
         (scaler.symbol, optimizer), state[Progress].pairs.get((scaler.symbol, ANY_OPTIMIZER), READY)
     )
@@ -169,7 +169,7 @@ READY = Stage(OptState.READY)
 
 
 class Owners(Tracker):
-    """Whose parameters optimizers were made for, by symbol; None if that is not known."""
+    """The model whose parameters each optimizer was constructed for, by symbol; None if that is unknown."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

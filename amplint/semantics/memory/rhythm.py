@@ -1,4 +1,4 @@
-"""What is remembered of the loops of a file to tell how they accumulate gradients."""
+"""Facts about a file's loops from which gradient accumulation is inferred."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """A condition that tells the last micro-batch of a window from the others.
+    """A condition that distinguishes the last micro-batch of a window.
 
-    `holds` is how it turns out there, `counter` and `every` the symbols of what counts and of how far, `remainder` what
-    is left of the counter there, None if it is compared as it is. With `others` another clause can end a window too.
-    A flag that a caller computes has neither counter nor length, and is one by its name, which is among the `guesses`.
+    `holds` is its value there, `counter` and `every` are the symbols of the counter and the window length, `remainder`
+    is the counter's remainder there, None if it is compared directly. With `others` another clause can end a window
+    too. A flag computed by a caller has neither counter nor length; it is a boundary by its name, one of the `guesses`.
     """
 
     holds: bool

@@ -1,4 +1,4 @@
-"""What still has to be done with scalers and optimizers, remembered until all that could do it has been seen."""
+"""Obligations for scalers and optimizers, kept until all code that could fulfil them has been seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from amplint.source.tree import every
 
 @dataclass(frozen=True, slots=True)
 class Unended:
-    """A step of a scaler that was there before the call from unseen code, perhaps of a method of `owner`.
+    """A step of a scaler that existed before the call from unseen code, perhaps of a method of `owner`.
 
     `whole` says that all bases of `owner` are in visible code.
     """
@@ -28,14 +28,14 @@ class Unended:
 
 
 class Undone(Tracker):
-    """Steps by scaler that await an update, and by call those whose gradients await to be cleared.
+    """Steps of scalers that require an update, and, by call, those whose gradients require clearing.
 
-    `left_alone` are a scaler's steps on paths that clear nothing, each with its backward pass and what clears on
-    another path, and `cleared` those on paths that clear.
+    `left_alone` are a scaler's steps on paths that clear nothing, each with its backward pass and the call that clears
+    on another path, and `cleared` those on paths that clear.
 
-    `began` is when the call from unseen code that now runs began, and `owner` the class it is a method of, `whole`
-    where its bases are in visible code. A scaler or an optimizer that is passed to unseen code has escaped, a scaler in
-    the functions `escaped_in`; `handed_up` says that an unseen base has got an object that holds a scaler.
+    `began` is the time at which the present call from unseen code began, and `owner` the class of the method, `whole`
+    if its bases are in visible code. A scaler or an optimizer passed to unseen code escapes, a scaler in the functions
+    `escaped_in`; `handed_up` says that an object with a scaler escaped to an unseen base.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -53,13 +53,13 @@ class Undone(Tracker):
         self.optimizer_escaped = False
 
     def hand_out(self) -> None:
-        """A scaler is passed to unseen code."""
+        """Record that a scaler escapes."""
         self.scaler_escaped = True
         self.escaped_in.update(self.machine.calls)
 
 
 def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
-    """`scaler` steps: record it where it was there before the call that leads here from unseen code."""
+    """Record a step of `scaler`, if that existed before the call from unseen code."""
     undone = machine[Undone]
     if undone.began is None or scaler.created is None or machine.loops or machine.statement is None:
         return
@@ -70,12 +70,12 @@ def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
 
 
 def _makes(owner: Class, created: cst.CSTNode) -> bool:
-    """Whether the text of a class makes what `created` does."""
+    """Whether the class contains the constructor call `created`."""
     return any(call is created for call in every(node_of(owner), cst.Call))
 
 
 def holds_scaler(machine: Machine, state: State, symbol: int) -> bool:
-    """Whether a scaler that is used on the path is an attribute of the object `symbol`."""
+    """Whether a scaler used on the path is an attribute of the object `symbol`."""
     for scaler in state[Progress].scalers:
         key = machine.symbols.key(scaler)
         if key[0] == "attribute" and key[2] == symbol:

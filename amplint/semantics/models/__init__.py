@@ -1,1 +1,1 @@
-"""Models: their parameters, their forward passes, and what these return."""
+"""Models: their parameters, their forward passes, and the results of these."""

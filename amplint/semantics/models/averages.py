@@ -1,4 +1,4 @@
-"""Running averages of the weights of models: how slowly a copy that is kept in half follows."""
+"""Running averages of model weights: update rates too small for a copy stored in half."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _WORDS = _CLASSES.union(MOVES, (_COPY,))
 
 
 class Averages(Tracker):
-    """Follows copies of models, and what moves them towards the originals."""
+    """Tracks copies of models and their updates towards the originals."""
 
     methods = frozenset(MOVES)
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return WeightsAveraged.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What copies weights and moves the copies, in files where something can be half."""
+        """Calls that copy weights and update copies, in files that name a half dtype."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         averaged = not said.isdisjoint(_CLASSES) or (_COPY in said and not said.isdisjoint(MOVES))
         return Words(said & _WORDS if averaged and not said.isdisjoint(_HALF) else frozenset())
 
     def library(self) -> Mapping[str, Handler]:
-        """Averages that libraries keep."""
+        """Averaging classes of libraries."""
         return dict.fromkeys(AVERAGERS, self._kept)
 
     def _kept(self, state: State, call: Call) -> Value | None:
@@ -53,7 +53,7 @@ class Averages(Tracker):
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """A parameter is multiplied in place, or moves towards another one."""
+        """Handle an in-place multiplication of a parameter, or an interpolation towards another one."""
         keyword, place, stays = MOVES[call.name]
         share = number(call.arguments.value(keyword, place))
         model = parameter_of(self.machine, call.owner) if share is not None and call.owner is not None else None

@@ -1,4 +1,4 @@
-"""Compiled models: regions that switch autocast off inside of them, and what is on around them."""
+"""Regions within compiled models that disable autocast, and the regions around them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from amplint.torchlib.policy import LOWER
 
 
 class Compiled(Tracker):
-    """Follows which functions are `compiled`: those of models that are passed, and what they call.
+    """Tracks the `compiled` functions: those of models passed to a compiler, and their callees.
 
-    `islands` are the regions in these that switch autocast off, each with the region around it.
+    `islands` maps the regions in these that disable autocast to the region around each and the node that enters it.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -26,11 +26,11 @@ class Compiled(Tracker):
         self.islands: dict[cst.CSTNode, tuple[Autocast, cst.CSTNode]] = {}
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return CompiledIsland.kind in self.machine.wanted
 
     def call_begins(self, state: State, call: Call) -> None:
-        """`torch.compile(model)`, `model.compile()`."""
+        """Handle `torch.compile(model)` and `model.compile()`."""
         if isinstance(call.callee, Ref) and call.callee.name in COMPILES and call.arguments.given:
             self._compile(state, call.arguments.values[0])
         elif call.name == "compile" and isinstance(call.owner, Instance):
@@ -46,7 +46,7 @@ class Compiled(Tracker):
             self.compiled.add(value.function.node)
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """A region that is off begins in what is compiled."""
+        """Record a disabled region within compiled code."""
         if not isinstance(value, Autocast) or value.enabled != FALSE or self.compiled.isdisjoint(self.machine.calls):
             return
         around = [region for region in state.regions if region.context is not value]
@@ -58,7 +58,7 @@ class Compiled(Tracker):
             self.islands[by] = outer, entered
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-        """The region matters for operations that autocast runs in half: the backward pass of others stays float32."""
+        """Emit `CompiledIsland` for an operation that autocast runs in half; others have a float32 backward pass."""
         if op not in LOWER or not self.islands:
             return
         by = next((one.entered_by for one in reversed(state.regions) if isinstance(one.context, Autocast)), None)

@@ -1,4 +1,4 @@
-"""Deep copies of models: what converts the copy leaves the original as it is."""
+"""Deep copies of models, whose casts leave the original as it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def copied(machine: Machine, state: State, node: cst.Call, value: Instance | Mod
 
 
 class Copies(Tracker):
-    """Follows deep copies of models."""
+    """Tracks deep copies of models."""
 
     def library(self) -> Mapping[str, Handler]:
         """`copy.deepcopy`."""

@@ -1,4 +1,4 @@
-"""Models of transformers whose attention takes half alone, loaded in float32."""
+"""Models of transformers loaded in float32 although their attention kernel accepts half alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from amplint.torchlib.attention import CHOSEN_BY, HALF_ALONE
 
 
 class FlashModels(Tracker):
-    """Follows such models: what has `loaded` each, by symbol, and those that were `converted` or passed on since."""
+    """Tracks float32 models with flash attention: the call that `loaded` each, and those `changed` since.
+
+    Casts and escapes change a model.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -28,16 +31,16 @@ class FlashModels(Tracker):
         self.changed: set[int] = set()
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return FlashInFloat32.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What loads such models."""
+        """Calls that load models, in a file that selects an attention kernel."""
         said = any(CHOSEN_BY in chunk.words for chunk in chunks)
         return Words(frozenset({"from_pretrained"}) if said else frozenset())
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """A model is loaded."""
+        """Record a loaded model."""
         if not isinstance(call.callee, Ref) or not PRETRAINED.search(call.callee.name):
             return
         chosen = call.arguments.value(CHOSEN_BY)
@@ -47,7 +50,7 @@ class FlashModels(Tracker):
             self.loaded[symbol_of(self.machine, result)] = call.node
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Such a model runs, is converted, or is passed to what may do that."""
+        """Handle a forward pass, a cast or an escape of a loaded model."""
         if not self.loaded:
             return
         if Models in call.notes:
@@ -61,7 +64,7 @@ class FlashModels(Tracker):
             self.changed.add(root(self.machine, symbol_of(self.machine, value)))
 
     def _is_float32(self, state: State, model: Value) -> bool:
-        """Whether a model was not converted, and no region is on."""
+        """Whether a model was not cast, and no region is on."""
         symbol = symbol_of(self.machine, model)
         plain = isinstance(model, Unknown) and stored_in(self.machine, state, symbol) is None
         while plain and symbol != root(self.machine, symbol):

@@ -1,4 +1,4 @@
-"""Models that were converted to half as a whole, and called with what is float32."""
+"""Models cast to half as a whole and called with float32 inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from amplint.torchlib.names import HALF_DTYPES
 def fed(
     machine: Machine, state: State, node: cst.Call, model: Value, path: cst.BaseExpression, arguments: Arguments
 ) -> None:
-    """A model out of sight runs outside of any region: tell where it is half and its input is float32, by all signs."""
+    """Report a forward pass, outside of any region, of an unseen model in half on an input that is probably float32."""
     if not machine.assumes or Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
         return
     assert isinstance(model, (Instance, Unknown))
@@ -50,7 +50,7 @@ def fed(
 
 
 def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
-    """Whether the layers of `model` are not followed, which report this themselves."""
+    """Whether the layers of `model` are not interpreted; those that are report a clash themselves."""
     if isinstance(model, Instance):
         forward = attributes.find_method(machine, state, model.cls, "forward")
         return forward is None or forward.chunk not in machine.relevant
@@ -58,7 +58,7 @@ def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
 
 
 def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tuple[cst.CSTNode | None, str]:
-    """What converted a model to half, and to which dtype."""
+    """The node that cast a model to half, and the dtype."""
     kind, *more = machine.symbols.key(model.symbol)
     if kind == "converted" and more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode):
         return more[1], str(more[0])
@@ -67,7 +67,7 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
 
 
 def _taken_for_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:
-    """The name by which the input of a model is float32, a picture or sound as a loader gives it; None for others."""
+    """The guesses by which an input is float32, as images and audio from a loader are; None for other inputs."""
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return () if value.dtype == "float32" and value.rank != 0 else None
     name = (dotted(place) or "").rpartition(".")[2]
@@ -76,10 +76,10 @@ def _taken_for_float32(machine: Machine, place: cst.BaseExpression, value: Value
 
 
 class HalfModels(Tracker):
-    """Follows what models in half are fed."""
+    """Tracks the inputs of models in half."""
 
     def call_begins(self, state: State, call: Call) -> None:
-        """The call may be a forward pass."""
+        """Check the inputs of a forward pass."""
         if Models in call.notes:
             model, path = call.notes[Models]
             fed(self.machine, state, call.node, model, path, call.arguments)

@@ -1,4 +1,4 @@
-"""What models that compute in half return: which values come of it unchanged, and the losses they are passed to."""
+"""Outputs of models that compute in half: the values they flow into unchanged, and the losses computed from them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _CALLED = regex(r"\b(\w+)\(")
 
 
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:
-    """Record what `model`, which `path` gives, returned.
+    """Record the output of `model`, named by `path`.
 
-    It can have computed in half, and the dtype of the result is unknown.
+    It can have been computed in half, and the dtype of the result is unknown.
     """
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
@@ -72,7 +72,7 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
 def of_output(
     machine: Machine, state: State, symbol: int, passed: frozenset[str] = _TAKEN | _NORMALISED
 ) -> Evidence | None:
-    """Why what a model returned can be half, where `symbol` is a view or a copy of that in the same dtype."""
+    """The evidence that a model output can be half, where `symbol` is a view or a copy of it in the same dtype."""
     todo, seen = [symbol], set[int]()
     fields: dict[int, str] = {}
     while todo:
@@ -95,7 +95,7 @@ def of_output(
 
 
 def _sides(machine: Machine, symbol: int) -> list[int]:
-    """What `symbol` is on the paths that have joined, or for each outcome of a condition, where there are several."""
+    """The alternatives that a join or a conditional expression combined in `symbol`."""
     todo, sides, seen = [symbol], list[int](), set[int]()
     while todo:
         side = todo.pop()
@@ -112,7 +112,7 @@ def _sides(machine: Machine, symbol: int) -> list[int]:
 
 
 def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[int, ...]:
-    """What `symbol` has its dtype from."""
+    """The operands from which `symbol` has its dtype."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     callee = str(key[1]) if key[0] == "call" and len(key) > 1 else ""
     if (method := machine.symbols.method(symbol)) is not None:
@@ -132,7 +132,7 @@ def _losses_called(chunk: Chunk) -> frozenset[str]:
 
 
 def loss_names(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The names of what a file calls that computes losses."""
+    """The names of callees in a file that compute losses."""
     return frozenset().union(*map(_losses_called, chunks))
 
 
@@ -142,7 +142,7 @@ def is_loss(name: str) -> bool:
 
 
 def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
-    """Something is called whose code is unseen: tell where it is a loss of a half output."""
+    """Report an unseen call that computes a loss from a half output."""
     if (
         not machine.assumes
         or machine.muted
@@ -169,7 +169,7 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
 
 
 def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-    """A loss of PyTorch runs: tell where no autocast is there for what a model returned in half."""
+    """Report a loss of PyTorch computed from a half output without autocast."""
     if LossOfOutput.kind not in machine.wanted or op not in LOSSES:
         return
     if innermost(machine, state)[0] is not None or minds_dtypes(machine):
@@ -196,7 +196,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
 
 
 def _halved(machine: Machine, state: State, value: Value, node: cst.Call, dtype: str) -> Value | None:
-    """`value`, which a model gives at `node`, in `dtype` where it can be a tensor in that; each member of several."""
+    """`value`, the output of a model at `node`, in `dtype` where it can be a tensor of it; of a tuple, each element."""
     source = machine.program.source_of(node)
     above = source.parent(node) if source is not None else None
     targets = above.targets if isinstance(above, cst.Assign) else ()
@@ -225,7 +225,7 @@ def _in(
     dtype: str,
     target: cst.BaseExpression | None = None,
 ) -> Value | None:
-    """`value` in `dtype`, None if it has another one, or is no tensor."""
+    """`value` in `dtype`; None if it has another one, or is no tensor."""
     known = value.dtypes if isinstance(value, Tensor) else None
     if not isinstance(value, (Tensor, Unknown)) or known not in (None, {dtype}):
         return None
@@ -243,34 +243,34 @@ def _is_of_loss(target: cst.CSTNode | None) -> bool:
 
 
 class HalfOutputs(Tracker):
-    """What models returned in half, by symbol, with the evidence."""
+    """The evidence for half outputs of models, by symbol."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Evidence] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of losses matter where dtypes are assumed."""
+        """Calls of losses, where dtypes are assumed."""
         sharded = any(not chunk.words.isdisjoint(_SHARDERS) for chunk in chunks)
         follows = (self.machine.assumes or sharded) and self.machine[Models].follows
         return Words(calls=loss_names(chunks) if follows else frozenset())
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-        """It may be a loss."""
+        """Check an operation of PyTorch that may be a loss."""
         computed(self.machine, state, node, op, place, value)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """It may be a loss."""
+        """Check an unseen call that may be a loss."""
         handed(self.machine, state, call.node, call.callee, call.arguments)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """A model has run, or what may be one."""
+        """Record the output of a model, or of a possible one."""
         model = call.notes.get(Models)
         if model is not None and call.entered in (None, "object"):
             ran(self.machine, state, model[0], model[1], result)
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """What a model gives in a region counts as half, where that is asked for and nothing else is known."""
+        """The output of a model in a region as half, where that is asked for and its dtype is unknown."""
         model = call.notes.get(Models) if self.machine.halves else None
         if model is None or call.entered not in (None, "object"):
             return None

@@ -1,4 +1,4 @@
-"""Objects that hold a scaler and, since another method ran, a model that FSDP has sharded."""
+"""Objects that hold a scaler and, set by another method, a model sharded by FSDP."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from amplint.source import syntax as cst
 
 
 class HeldShards(Tracker):
-    """Remembers, by class, the scalers that its objects hold, and what has sharded a model that they hold.
+    """Tracks, by class, the scalers and the sharded models that its objects hold.
 
-    Each with what the path assumed: what contradicts does not come together.
+    Each is stored with the facts of its path: a pair with contradicting facts is not reported.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -29,11 +29,11 @@ class HeldShards(Tracker):
         self.sharded: dict[Class, list[tuple[cst.CSTNode, Facts]]] = {}
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return ScalerMeetsShards.kind in self.machine.wanted
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """An object of the file gets a scaler, or a sharded model."""
+        """Record a scaler or a sharded model stored in an attribute."""
         if isinstance(owner, Instance):
             if isinstance(value, Scaler):
                 self.scalers.setdefault(owner.cls, []).append((value, dict(state.facts)))
@@ -44,7 +44,7 @@ class HeldShards(Tracker):
         return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report scalers that step in the same object."""
+        """Report scalers that step in an object with a sharded model."""
         training = {scaler.created for scaler, _ in self.machine[Ledger].training.values()}
         held = (
             (made, wrapped)

@@ -1,4 +1,4 @@
-"""What the parameters of models have become on a path."""
+"""Dtypes and sharding of model parameters on a path."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class Model:
 
     @property
     def stored(self) -> tuple[str, cst.CSTNode] | None:
-        """The half dtype that the parameters have, trained or not, and what made them so."""
+        """The half dtype of the parameters, trained or not, and the node that cast them."""
         if self.half is not None:
             return "float16", self.half
         return ("bfloat16", self.bfloat16) if self.bfloat16 is not None else self.frozen
 
     @property
     def sharded(self) -> cst.CSTNode | None:
-        """What keeps parts of the gradients on each rank, in unseen code of who does not ask the model."""
+        """The call that left each rank only a shard of the gradients, which plain clipping ignores; None otherwise."""
         return self.shards.node if self.shards is not None and self.shards.sharder.clips else None
 
     def traits(self) -> tuple[Hashable, ...]:
-        """What is known of the model's training, whatever brought it about."""
+        """The facts of the model that matter in training, without the nodes."""
         shards = self.shards and (
             (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
         )
@@ -50,7 +50,7 @@ _ORDINARY = Model().traits()
 
 
 class ModelStates(Part):
-    """The models whose parameters are not as they were made, by symbol; `known` is replaced and never changed."""
+    """The models whose parameters differ from how they were constructed, by symbol; `known` is immutable."""
 
     __slots__ = ("known",)
 
@@ -68,12 +68,12 @@ class ModelStates(Part):
         return self.known
 
     def key(self, now: Iteration) -> Hashable:
-        """What rules can tell apart of the models that can be trained."""
+        """What rules can tell apart of trainable models."""
         told = ((symbol, model.traits()) for symbol, model in self.known.items())
         return frozenset((symbol, *traits) for symbol, traits in told if traits != _ORDINARY)
 
     def joined(self, other: ModelStates) -> ModelStates:
-        """The models that either path knows."""
+        """The models known on either path."""
         if self.known == other.known:
             return self
         twin = ModelStates()
@@ -81,7 +81,7 @@ class ModelStates(Part):
         return twin
 
     def blurred(self, other: ModelStates) -> ModelStates:
-        """The models of which both paths know the same."""
+        """The models with equal facts on both paths."""
         twin = ModelStates()
         twin.known = {symbol: model for symbol, model in self.known.items() if other.known.get(symbol) == model}
         return twin

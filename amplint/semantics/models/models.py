@@ -1,4 +1,4 @@
-"""Models: which values are models, the mode each is in, and where their forward passes run."""
+"""Models: values that are models, their training mode, and the regions around their forward passes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _LAYERS = words("Sequential MultiheadAttention Transformer").union(
 _CASTS_ITSELF = regex(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
 )
-"""Imports of frameworks that enter autocast around the forward passes of the models they are given."""
+"""Imports of frameworks that enter autocast around the forward passes of models."""
 _TRAINS = regex(r"backward\(|zero_grad\(")
 _OF_MODELS = (
     Forward,
@@ -81,13 +81,13 @@ _OF_MODELS = (
     StaleForward,
     FlashInFloat32,
 )
-"""The events for which models and what they return have to be followed."""
+"""The events that require tracking models and their outputs."""
 _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")
 
 
 def note_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
-    """Record what the call of `owner.name(...)` tells of a model: its mode, or that it is cast to half."""
+    """Record the mode that `owner.name(...)` sets, or its cast to half."""
     if not isinstance(owner, (Instance, Module, Unknown)):
         return
     if name in ("train", "eval") and len(arguments.given) <= (name == "train"):
@@ -107,7 +107,7 @@ def note_use(machine: Machine, state: State, owner: Value, name: str, arguments:
 
 
 def is_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> bool:
-    """Whether `value`, which `node` gives, is certainly a model with layers that autocast casts."""
+    """Whether `value`, the value of `node`, is certainly a model with layers that autocast casts."""
     if isinstance(value, Instance):
         return _is_module_class(machine, state, value) or _MODE in state.heap.get(value.symbol, {})
     if isinstance(value, Module):
@@ -126,13 +126,13 @@ def _is_used_as_model(machine: Machine, state: State, value: Unknown, path: str)
 
 
 def _maker(machine: Machine, value: Unknown) -> str | None:
-    """The function that made `value`, if it makes models by its name."""
+    """The function that returned `value`, if it constructs models by its name."""
     key = machine.symbols.key(value.symbol)
     return str(key[1]) if key[0] == "call" and MODEL_MAKER.search(str(key[1])) else None
 
 
 def taken_for_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> tuple[Guessed, ...]:
-    """The name by which alone `value`, which `node` gives, is a model."""
+    """The guesses by which `value`, the value of `node`, is a model."""
     path = dotted(node) or ""
     if not isinstance(value, Unknown) or _is_used_as_model(machine, state, value, path):
         return ()
@@ -152,7 +152,7 @@ def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
 def called(
     machine: Machine, state: State, func: cst.BaseExpression, callee: Value
 ) -> tuple[Value, cst.BaseExpression] | None:
-    """The model whose forward pass a call of `func` runs, with the expression that names it; None for other calls."""
+    """The model whose forward pass a call of `func` runs, and the expression that names it; None for other calls."""
     if isinstance(func, cst.Attribute) and func.attr.value in FORWARD_METHODS:
         owner = machine.evaluate(state, func.value)
         if is_model(machine, state, owner, func.value):
@@ -161,7 +161,7 @@ def called(
 
 
 def is_unwrapped(machine: Machine, model: object) -> bool:
-    """Whether a model is, on some path, the one inside of a wrapper such as a distributed model."""
+    """Whether a model is, on some path, the inner one of a wrapper such as a distributed model."""
     todo: list[object] = [model]
     seen: set[int] = set()
     while todo:
@@ -187,7 +187,7 @@ def forward(
     path: cst.BaseExpression,
     inputs: Iterable[Value] = (),
 ) -> None:
-    """A model runs at `node`; what runs inside of another model's forward pass is part of that."""
+    """Handle a forward pass at `node`; one within another model's forward pass is part of that."""
     taken = taken_for_model(machine, state, model, path)
     contexts.missed(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
@@ -227,14 +227,14 @@ def forward(
 
 
 def _runs_layers(function: cst.CSTNode) -> bool:
-    """Whether this is the method of a model that its call runs."""
+    """Whether this is the method that a call of a model runs."""
     if not isinstance(function, cst.FunctionDef) or function.name.value not in RUNS_LAYERS:
         return False
     return bool(function.params.params) and function.params.params[0].name.value == "self"
 
 
 def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
-    """The call that converted `value` to half, None if it is not certainly half or something else made it so."""
+    """The call that cast `value` to half; None if it may not be half or something else made it so."""
     value = used_as_tensor(machine, value)
     if not isinstance(value, Tensor) or value.dtype not in HALF_DTYPES or not isinstance(value.why_half, cst.Call):
         return None
@@ -243,20 +243,20 @@ def _conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
 
 
 def _home(machine: Machine, symbol: int) -> cst.CSTNode | None:
-    """The function that made a model for itself, None for one that outlives the function."""
+    """The function that constructed a model for itself; None for a model that outlives the function."""
     root = machine.calls[0] if machine.calls else None
     return root if (symbol, root) in machine[Models].born else None
 
 
 def _way(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
-    """Each function being run, None for the top level, with the call by which it leads to `node`."""
+    """The running functions, None for the top level, each with the call site that leads to `node`."""
     nodes = [*machine.sites, node]
     way = zip([None, *machine.calls], nodes, strict=False)
     return tuple((function, call) for function, call in way if call is not None)
 
 
 def identity(machine: Machine, symbol: int) -> Hashable:
-    """What tells a model from others in the whole file: parameters of one name stand for one model."""
+    """The identity of a model in the whole file: parameters with equal names are one model."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter" and len(key) == 3:
         return ("parameter", key[2])
@@ -269,9 +269,9 @@ def identity(machine: Machine, symbol: int) -> Hashable:
 
 
 def _purpose(machine: Machine, training: bool | None, gradients: bool | None) -> tuple[Purpose, tuple[Guessed, ...]]:
-    """What a forward pass is for, and the name by which alone it is.
+    """The purpose of a forward pass, and the guesses by which it is.
 
-    Without gradients, a step that trains uses a model as a teacher; its evaluation is known by the mode.
+    A training step without gradients uses a model as a teacher; evaluation shows by the mode.
     """
     if training is False:
         return Purpose.EVALUATION, ()
@@ -288,7 +288,7 @@ def _purpose(machine: Machine, training: bool | None, gradients: bool | None) ->
 
 @per_file
 def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
-    """The name by which a function trains, if it does: its own, or one that it calls; none is needed for `backward`."""
+    """The guesses by which a function trains, by its name or a callee's; none for `backward`. None if it does not."""
     called = (node.func for node in walk(function) if isinstance(node, cst.Call))
     names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
     passes = {name.value for name in names if isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value)}
@@ -299,7 +299,7 @@ def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
 
 
 def _gradients(regions: Sequence[Region]) -> bool | None:
-    """Whether operations are recorded, None if a flag decides."""
+    """Whether operations are recorded for autograd; None if a flag decides."""
     for region in reversed(regions):
         if isinstance(region.context, NewThread):
             break
@@ -344,17 +344,17 @@ class Models(Tracker):
         self.cast: set[int] = set()
 
     def annotated(self, symbol: int, name: str) -> Value | None:
-        """An annotation tells that this is a model."""
+        """A parameter annotated with a class of `torch.nn` is a model without a guess."""
         if name.startswith("torch.nn."):
             self.machine.guess(symbol, ())
         return None
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of models matter."""
+        """Calls of models."""
         return Words(calls=model_names(chunks)) if self.follows else Words()
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Record what the call tells of a model, and its forward pass."""
+        """Record the mode that the call sets, and a forward pass."""
         if call.owner is not None:
             note_use(self.machine, state, call.owner, call.name, call.arguments)
         model = called(self.machine, state, call.node.func, call.callee) if self.follows else None
@@ -363,6 +363,6 @@ class Models(Tracker):
             call.notes[Models] = model
 
     def unknown_result(self, made: Unknown) -> None:
-        """What two functions make by equal calls are two things."""
+        """Equal calls in two functions construct two objects."""
         if self.follows and not self.machine.muted:
             self.born.add((made.symbol, self.machine.calls[0] if self.machine.calls else None))

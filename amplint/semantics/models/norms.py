@@ -1,4 +1,4 @@
-"""Batch normalisation inside of models."""
+"""Batch normalisation within models."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def keeps_statistics(machine: Machine, state: State, model: Value) -> bool:
 
 
 def taken_for_normalised(machine: Machine, state: State, model: Value) -> tuple[Guessed, ...]:
-    """The name of what made `model`, by which alone it has such layers."""
+    """The guesses by which `model` has batch normalisation, by the name of its constructor."""
     makers: list[str] = []
     certain = _keeps(machine, state, model, set(), makers)
     return () if certain or not makers else NORMALISED_MAKER.taken(makers[0], "statistics")
 
 
 def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int], makers: list[str]) -> bool:
-    """Whether layers in visible code keep them; `makers` gets the names of functions whose models do."""
+    """Whether visible layers keep running statistics; constructors named after models that do are added to `makers`."""
     if not isinstance(value, (Instance, Module, Unknown)) or value.symbol in seen:
         return False
     seen.add(value.symbol)

@@ -1,4 +1,4 @@
-"""Forward passes that run outside of the region their loss is computed in."""
+"""Forward passes outside of the region in which their loss is computed."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from amplint.source.source import Chunk
 from amplint.torchlib.policy import words
 
 _OF_DATA = words("to cuda cpu get item items pop next")
-"""Methods that hand out data or move it."""
+"""Methods that return data or move it."""
 _SUM = Ref("builtins.sum")
 
 
 def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *, known_model: bool = True) -> None:
-    """The forward pass of a model at `node` returned `result`; what records no gradients has none to run outside.
+    """Record `result` of the forward pass at `node`, unless gradients are disabled.
 
-    What is not known to be a model counts inside of a region only.
+    A value that is not known to be a model counts within a region only.
     """
     if without_gradients(state):
         return
@@ -58,16 +58,16 @@ def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *
 
 
 def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> None:
-    """Something unseen, which can hold a model, returned `result` inside of a region."""
+    """Record `result` of an unseen call within a region, which may run a model."""
     of_data = isinstance(node.func, cst.Attribute) and node.func.attr.value in _OF_DATA
     if isinstance(callee, Unknown) and not of_data:
         machine[Outside].within.add(symbol_of(machine, result))
 
 
 def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CSTNode) -> None:
-    """Backward runs on `loss`: tell where its model ran outside of the region that the rest was computed in.
+    """Report a forward pass outside of the region in which the rest of `loss` was computed.
 
-    What ran inside without the output of that model can be the forward pass of another one.
+    A computation in the region that does not use the model's output may be the forward pass of another one.
     """
     if machine.wanted.isdisjoint((ForwardOutside.kind, ScaledWithoutRegion.kind)):
         return
@@ -101,7 +101,7 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
 def _without_region(
     machine: Machine, state: State, scaler: Scaler, backward: cst.CSTNode, behind: Sequence[int]
 ) -> None:
-    """The loss of a forward pass was scaled: report that, where nothing in reach can have made anything half."""
+    """Report the scaled loss of a forward pass that no visible code can have computed in half."""
     made = {symbol for symbol in behind if symbol in machine[Outside].outputs}
     outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
     if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
@@ -130,7 +130,7 @@ _SPEAKS_OF_HALF = regex(
     r"autocast|auto_fp16|custom_fwd|float16|\bhalf\b|HalfTensor|MixedPrecision|deepspeed|accelerat|fabric|lightning|\bapex\b"
     r"|tinycudann|transformer_engine|bitsandbytes"
 )
-"""What makes half, or a framework that may."""
+"""Names of half dtypes, of regions, and of frameworks that may enter one."""
 _SHARDS = regex(r"FSDP|FullyShardedDataParallel|fully_shard")
 
 
@@ -157,7 +157,7 @@ class Outside(Tracker):
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """A model has run, or what may be one."""
+        """Record the forward pass of a model, or of a possible one."""
         model = call.notes.get(Models)
         if isinstance(call.callee, Module) or (
             isinstance(call.callee, Instance) and attributes.is_whole(self.machine, state, call.callee.cls)

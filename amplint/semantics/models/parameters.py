@@ -1,4 +1,4 @@
-"""Where parameters live: models converted to float16 or sharded by FSDP, and the optimizers built on them."""
+"""Parameters of models: their dtypes, sharding and devices, and the optimizers constructed for them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
-"""Words without which a statement does not give parameters another dtype than float16."""
+"""Words without which a statement does not cast parameters to a dtype other than float16."""
 FREEZING = frozenset({"requires_grad", "requires_grad_"})
-"""Words without which it does not freeze them."""
+"""Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _PLACE = "place of"
@@ -57,7 +57,7 @@ UNSEEN = Trained(None, frozenset(), plain=False)
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """`owner.half()`, `owner.to(...)`: of a model this converts its parameters where they are."""
+    """Cast the parameters of a model in place, for `owner.half()` and `owner.to(...)`."""
     if name == "requires_grad_" and arguments.values == (FALSE,):
         freeze(machine, state, [owner])
     converts, dtype = converts_to(machine, name, arguments)
@@ -76,7 +76,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
-    """`Class.from_pretrained(...)`, by its qualified `name`: parameters come in the dtype asked for, or quantized."""
+    """Record the dtype of parameters loaded by `Class.from_pretrained(...)`, of this `name`, unless quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
     if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
@@ -100,20 +100,20 @@ def _may_be_float16(value: Value) -> bool:
 
 
 def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
-    """`model.cuda()`, `model.to(device)`: record where it is, where that is certain."""
+    """Record the device to which `model.cuda()` or `model.to(device)` moves a model, None if that is not certain."""
     if name not in ("cuda", "cpu", "to"):
         return
     state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:
-    """The type of the device a model is certainly on."""
+    """The device type of a model; None if that is not certain."""
     known = state.facts.get((_PLACE, root(machine, symbol_of(machine, model))))
     return str(known.value) if known is not None and known.value is not None else None
 
 
 def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
-    """Whether something unknown must be a model: loaded or used like one, or its conversion is a statement."""
+    """Whether an unknown value must be a model: loaded or used like one, or cast with the result unused."""
     if not isinstance(owner, Unknown):
         return False
     origin = root(machine, owner.symbol)
@@ -129,7 +129,7 @@ def _is_used_as_model(machine: Machine, node: cst.Call) -> bool:
 
 
 def _taken_for_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> tuple[Guessed, ...]:
-    """The name of what made `owner`, by which alone it is a model."""
+    """The guesses by which `owner` is a model, by the name of its constructor."""
     if not isinstance(owner, Unknown) or _is_used_as_model(machine, node):
         return ()
     origin = root(machine, owner.symbol)
@@ -151,7 +151,7 @@ def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
 
 
 def change(state: State, symbol: int, **changes: Any) -> None:
-    """What is known of the model `symbol` changes."""
+    """Update the facts of the model `symbol`."""
     known = state[ModelStates].known.get(symbol, Model())
     known = replace(known, **changes)
     state.change(ModelStates).known = {**state[ModelStates].known, symbol: known}
@@ -160,7 +160,7 @@ def change(state: State, symbol: int, **changes: Any) -> None:
 
 
 def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
-    """Code that cannot be seen may have moved these models, or any."""
+    """Forget the devices of these models, or of any, after they escaped to unseen code."""
     places = [key for key in state.facts if isinstance(key, tuple) and key[0] == _PLACE]
     if places:
         handed = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
@@ -170,7 +170,7 @@ def forget_places(machine: Machine, state: State, values: Iterable[Value] | None
 
 
 def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
-    """Code that cannot be seen may have given the parameters of these models, or of any, another dtype."""
+    """Forget the parameter dtypes of these models, or of any, after they escaped to unseen code."""
     values = None if values is None else tuple(values)
     forget_places(machine, state, values)
     if state[ModelStates].known:
@@ -184,7 +184,7 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
 
 
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
-    """Training is switched off for these models, or for any: their parameters keep their dtype."""
+    """Record that these models, or any, are frozen: their parameters keep their dtype."""
     chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
     stored = {symbol: known.stored for symbol, known in state[ModelStates].known.items() if symbol in chosen}
     forget_dtypes(machine, state, values)
@@ -216,7 +216,7 @@ def _cast_on_a_path(machine: Machine, symbol: int) -> cst.CSTNode | None:
 
 
 def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CSTNode] | None:
-    """The half dtype in which the parameters of a model are, with what converted them; it is known to be a model."""
+    """The half dtype of a model's parameters, and the node that cast them; `symbol` is known to be a model."""
     known = state[ModelStates].known.get(root(machine, symbol))
     if known is not None:
         return known.stored
@@ -229,7 +229,7 @@ def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CST
 
 
 def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:
-    """An optimizer of `torch.optim` is constructed."""
+    """Record the parameters for which an optimizer of `torch.optim` is constructed."""
     given = arguments.value("params", 0)
     fused = arguments.value("fused")
     held = sources(machine, given) or set()
@@ -250,14 +250,14 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
 
 
 def _renew(state: State, model: int | None, optimizer: int) -> None:
-    """An optimizer made anew holds the parameters that its model has now."""
+    """Record that an optimizer constructed again holds the model's current parameters."""
     known = state[ModelStates].known.get(model) if model is not None else None
     if model is not None and known is not None and known.shards is not None and optimizer in known.shards.outdated:
         change(state, model, shards=replace(known.shards, outdated=known.shards.outdated - {optimizer}))
 
 
 def _decay(cls: str, arguments: Arguments) -> float | None:
-    """The share of each weight that a step takes away, None if it may be another for some parameters."""
+    """The share of each weight that weight decay subtracts per step; None if parameter groups may differ."""
     given = arguments.value("params", 0)
     if cls not in DECAYS or isinstance(given, Items) or any(argument.star for argument in arguments.given):
         return None
@@ -270,7 +270,7 @@ def _decay(cls: str, arguments: Arguments) -> float | None:
 
 
 def _epsilon(cls: str, arguments: Arguments) -> float | None:
-    """What an optimizer adds to its denominators, None if it may be another number for some parameters."""
+    """The epsilon of an optimizer's denominators; None if parameter groups may differ."""
     given = arguments.value("params", 0)
     groups = given.values if isinstance(given, Items) else ()
     own = any(isinstance(group, Items) and Const("eps") in (group.keys or ()) for group in groups)
@@ -283,7 +283,7 @@ def _epsilon(cls: str, arguments: Arguments) -> float | None:
 
 
 def sources(machine: Machine, value: Value | None) -> set[int] | None:
-    """The models whose parameters `value` is made up of, None if something else went into it."""
+    """The models whose parameters `value` consists of; None if it has others."""
     if isinstance(value, Items):
         groups = [sources(machine, item) for item in value.values if not isinstance(item, Const)]
         return None if None in groups else set().union(*filter(None, groups))
@@ -302,7 +302,7 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
 
 
 def parameter_of(machine: Machine, value: Value) -> int | None:
-    """The model of which `value` is a parameter, where a loop over them or over pairs of them has given it."""
+    """The model of which `value` is a parameter, as the element of a loop over its parameters or over pairs of them."""
     symbol = symbol_of(machine, value)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[:2] == ("attribute", "data"):
@@ -322,13 +322,13 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
 
 
 def _is_element(machine: Machine, symbol: int) -> bool:
-    """Whether a comprehension collects what it goes over, or a part of that (`p for name, p in ...`)."""
+    """Whether a comprehension collects its elements, or parts of them (`p for name, p in ...`)."""
     kind = machine.symbols.key(symbol)[0]
     return kind == "each" or (kind == "part" and _is_element(machine, machine.symbols.parts(symbol)[0]))
 
 
 def _origins(machine: Machine, value: Value | None) -> frozenset[int]:
-    """The symbols of what went into `value`."""
+    """The symbols from which `value` is computed."""
     if isinstance(value, Items):
         return frozenset().union(*(_origins(machine, item) for item in value.values))
     todo, found = [value.symbol] if isinstance(value, Unknown) else [], set()
@@ -343,7 +343,7 @@ def _origins(machine: Machine, value: Value | None) -> frozenset[int]:
 def meet(
     machine: Machine, state: State, node: cst.Call, scaler: Scaler, optimizer: Optimizer, stage: Stage | None
 ) -> None:
-    """A scaler unscales an optimizer, or steps one at `stage`: tell where its parameters do not allow that."""
+    """Report an unscale, or a step at `stage`, of an optimizer whose parameters do not allow it."""
     if not state[ModelStates].known:
         return
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
@@ -361,7 +361,7 @@ def meet(
 
 
 def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
-    """An optimizer steps: tell where the parameters it updates are half, unless a test takes but a few steps."""
+    """Report a step of an optimizer whose parameters are half, unless within a test of a few steps."""
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
     made = machine[CallIndex].index.made.get(optimizer.symbol)
     if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
@@ -382,7 +382,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
 
 
 def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
-    """A function that holds these values ends: report the scalers made for a model that is sharded by then."""
+    """Report, at the end of a function that holds these values, the plain scalers of a sharded model."""
     if not any(model.sharded for model in state[ModelStates].known.values()):
         return
     held = list(values)
@@ -396,7 +396,7 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
 
 
 def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
-    """Whether `value` is an optimizer, or was made by an unseen function that is named after one."""
+    """Whether `value` is an optimizer, or the result of an unseen function named after one."""
     key = machine.symbols.key(value.symbol)
     return isinstance(value, Optimizer) or (key[0] == "call" and OPTIMIZER_MAKER.search(str(key[1])) is not None)
 
@@ -433,17 +433,17 @@ class Parameters(Tracker):
         self.chosen: set[cst.CSTNode] = set()
 
     def offers(self, name: str) -> bool:
-        """What wraps a model."""
+        """Whether this wraps a model."""
         return name.startswith("torch.") and name.rpartition(".")[2] in WRAPPERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """What wraps a model without changing its parameters."""
+        """Return the model that a wrapper leaves as it is."""
         given = call.arguments.values
         forget_places(self.machine, state, given[:1])
         return given[0] if given else None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`parameters()`, and the conversion of a model."""
+        """Handle `parameters()`, and casts of models."""
         assert call.owner is not None
         if call.name in ("parameters", "named_parameters", "trainable_parameters"):
             self.machine.idle.add(call.node)
@@ -453,7 +453,7 @@ class Parameters(Tracker):
         return None
 
     def unseen(self, state: State, call: Call) -> None:
-        """Code that cannot be seen may convert the models that it gets."""
+        """Forget the dtypes of models that escape to unseen code."""
         if call.entered is not None:
             return
         forget_dtypes(self.machine, state, call.arguments.values)
@@ -461,23 +461,23 @@ class Parameters(Tracker):
             forget_dtypes(self.machine, state, [call.owner])
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """A model comes from a library."""
+        """Record a model loaded by a library."""
         if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """Code that is not followed may convert the models that it gets."""
+        """Forget the dtypes of models passed to a call that is not interpreted."""
         forget_dtypes(self.machine, state, given)
 
     def passed_over(self, state: State, statement: cst.CSTNode) -> None:
-        """A statement that is not run may convert any model."""
+        """Forget the dtypes that a statement which is not interpreted may change."""
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)
         elif self.machine.slice.mentions(statement, FREEZING):
             freeze(self.machine, state)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """`parameter.data = value`, `model.layer = value`."""
+        """Handle `parameter.data = value` and `model.layer = value`."""
         if target.attr.value == "requires_grad":
             freeze(self.machine, state)
         elif target.attr.value == "data":
@@ -487,5 +487,5 @@ class Parameters(Tracker):
         return None
 
     def frame_ends(self, state: State, values: Iterable[Value]) -> None:
-        """Scalers made for a sharded model leave the function that made them."""
+        """Report the scalers of a sharded model at the end of the function."""
         leave(self.machine, state, values)

@@ -1,4 +1,4 @@
-"""Sharded models: what shards them, in which dtypes they then compute, and what still goes by the whole model."""
+"""Sharded models: the calls that shard them, their compute dtypes, and uses of the unsharded model afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_SHARDED = "NO_SHARD"
 
 
 def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arguments: Arguments) -> None:
-    """The model that is given first is sharded from here on."""
+    """Record that the first argument, a model, is sharded."""
     strategy = arguments.value(*sharder.strategy) if sharder.strategy is not None else None
     if isinstance(strategy, Ref) and strategy.name.endswith(_NOT_SHARDED):
         return
@@ -44,44 +44,44 @@ def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
 
 
 def _optimizers(machine: Machine, model: int) -> list[int]:
-    """The optimizers made so far for the parameters of `model`; those of other paths are never stepped on this one."""
+    """The optimizers constructed so far for `model`; those of other paths are never stepped on this one."""
     return [symbol for symbol, trained in machine[Parameters].trained.items() if trained.model == model]
 
 
 def _computes_in(machine: Machine, state: State, policy: Value | None) -> tuple[str | None, str | None]:
-    """The dtypes that a policy asks for: of what is computed, and of what is returned."""
+    """The compute dtype and the output dtype of a policy."""
     known = state.heap.get(policy.symbol, {}) if isinstance(policy, Unknown) else {}
     dtype, returned = dtype_of(machine, known.get("param_dtype")), known.get("output_dtype")
     return dtype, dtype if returned in (None, NONE) else dtype_of(machine, returned)
 
 
 def _policy_class(state: State, policy: Value) -> str | None:
-    """The class that a policy was made of, by what it holds."""
+    """The class of a policy object, by its attributes."""
     known = state.heap.get(policy.symbol, {}) if isinstance(policy, Unknown) else {}
     made = (name for name, found in POLICIES.items() if known.keys() >= set(found.parameters))
     return next((name.rpartition(".")[2] for name in made), None)
 
 
 def _is_in_a_clip(machine: Machine) -> bool:
-    """Whether a function named like PyTorch's runs, which can call that for gradients that are not sharded."""
+    """Whether a function named like PyTorch's is running, which may call that one for unsharded gradients."""
     return any(isinstance(node, cst.FunctionDef) and node.name.value == _CLIPS for node in machine.calls)
 
 
 def _renewed(state: State) -> None:
-    """Parameters are put into optimizers by hand: none is outdated any more."""
+    """Record that parameters were assigned to optimizers explicitly: none is outdated any more."""
     for symbol, model in state[ModelStates].known.items():
         if model.shards is not None and model.shards.outdated:
             change(state, symbol, shards=replace(model.shards, outdated=frozenset()))
 
 
 class Sharding(Tracker):
-    """Follows what shards models, and the clipping of their gradients."""
+    """Tracks calls that shard models, and the clipping of their gradients."""
 
     triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
     methods = frozenset({_CLIPS})
 
     def library(self) -> Mapping[str, Handler]:
-        """What shards a model, and the policies for it."""
+        """Calls that shard a model, and policy classes."""
         return {**dict.fromkeys(SHARDERS, self._shard), **dict.fromkeys(POLICIES, self._policy)}
 
     def _shard(self, state: State, call: Call) -> Value | None:
@@ -109,7 +109,7 @@ class Sharding(Tracker):
         return Unknown(symbol)
 
     def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:
-        """Report what the call is given that belongs to its twin."""
+        """Report the arguments that only the twin of this function accepts."""
         for name, given in ((argument.keyword, argument.value) for argument in call.arguments.given):
             if name is None:
                 continue
@@ -120,7 +120,7 @@ class Sharding(Tracker):
                 self.machine.emit(state, ShardingRefused, call.node, **details)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """`torch.nn.utils.clip_grad_norm_` may be given the parameters of a model whose shards are elsewhere."""
+        """Report `torch.nn.utils.clip_grad_norm_` on the parameters of a sharded model."""
         if isinstance(call.callee, Ref) and call.callee.name in _PLAIN and call.arguments.given:
             limit = call.arguments.value("max_norm", 1)
             models = sources(self.machine, call.arguments.values[0]) or set()
@@ -128,7 +128,7 @@ class Sharding(Tracker):
                 self._clipped(state, call.node, models.pop(), own=False)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """The model's own clipping."""
+        """Handle the model's own clipping."""
         if call.owner is not None:
             self._clipped(state, call.node, symbol_of(self.machine, call.owner), own=True)
         return None
@@ -139,12 +139,12 @@ class Sharding(Tracker):
             self.machine.emit(state, ShardsClipped, node, call=node, shards=known.shards, own=own)
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """`group["params"] = ...` gives an optimizer other parameters."""
+        """Handle `group["params"] = ...`, which gives an optimizer other parameters."""
         if not isinstance(value, Const):
             _renewed(state)
 
     def passed_over(self, state: State, statement: cst.CSTNode) -> None:
-        """A loop over the groups of an optimizer may do so."""
+        """Handle a loop over parameter groups that is not interpreted and may do so."""
         chunk = self.machine.chunk
         sets = chunk is not None and any(f"[{quote}params{quote}] =" in chunk.text for quote in "'\"")
         if sets and self.machine.slice.mentions(statement, _GROUPS):

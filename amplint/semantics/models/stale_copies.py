@@ -1,7 +1,7 @@
-"""Half copies of weights that autocast keeps: weights that change after a forward pass has made them.
+"""Stale half copies in autocast's cache: weights that change after a forward pass cached their copy.
 
-Copies are kept of float32 parameters that require gradients, until the outermost region ends, and neither made nor used
-in inference mode.
+Copies are cached for float32 parameters that require gradients, until the outermost region ends, and neither made nor
+used in inference mode.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WORDS = CHANGES_WEIGHTS | {LOADS_WEIGHTS, TAKES_VECTOR.rpartition(".")[2], _FRE
 
 
 class KeptCopies(Part):
-    """The models that have run since the outermost region began, each with what has changed its weights since."""
+    """The models that ran since the outermost region began, each with the node that changed its weights since."""
 
     __slots__ = ("ran",)
 
@@ -34,22 +34,22 @@ class KeptCopies(Part):
         self.ran = dict(ran or {})
 
     def copy(self) -> KeptCopies:
-        """The same, to be changed."""
+        """An independent copy."""
         return KeptCopies(self.ran)
 
     def key(self, now: Iteration) -> Hashable:
-        """Paths are told apart by which models have run, and where they were changed."""
+        """The models that ran, each with the node that changed its weights."""
         return frozenset(self.ran.items())
 
     def blurred(self, other: KeptCopies) -> KeptCopies:
-        """What both paths know."""
+        """The facts of both paths."""
         return KeptCopies(dict(self.ran.items() & other.ran.items()))
 
 
 class StaleCopies(Tracker):
-    """Follows which models have run in a region, and what changes their weights there.
+    """Tracks the models that run within a region, and changes of their weights there.
 
-    Parameters of `frozen` models do not require gradients, at some time.
+    `frozen` models have parameters that do not require gradients at some time.
     """
 
     part = KeptCopies
@@ -59,17 +59,17 @@ class StaleCopies(Tracker):
         self.frozen: set[int] = set()
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return StaleForward.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What changes weights, where regions are entered and something other than an optimizer may do so."""
+        """Calls that change weights, in files with regions where something other than an optimizer may do so."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         changes = "autocast" in said and ("parameters" in said or "named_parameters" in said or LOADS_WEIGHTS in said)
         return Words(watched=said & _WORDS if changes else frozenset())
 
     def library(self) -> Mapping[str, Handler]:
-        """What makes autocast forget its copies, and what changes parameters."""
+        """Calls that clear autocast's cache, and calls that change parameters."""
         return {CLEARS_COPIES: self._clear, TAKES_VECTOR: self._filled}
 
     def _clear(self, state: State, call: Call) -> Value | None:
@@ -82,7 +82,7 @@ class StaleCopies(Tracker):
         return NONE
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A model runs, or its weights are changed."""
+        """Handle a forward pass, or a change of weights."""
         if Models in call.notes:
             self._runs(state, call, *call.notes[Models])
         elif call.owner is not None and call.name == _FREEZE and FALSE in call.arguments.values:
@@ -95,7 +95,7 @@ class StaleCopies(Tracker):
                 self._changes(state, call.node, parameter_of(self.machine, call.owner))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """`parameter.data = ...` changes it, `parameter.requires_grad = ...` lets no copy of it be kept."""
+        """Handle `parameter.data = ...`, a change, and `parameter.requires_grad = ...`, which prevents caching."""
         if target.attr.value == "data":
             self._changes(state, target, parameter_of(self.machine, owner))
         elif target.attr.value == _FLAG and value != TRUE and (model := parameter_of(self.machine, owner)) is not None:
@@ -125,18 +125,18 @@ class StaleCopies(Tracker):
             state.change(KeptCopies).ran = {**state[KeptCopies].ran, symbol: None}
 
     def left(self, state: State, regions: tuple[Region, ...]) -> None:
-        """The outermost region takes the copies along."""
+        """Clear the copies at the end of the outermost region."""
         if state[KeptCopies].ran and not any(isinstance(region.context, Autocast) for region in regions):
             state.change(KeptCopies).ran = {}
 
     def forget(self, state: State) -> None:
-        """The copies may have been dropped in unseen code."""
+        """Forget the copies, which unseen code may have cleared."""
         if state[KeptCopies].ran:
             state.change(KeptCopies).ran = {}
 
 
 def _keeps_none(state: State) -> bool:
-    """Whether no copies are kept or used where a path stands: a region asks for none, or it is inference mode."""
+    """Whether no copies are cached or used on a path: by `cache_enabled`, or in inference mode."""
     for region in state.regions:
         context = region.context
         if isinstance(context, GradMode) and context.inference:

@@ -1,4 +1,4 @@
-"""Threads: what a new thread runs, and that it starts without the autocast regions and gradient modes around it."""
+"""Threads: their target functions, which start without the autocast regions and gradient modes of the caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STARTERS = {
     "fastapi.concurrency.run_in_threadpool": ("func", 0),
     "starlette.concurrency.run_in_threadpool": ("func", 0),
 }
-"""What starts a thread, or makes one to be started -> name and position of the parameter for what the thread runs."""
+"""Callable that starts or constructs a thread -> name and position of the parameter for its target."""
 POOLS = (
     "concurrent.futures.ThreadPoolExecutor",
     "concurrent.futures.thread.ThreadPoolExecutor",
@@ -61,7 +61,7 @@ _ON_POOLS = _CALLS_ONCE | _CALLS_WITH_TUPLE | _CALLS_PER_ITEM | _CALLS_PER_TUPLE
 
 
 def start(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:
-    """Run what the call of a `STARTERS` function passes to a thread."""
+    """Run the target of a call of a `STARTERS` function."""
     keyword, position = STARTERS[name]
     target = arguments.get(keyword, position)
     if target is None:
@@ -77,7 +77,7 @@ def start(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
 
 
 def submit(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """Run what `owner.name(...)` passes to a pool of threads, if `owner` is one."""
+    """Run the target of `owner.name(...)`, if `owner` is a thread pool."""
     if name == "run_in_executor":
         executor = arguments.value("executor", 0)
         if executor == Const(None) or _is_pool(machine, executor):
@@ -99,7 +99,7 @@ def submit(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
 
 
 def start_instance(machine: Machine, state: State, node: cst.Call, thread: Instance) -> None:
-    """Run the `run` method of an object of the file that is a thread."""
+    """Run the `run` method of a thread defined in the file."""
     run = attributes.find_method(machine, state, thread.cls, "run")
     bases = (b for cls in attributes.lineage(machine, state, thread.cls) for b in attributes.bases(machine, state, cls))
     if run is not None and any(isinstance(base, Ref) and base.name == "threading.Thread" for base in bases):
@@ -108,7 +108,7 @@ def start_instance(machine: Machine, state: State, node: cst.Call, thread: Insta
 
 
 def _is_pool(machine: Machine, value: Value | None) -> bool:
-    """Whether `value` is a pool of threads whose threads begin with nothing of the caller's own."""
+    """Whether `value` is a thread pool whose threads inherit nothing from the caller."""
     if not isinstance(value, Unknown):
         return False
     key = machine.symbols.key(value.symbol)
@@ -127,7 +127,7 @@ def _named(value: Value | None) -> dict[str, Value]:
 
 
 def _inside(machine: Machine, state: State, node: cst.Call, thread: NewThread) -> State:
-    """The state a thread that `node` starts begins with."""
+    """The initial state of a thread that `node` starts."""
     twin = state.copy()
     machine.forget(twin)
     twin.regions = (*twin.regions, Region(thread, node))
@@ -178,27 +178,27 @@ def _mentions_autocast(function: Function) -> bool:
 
 
 class Threads(Tracker):
-    """Follows what is run in new threads."""
+    """Tracks functions run in new threads."""
 
     methods = _ON_POOLS | {"run_in_executor", "start"}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What a thread is given to run matters, as models do."""
+        """The names of thread targets, if models are tracked."""
         return Words(thread_targets(chunks)) if self.machine[models.Models].follows else Words()
 
     def offers(self, name: str) -> bool:
-        """What starts a thread."""
+        """Whether this starts or constructs a thread."""
         return name in STARTERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """A thread is made or started."""
+        """Handle the construction or start of a thread."""
         assert isinstance(call.callee, Ref)
         if call.callee.name in STARTERS:
             start(self.machine, state, call.node, call.callee.name, call.arguments)
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`thread.start()` or `pool.submit(...)`."""
+        """Handle `thread.start()` and `pool.submit(...)`."""
         assert call.owner is not None
         if call.name == "start" and isinstance(call.owner, Instance):
             start_instance(self.machine, state, call.node, call.owner)

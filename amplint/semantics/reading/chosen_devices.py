@@ -16,12 +16,12 @@ from amplint.source.tree import every, target_names
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
 _DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
-"""What a condition about devices holds."""
+"""Words in conditions about devices."""
 _CONDITION = regex(
     r"is_available\(|device_count|is_cuda|device(?:\.type|_type)?\s*(?:[!=]=|\bin\b|not in)|[\"'](?:cuda|cpu|mps)\b"
     r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
 )
-"""What is assigned to a flag that says which device there is."""
+"""Values of flags that depend on the available device."""
 CUDA_ALONE = frozenset(
     [
         *("set_device", "synchronize", "current_device", "current_stream", "get_device_name", "get_device_properties"),
@@ -30,24 +30,24 @@ CUDA_ALONE = frozenset(
         *("ipc_collect", "default_stream", "set_per_process_memory_fraction", "CUDAGraph", "init"),
     ]
 )
-"""Functions and classes of `torch.cuda` that raise where there is none."""
+"""Functions and classes of `torch.cuda` that raise without CUDA."""
 _NEEDS_CUDA = regex(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
 _ASKED = regex(
     r"[\w.]*(?:device|type|kind)[\w.]*(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
 )
-"""A condition that tells CUDA, or an `other` device, from the rest."""
+"""A condition that distinguishes CUDA, or an `other` device, from the rest."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = regex(r" if | else |is_available| or ")
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
-"""A value that is a device, whatever is given it is called."""
+"""A value that is a device, whatever the name it is assigned to."""
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
 _TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
-"""Modules that work on CUDA alone."""
+"""Modules that need CUDA."""
 _GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
-"""A statement or an argument on a line of its own: what is given a value, and that."""
+"""A statement or an argument on a line of its own: the targets, and the value."""
 _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _OTHERS = r"[\"'](?:cpu|mps|xpu|npu|hpu)\b"
 _CATERS_FOR_OTHERS = regex(
@@ -55,7 +55,7 @@ _CATERS_FOR_OTHERS = regex(
     rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n[ \t]*(?=[a-z]+ *=))*{_OTHERS}|device(?:\.type|_type) *(?:[!=]=|in\b)"
     r"|\bmps\.is_available|\bxpu\.is_available"
 )
-"""A choice between devices, or an option for one, that names another type than CUDA, or a question for the type."""
+"""A choice between devices, an option for one, or a test of its type, that names another type than CUDA."""
 _FLAG_STEPS = 3
 
 
@@ -110,7 +110,7 @@ def unseen_of_devices(source: Source) -> tuple[Premise, ...]:
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function of a file that neither trains nor needs CUDA: callers choose the device.
+    """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
 
     A file that enters regions itself has chosen with them.
     """
@@ -238,7 +238,7 @@ def _runs_on_cuda(call: cst.Call) -> bool:
 
 
 def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The arguments in calls of `tree` that are devices to work on."""
+    """The arguments in calls of `tree` that are devices."""
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         moves = isinstance(name, cst.Name) and name.value in ("to", "to_device", "move_to_device")
@@ -249,7 +249,7 @@ def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
 
 
 def _may_be_device(argument: cst.Arg) -> bool:
-    """Whether what a tensor or a model is moved to may be a device by its form."""
+    """Whether the destination of a tensor or a model may be a device by its form."""
     return bool(_key(argument.value)) or isinstance(argument.value, (cst.Name, cst.Attribute))
 
 
@@ -294,7 +294,7 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
 
 
 def _holds_device(source: Source, value: cst.BaseExpression) -> bool:
-    """Whether a variable or attribute is given devices alone."""
+    """Whether a variable or attribute only holds devices."""
     values = _assigned(source).get(dotted(value) or "", [])
     return bool(values) and all(map(_MAKES_DEVICE.search, values))
 

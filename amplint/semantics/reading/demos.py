@@ -1,4 +1,4 @@
-"""Self-tests, and demonstrations of a module on made-up tensors.
+"""Self-tests, and demonstrations of a module on random or constant tensors.
 
 Their arguments say little about those of other callers.
 """
@@ -28,7 +28,7 @@ def is_within_test(calls: Iterable[cst.CSTNode]) -> bool:
 
 
 def is_demonstration(statement: cst.CSTNode) -> bool:
-    """Whether a top-level statement runs only in a script and makes up tensors."""
+    """Whether a top-level statement runs only in a script and creates its own tensors."""
     if not isinstance(statement, cst.If) or not isinstance(statement.test, cst.Comparison):
         return False
     left = statement.test.left

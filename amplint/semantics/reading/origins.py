@@ -17,7 +17,7 @@ from amplint.torchlib.policy import FOLLOWS_INPUT, words
 _PROMOTE = (having("promotes") | having("promotes-to-floating") | having("alike")) - having("limits")
 _MIXES = _PROMOTE | in_place(_PROMOTE) | words("gather masked_fill max min")
 KEEPS_DTYPE = FOLLOWS_INPUT - _MIXES
-"""Functions and methods whose result has the dtype of the one tensor they work on."""
+"""Functions and methods whose result has the dtype of their only tensor operand."""
 _SAME = having("view") & called_as("a")
 
 Product: TypeAlias = "Callable[[cst.BaseExpression, Origins], str | None]"

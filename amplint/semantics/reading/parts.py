@@ -13,7 +13,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
 AMBIGUOUS_METHODS = frozenset({"update", "step", "scale", "full", "half", "grad"})
-"""Triggers that name much else: a statement matters by what it does with them, as a method or an attribute."""
+"""Trigger words that occur in other APIs too: a statement is relevant only if it uses them as a method or attribute."""
 EXITS = (cst.Return, cst.Break, cst.Continue)
 _TELLING = frozenset({cst.Attribute, cst.Call, cst.Float, cst.NamedExpr})
 
@@ -121,7 +121,7 @@ def parts_of(chunk: Chunk) -> Parts:
 
 @per_chunk
 def kept_contexts(chunk: Chunk) -> frozenset[str]:
-    """The variables and attributes that a chunk gives autocast contexts, or what makes them. Raises SourceError."""
+    """The variables and attributes assigned autocast contexts or their constructors in a chunk. Raises SourceError."""
     if "autocast" not in chunk.words:
         return frozenset()
     kept = (part.bound for part in parts_of(chunk).simple if "autocast" in part.words - part.bound)

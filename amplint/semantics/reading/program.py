@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from amplint.torchlib.versions import Wanted
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
-"""The file that a module name means in a given file, None if it is not in the linted tree."""
+"""Return the file of a module name in a given file; None if it is not in the linted tree."""
 Target: TypeAlias = Chunk | Source | str | None
-"""What a name stands for: the chunk that binds it, a module of the tree, the qualified name of something outside."""
+"""The definition of a name: the chunk that binds it, a module of the tree, or the qualified name in a library."""
 
 CHUNK_LIMIT = 400
 

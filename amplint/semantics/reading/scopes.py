@@ -20,14 +20,14 @@ from amplint.source.tree import every
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 
 NUMERIC_KINDS = frozenset({"tensor_op"})
-"""The events that numbers alone can lead to, where no region or scaler is in the file."""
+"""Events that numbers alone can cause, in a file without regions or scalers."""
 EXTREME_NUMBER = regex(
     r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
 )
 _NUMBER_BOUND = regex(r"=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)")
 _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
 _BEFORE = 300
-"""Characters before a number in which the name stands that is given it."""
+"""The number of characters before a number within which the name that it is bound to is searched."""
 _CALLED = regex(r"\b(\w+)\(")
 _CLASS = regex(r"^class\s+\w+\(([^)]*)\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
@@ -60,7 +60,7 @@ THREAD_CALLS = frozenset(
 _HANDS_TO_THREADS = THREAD_CALLS | {"target", "starmap_async"}
 LONG_RUN = 300
 LONGEST_NAME = 50
-"""What has more parts is no name; to look at each part of it with those before it would cost their square."""
+"""The number of parts up to which a chain is a name, which bounds the quadratic cost of its prefixes."""
 SHORT_FUNCTION = 40
 _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
@@ -84,7 +84,7 @@ _CALLED_AT_ALL = regex(r"\b(\w+) *\(")
 _SAVING = regex(r"[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot|^load(?:_state)?$")
 _SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
 _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
-"""What saves and restores a scaler, and not only passes on what a wrapper of it is asked for."""
+"""Code that saves or restores a scaler itself, and does not only delegate for a wrapper of one."""
 
 
 def dotted(node: cst.CSTNode) -> str | None:
@@ -245,7 +245,7 @@ _SWITCHES = regex(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECAS
 
 @per_chunk
 def _holds_extreme_number(chunk: Chunk) -> bool:
-    """Whether `chunk` contains a number outside of float16's range, tables of numbers at the top level excepted."""
+    """Whether `chunk` contains a number outside of float16's range, apart from tables of numbers at the top level."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
     return not table and EXTREME_NUMBER.search(chunk.text) is not None
 
@@ -259,11 +259,11 @@ def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
 
 
 def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:
-    """The chunks in which one of `kinds` can happen.
+    """The chunks in which one of `kinds` can occur.
 
     They contain one of `triggers` or `names`, a call of one of `calls`, or refer to such a chunk. If only numbers can
-    lead to `kinds`, the triggers do not count. In other files than the linted one only code counts that trains, saves
-    or enters contexts, and short functions that its half-precision code calls, unless the `whole` program does.
+    cause `kinds`, the triggers do not count. In other files than the linted one only code counts that trains, saves or
+    enters contexts, and short functions that its half-precision code calls, unless the `whole` program does.
     """
     ours = {*(program.chunks if program.whole else program.main.chunks)}
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
@@ -297,7 +297,7 @@ def _names_half(chunk: Chunk) -> bool:
 
 
 def _inherits(chunk: Chunk, other: Chunk) -> bool:
-    """Whether `chunk` is a class that has the class `other` as a base, by their names."""
+    """Whether `chunk` is a class with the class `other` as a base, by their names."""
     return other.name is not None and other.name in _bases(chunk)
 
 
@@ -314,12 +314,12 @@ def _methods(chunk: Chunk) -> frozenset[str]:
 
 @per_chunk
 def _called_of_self(chunk: Chunk) -> frozenset[str]:
-    """The methods that a class calls of its objects: those of a class derived from it, where that has them."""
+    """The methods that a class calls on `self`, which a subclass may override."""
     return frozenset(_CALLED_OF_SELF.findall(chunk.text))
 
 
 def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
-    """Short functions of other files that code near regions or half tensors passes values to."""
+    """Short functions of other files to which code near regions or half tensors passes values."""
     for user in program.main.chunks:
         if user in found and not user.words.isdisjoint(_IN_HALF):
             for chunk in program.mentions[user]:
@@ -335,7 +335,7 @@ def is_short_function(chunk: Chunk) -> bool:
 
 @per_chunk
 def _trains(chunk: Chunk) -> bool:
-    """Whether `chunk` does training work; environments are stepped too, and libraries use contexts without effect."""
+    """Whether `chunk` trains; environments are stepped too, and libraries use contexts without effect."""
     text = chunk.code
     if any(sign in text for sign in _TRAINS) or ("unscale_" in text and _UNSCALES.search(text)) or _steps(text):
         return True
@@ -365,7 +365,7 @@ def _saves(chunk: Chunk) -> bool:
 
 
 def kinds_in(chunk: Chunk) -> dict[str, str]:
-    """The `kinds` of the paths in a chunk; its tree is not searched without a method that implies one."""
+    """The `kinds` of the paths in a chunk, whose tree is searched only if it has a method that implies one."""
     return {} if chunk.used.isdisjoint(_SHOWING_KINDS) else kinds(chunk.module)
 
 

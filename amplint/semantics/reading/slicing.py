@@ -29,7 +29,7 @@ class Slice:
         calls: Set[str] = frozenset(),
         watched: Set[str] = frozenset(),
     ) -> None:
-        """Statements with one of `names` are relevant; those with one of `watched` are just run."""
+        """Statements with one of `names` are relevant; those with one of `watched` are only run."""
         self._names = names
         self._calls = calls
         self._watched = watched

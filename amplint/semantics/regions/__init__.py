@@ -1,1 +1,1 @@
-"""Autocast regions and gradient modes, and what runs in them."""
+"""Autocast regions and gradient modes, and the operations within them."""

@@ -1,4 +1,4 @@
-"""Functions that unseen calls run, so that the autocast around them is not known."""
+"""Functions called by unseen code, around which the autocast state is unknown."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from amplint.torchlib.policy import treatment
 
 
 def may_be_cast(machine: Machine, op: str) -> bool:
-    """Whether `op` runs in the forward pass of a custom function, which may be applied in a region that casts it."""
+    """Whether `op` runs in the forward pass of a custom function, which may be called in a region that casts it."""
     return op in _treated(machine.program.torch) and _is_applied(machine, casting=False)
 
 
 def may_be_inside(machine: Machine) -> bool:
-    """Whether what runs is the forward pass of a custom function, which may be applied in a region that is not seen."""
+    """Whether the forward pass of a custom function is running, which may be called in an unseen region."""
     return _is_applied(machine, casting=True)
 
 
 def _is_applied(machine: Machine, *, casting: bool) -> bool:
-    """Whether the forward pass of a custom function runs, `casting` also one that switches autocast off."""
+    """Whether the forward pass of a custom function is running; with `casting`, also one that disables autocast."""
     return any(
         (source := machine.program.source_of(node)) is not None and _is_custom_forward(source, node, casting)
         for node in machine.calls
@@ -54,7 +54,7 @@ def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool
 
 
 def _decorators(node: cst.FunctionDef) -> list[str]:
-    """The names of the arguments that decorators of a function are given."""
+    """The keyword arguments of a function's decorators."""
     calls = (decorator.decorator for decorator in node.decorators)
     given = (argument for call in calls if isinstance(call, cst.Call) for argument in call.args)
     return [argument.keyword.value for argument in given if argument.keyword is not None]

@@ -1,4 +1,4 @@
-"""What autocast is given as its device type: a type, a device, or the text of a device, which can hold an index."""
+"""Device type arguments of autocast: a type, a `torch.device`, or the string of a device, perhaps with an index."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from amplint.source.imports import imports
 from amplint.torchlib.names import AUTOCASTS
 
 _TEXT_KEPT = ("replace", "lower", "strip")
-"""Methods that leave of a device's text more than its type."""
+"""String methods whose result still has more than the device type."""
 _INDEXED = regex(r"(cuda|cpu|mps|xpu|npu|hpu):")
-"""The beginning of a device's text that goes on with an index."""
+"""The prefix of a device string with an index."""
 _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
-"""Where the keys of symbols hold a name."""
+"""Kind of symbol -> the position of a name in its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Something that is taken for a `torch.device`, `by_use` of what it belongs to, or for the text of one."""
+    """A value assumed to be a `torch.device`, `by_use` of its owner, or a device string with `text`."""
 
     guesses: tuple[Guessed, ...] = ()
     by_use: bool = False
@@ -37,7 +37,7 @@ class Taken:
 
 
 def types(value: Value | None) -> frozenset[str] | None:
-    """The device types that an argument can name, None for any."""
+    """The device types that an argument can name; None for any."""
     if isinstance(value, Const) and isinstance(value.value, str):
         return frozenset({value.value.partition(":")[0]})
     if isinstance(value, OneOf):
@@ -48,10 +48,10 @@ def types(value: Value | None) -> frozenset[str] | None:
 
 
 def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | None:
-    """What `value`, written as `node`, is taken for, None if it is a plain type as far as known.
+    """What `value`, the value of `node`, is assumed to be; None if it is a plain type as far as known.
 
-    The `device` of a tensor, a pretrained model or an accelerator always is a `torch.device`; so is that of something
-    unknown that is used like a model or a tensor.
+    The `device` of a tensor, a pretrained model or an accelerator is always a `torch.device`; so is that of an unknown
+    value used like a model or a tensor.
     """
     if isinstance(value, Method):
         return Taken() if value.name == "device" and isinstance(value.owner, Tensor) else None
@@ -71,7 +71,7 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | N
 
 
 def is_also_newer(machine: Machine, node: cst.Call) -> bool:
-    """Whether the file imports what is called from where autocast wants a device type, too, and asks for no version."""
+    """Whether the callee may also be the API that takes a device type, and the call is no fallback."""
     source = machine.program.source_of(node)
     if source is None or not isinstance(node.func, cst.Name):
         return False
@@ -82,7 +82,7 @@ def is_also_newer(machine: Machine, node: cst.Call) -> bool:
 
 
 def _is_parameter(machine: Machine, symbol: int) -> bool:
-    """Whether something is the weight or bias of a module, or the first of its parameters."""
+    """Whether a value is the weight or bias of a module, or the first of its parameters."""
     key = machine.symbols.key(symbol)
     if key[:2] != ("call", "builtins.next"):
         return key[:2] in (("attribute", "weight"), ("attribute", "bias"))
@@ -91,7 +91,7 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 
 
 def _text(machine: Machine, symbol: int) -> Taken | None:
-    """What `f"cuda:{rank}"` or the result of `str(device)` is taken for, also where a part has been replaced."""
+    """What `f"cuda:{rank}"` or the result of `str(device)`, also with a part replaced, is assumed to be."""
     if any(_type_before_index(machine, part) for part in _options(machine, symbol)):
         return Taken(text=True)
     method = machine.symbols.method(symbol)
@@ -121,7 +121,7 @@ def _type_before_index(machine: Machine, symbol: int) -> str | None:
 
 
 def _options(machine: Machine, symbol: int) -> Iterator[int]:
-    """The symbols of what a value is one of."""
+    """The symbols of the alternatives of a join or a conditional expression."""
     symbols = machine.symbols
 
     def options(one: int) -> list[int]:
@@ -146,7 +146,7 @@ def _guesses(name: str) -> tuple[Guessed, ...]:
 
 
 def _name(machine: Machine, symbol: int) -> str:
-    """The last name of a variable, an attribute or a function that was called, or the key of an item."""
+    """The last name of a variable, an attribute or a callee, or the key of an item."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "either":
         names = (_name(machine, one) for one in machine.symbols.alternatives(symbol) if one != symbol)

@@ -1,4 +1,4 @@
-"""Regions and scalers for one type of device, in code that runs on whatever device it is given."""
+"""Regions and scalers for one fixed device type in device-agnostic code."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _CUDA = Const("cuda")
 
 
 class FixedDevices(Tracker):
-    """Tells of each such region and scaler where it is made."""
+    """Emits regions and scalers for a fixed device type at their construction."""
 
     triggers = frozenset({"get_autocast_dtype", "get_autocast_gpu_dtype"})
 
     def is_needed(self) -> bool:
-        """Whether a rule asks for them."""
+        """Whether a selected rule handles one of the events."""
         return not self.machine.wanted.isdisjoint((DeviceFixed.kind, DisabledForOneDevice.kind))
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """An autocast context or a scaler has been made, or the dtype of regions for CUDA asked for."""
+        """Check an autocast context or a scaler at its construction, and reads of CUDA's autocast dtype."""
         if call.callee == _ASKS_CUDA or (call.callee == _ASKS and call.arguments.value("device_type", 0) == _CUDA):
             self._asked(state, call)
         if not isinstance(result, (Autocast, Scaler)):
@@ -55,7 +55,7 @@ class FixedDevices(Tracker):
             return
         above = source.parent(call.node)
         if isinstance(above, cst.BooleanOperation) and above.left is call.node:
-            return  # nothing enters what stands in front of `and`
+            return  # the left operand of `and` is not entered
         if device is None:
             self._by_availability(state, call, source)
             return
@@ -103,7 +103,7 @@ class FixedDevices(Tracker):
             )  # fmt: skip
 
     def _disabled(self, state: State, call: Call) -> None:
-        """A region that is off for the one device type that it names."""
+        """Emit a region that disables autocast for the one device type it names."""
         source = self.machine.program.source_of(call.node)
         if not isinstance(call.callee, Ref) or call.callee.name in SUCCESSORS or source is None:
             return
@@ -114,7 +114,7 @@ class FixedDevices(Tracker):
 
 
 def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
-    """The method around `node` that gets the tensors it works on, as a layer is."""
+    """The name of the layer's method around `node`, whose arguments are tensors of any device; None elsewhere."""
     above = [one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
     if len(above) < 2:
         return None
@@ -126,7 +126,7 @@ def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
 
 
 def _device(call: Call) -> str | None:
-    """The one type of device that a context or scaler is for by its class or a string, None for any other."""
+    """The fixed device type of a context or scaler, by its class or a string; None for any other."""
     if not isinstance(call.callee, Ref):
         return None
     name, parameter = call.callee.name, "device_type" if call.callee.name in AUTOCASTS else "device"
@@ -140,7 +140,7 @@ def _device(call: Call) -> str | None:
 
 
 def _may_be_off(machine: Machine, arguments: Arguments) -> bool:
-    """Whether a flag that asks for the device switches it off; the file of a partial can be another than the call's."""
+    """Whether a flag that tests for the device disables it; the file of a partial can be another than the call's."""
     enabled = next((one for one in arguments.given if one.keyword == "enabled"), None)
     source = machine.program.source_of(enabled.node) if enabled is not None else None
     return enabled is not None and source is not None and is_about_devices(source, enabled.node.value)

@@ -1,4 +1,4 @@
-"""What was computed where a float16 region can be on."""
+"""Results of calls where a float16 region can be on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amplint.semantics.values.values import Tensor, Unknown, Value
 
 
 class HalfResults(Tracker):
-    """The results of such calls, by symbol."""
+    """The results of calls where a float16 region can be on, by symbol."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

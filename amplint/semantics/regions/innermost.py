@@ -1,4 +1,4 @@
-"""The autocast regions around a point of a path."""
+"""The innermost autocast region at a point of a path."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from amplint.source import syntax as cst
 
 
 def innermost(machine: Machine, state: State) -> tuple[Autocast | None, cst.CSTNode | None]:
-    """The innermost autocast region that is or can be on, and what entered it."""
+    """The innermost autocast region that is or can be on, and the node that entered it."""
     return innermost_of(machine, state, state.regions)
 
 
 def innermost_of(
     machine: Machine, state: State, regions: Sequence[Region]
 ) -> tuple[Autocast | None, cst.CSTNode | None]:
-    """The innermost autocast region among `regions` that is or can be on where they end."""
+    """The innermost autocast region among nested `regions` that is or can be on within all of them."""
     off: set[str] = set()
     for region in reversed(regions):
         context = region.context

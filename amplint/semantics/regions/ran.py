@@ -1,4 +1,4 @@
-"""Which autocast regions the work that leads to a backward pass runs under, and how their switches hang together."""
+"""Autocast regions in which the loss of a backward pass was computed, and how their flags relate to the scaler's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from amplint.torchlib.methods import IDLE_METHODS
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An autocast region under which work was done, what the path assumed whenever it was, and the latest round."""
+    """An autocast region in which a call ran, the facts common to all of these, and the latest iteration."""
 
     context: Autocast
     facts: Mapping[int | tuple[str, int], Const]
@@ -42,11 +42,11 @@ class Ran:
 
 
 REGIONS_KEPT = 32
-"""How many of the regions that have run since the last backward pass are remembered; hand-written code has a few."""
+"""The limit of remembered regions since the last backward pass; hand-written code has a few."""
 
 
 class RegionsRun(Part):
-    """The latest regions that have run on a path since its last backward pass."""
+    """The latest regions in which calls ran on a path since its last backward pass."""
 
     __slots__ = ("ran",)
 
@@ -58,11 +58,11 @@ class RegionsRun(Part):
         return RegionsRun(self.ran)
 
     def key(self, now: Iteration) -> Hashable:
-        """Paths need not have run the same regions to be joined."""
+        """None: paths may join whatever regions they ran."""
         return None
 
     def joined(self, other: RegionsRun) -> RegionsRun:
-        """The regions that ran on one path or the other, each with what both assumed."""
+        """The regions that ran on either path, each with the facts common to both."""
         if self.ran == other.ran:
             return RegionsRun(self.ran)
         found = {ran.context: ran for ran in self.ran}
@@ -82,7 +82,7 @@ _COMBINED = frozenset({"not", "and", "or", "==", "in", "is none"})
 
 
 def note(machine: Machine, state: State, result: Value) -> None:
-    """A call returned `result`: record the region it ran under, where gradients are recorded."""
+    """Record the region in which a call that returned `result` ran, unless gradients are disabled."""
     if isinstance(result, NO_WORK) or without_gradients(state):
         return
     context, _ = innermost(machine, state)
@@ -104,13 +104,13 @@ def note(machine: Machine, state: State, result: Value) -> None:
 
 
 def without_gradients(state: State) -> bool:
-    """Whether operations are not recorded, or possibly not."""
+    """Whether gradients are disabled, or possibly so."""
     modes = [region.context for region in state.regions if isinstance(region.context, GradMode)]
     return bool(modes) and modes[-1].enabled != TRUE
 
 
 def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
-    """The regions that what is differentiated now can have run under."""
+    """The regions in which the operands of the present backward pass can have been computed."""
     possible = [ran for ran in state[RegionsRun].ran if _agree(ran.facts, state.facts)]
     return tuple(
         RanRegion(
@@ -126,23 +126,23 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
 
 
 def is_before(then: Iteration, now: Iteration) -> bool:
-    """Whether a round was over before the loop around `now` began: what ran in it leads to no backward pass there."""
+    """Whether an iteration ended before the loop around `now` began, so that no backward pass there depends on it."""
     return bool(now) and shared_rounds(then, now) == 0
 
 
 def _is_near(machine: Machine, region: cst.CSTNode) -> bool:
-    """Whether a region stands in the linted file or in the one whose code runs now."""
+    """Whether a region stands in the linted file or in the one that is being interpreted."""
     chunk = machine.chunk
     return machine.program.main.owns(region) or (chunk is not None and chunk.source.owns(region))
 
 
 def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
-    """Whether both can hold at once."""
+    """Whether both sets of facts can hold at once."""
     return all(other.get(key, fact) == fact for key, fact in one.items())
 
 
 def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
-    """Whether the scaler is on wherever the region is, None if it can be either."""
+    """Whether the scaler is on wherever the region is; None if it can be either."""
     facts = dict(ran.facts)
     if isinstance(ran.context.enabled, Unknown):
         learn(machine.symbols, facts, ran.context.enabled.symbol, True)
@@ -150,9 +150,9 @@ def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | No
 
 
 def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
-    """Whether both switches are plain flags a user sets, so that nothing in unseen code makes them agree.
+    """Whether both flags are plain settings of a user, which no unseen code keeps equal.
 
-    Flags of one name in what a call has made of the other's owner may be one flag.
+    Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag.
     """
     if scaler is None or not _is_plain(machine, scaler.enabled):
         return False
@@ -162,7 +162,7 @@ def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
 
 
 def _is_handed_on(machine: Machine, one: Value, other: Value) -> bool:
-    """Whether two flags have one name, and the owner of one came out of a call that got the other's."""
+    """Whether two flags have one name, and the owner of one results from a call with the other owner as argument."""
     assert isinstance(one, Unknown)
     assert isinstance(other, Unknown)
     if _names(machine, one.symbol) != _names(machine, other.symbol):
@@ -172,7 +172,7 @@ def _is_handed_on(machine: Machine, one: Value, other: Value) -> bool:
 
 
 def _root(machine: Machine, symbol: int) -> int:
-    """What an attribute or item was taken from, at the very beginning."""
+    """The root object of a path of attributes and items."""
     while machine.symbols.key(symbol)[0] in ("attribute", "index"):
         symbol = machine.symbols.parts(symbol)[0]
     return symbol
@@ -186,7 +186,7 @@ def _is_plain(machine: Machine, flag: Value) -> bool:
 
 
 def _names(machine: Machine, symbol: int) -> list[str | None]:
-    """The variables and attributes a condition is built of, None for each part that is something else."""
+    """The variables and attributes in a condition, None for each other operand."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in _COMBINED:
         return [name for part in parts for name in _names(machine, part)]
@@ -205,9 +205,9 @@ def _name(machine: Machine, symbol: int) -> str | None:
 
 
 def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
-    """The name of the flag that asks for bfloat16 and so switches on what is made now; None if none does.
+    """The guesses by which a flag asks for bfloat16 and enables the object; None if no flag does.
 
-    A flag that has such a value needs no name. Nothing that is on where such a flag is not asks for it.
+    A flag with such a value needs no name. An object enabled by the negation of such a flag does not ask for bfloat16.
     """
     facts = dict(state.facts)
     if isinstance(enabled, Unknown):
@@ -224,7 +224,7 @@ def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[G
 
 
 def asks_for_either(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
-    """The name of the flag for bfloat16 where that or one for float16 switches on what is made now; None elsewhere."""
+    """The guesses by which the object is enabled by a flag for bfloat16 or one for float16; None elsewhere."""
     conditions = [enabled.symbol] if isinstance(enabled, Unknown) else []
     if enabled == TRUE:
         conditions = [key for key, fact in state.facts.items() if isinstance(key, int) and fact == TRUE]
@@ -247,26 +247,26 @@ def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | N
 
 
 class RegionUse(Tracker):
-    """Follows which regions work is done in."""
+    """Tracks the regions in which calls run."""
 
     part = RegionsRun
 
     def called_from_outside(self, state: State, me: Instance | None) -> None:
-        """What has run before is not known."""
+        """Forget the regions before a call from unseen code."""
         state.change(RegionsRun).ran = ()
 
     def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """What is not followed may do the work of a forward pass."""
+        """A call that is not interpreted may run a forward pass."""
         note(self.machine, state, function)
 
     def unseen(self, state: State, call: Call) -> None:
-        """An object whose class cannot be seen may do work; methods known to be idle do none."""
+        """An object of an unseen class may run a forward pass; methods known to be idle do not."""
         if call.entered is None and not isinstance(call.callee, Ref) and call.name in IDLE_METHODS:
             self.machine.idle.add(call.node)
         if call.entered == "object" and call.owner is not None:
             note(self.machine, state, call.owner)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """What cannot be seen may do the work of a forward pass."""
+        """An unseen call may run a forward pass."""
         if call.entered is None and state.regions and call.node not in self.machine.idle:
             note(self.machine, state, result)

@@ -1,4 +1,4 @@
-"""Contexts: autocast and gradient modes, how they are made and entered."""
+"""Autocast and gradient mode contexts: their construction, entry and exit."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from amplint.torchlib.names import (
 
 _SETTINGS = ("with torch.set_default_", "with torch.set_autocast_", "with torch.set_float32_", "with set_default_")
 _CACHE = -1
-"""Where a path keeps the dtypes that autocast can have converted parameters to."""
+"""The heap key for the dtypes of parameters in autocast's cache."""
 
 
 def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, arguments: Arguments) -> Autocast:
-    """The context that a call of an autocast class builds."""
+    """Return the context that a call of an autocast class constructs."""
     device = AUTOCASTS[api]
     order = AUTOCAST_PARAMETERS[device]
     bound = {}
@@ -96,7 +96,7 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
 def _float32_elsewhere(
     machine: Machine, bound: Mapping[str, tuple[cst.Arg, Value]], devices: frozenset[str] | None, enabled: Value
 ) -> cst.BaseExpression | None:
-    """What gives a region that is on float32 where it does not run on CUDA."""
+    """The expression that makes the dtype of an enabled region float32 on devices other than CUDA, or None."""
     if devices == frozenset({"cuda"}) or enabled != TRUE or "dtype" not in bound:
         return None
     argument, value = bound["dtype"]
@@ -120,7 +120,7 @@ def _dtypes(value: Value | None, devices: frozenset[str] | None) -> frozenset[st
 def _current(
     machine: Machine, state: State, devices: frozenset[str], default: frozenset[str] | None
 ) -> frozenset[str] | None:
-    """The dtype of a region that is asked for none: that of the innermost one around, on or off, else `default`."""
+    """The dtype of a region constructed without one: that of the innermost region around, on or off, else `default`."""
     for region in reversed(state.regions):
         context = region.context
         if isinstance(context, NewThread):
@@ -131,12 +131,12 @@ def _current(
 
 
 def device_of(arguments: Arguments) -> Device:
-    """What `torch.device(...)` builds."""
+    """Return the value of `torch.device(...)`."""
     return Device(device_types.types(arguments.value("type", 0) or arguments.value("device", 0)))
 
 
 def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
-    """Enter `value` as a context of the path; `by` is the `with` statement, decorator or call that does it."""
+    """Enter `value` as a context of the path; `by` is the `with` statement, decorator or call that does so."""
     if isinstance(value, (Autocast, GradMode)):
         if isinstance(value, Autocast):
             machine.emit(state, AutocastEntered, value.node, context=value)
@@ -154,23 +154,23 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
 
 
 def _exit(machine: Machine, state: State, value: Value) -> None:
-    """Leave the innermost region that `value` has begun."""
+    """Exit the innermost region that `value` entered."""
     places = [place for place, region in enumerate(state.regions) if region.context == value]
     if places:
         functions.leave(machine, state, (*state.regions[: places[-1]], *state.regions[places[-1] + 1 :]))
 
 
 def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
-    """Note that a thread takes over the gradient mode its caller has asked for."""
+    """Record a gradient mode set to that of a caller, from `torch.is_grad_enabled()`."""
     flag = value.enabled if isinstance(value, GradMode) else None
     if isinstance(flag, Unknown) and machine.symbols.key(flag.symbol)[:2] == ("call", "torch.is_grad_enabled"):
         machine[Regions].carried.append(by)
 
 
 def missed(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Guessed, ...] = ()) -> None:
-    """Report work that autocast would cast, in a thread that was started under a region and has entered none.
+    """Report an operation that autocast would cast, in a thread started within a region and without one of its own.
 
-    It is such work by these `guesses`.
+    `guesses` are those by which it is such an operation.
     """
     regions = state.regions
     border = next((i for i in range(len(regions) - 1, -1, -1) if isinstance(regions[i].context, NewThread)), None)
@@ -187,7 +187,7 @@ def missed(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Gue
 
 
 def leave(state: State, regions: tuple[Region, ...]) -> None:
-    """`regions` alone are left; the outermost region, on or off, takes along what autocast remembers."""
+    """Exit to `regions`; the exit of the outermost region, on or off, clears autocast's cache."""
     if any(isinstance(region.context, Autocast) for region in regions):
         for dtypes in _dtypes_on(state.regions):
             state.set_attribute(_CACHE, dtypes, TRUE)
@@ -197,29 +197,30 @@ def leave(state: State, regions: tuple[Region, ...]) -> None:
 
 
 def remembers_other_dtypes(state: State) -> bool:
-    """Whether a parameter can have been converted to another dtype than the region's since the outermost one began.
+    """Whether autocast's cache can hold a parameter in another dtype than the region's.
 
-    Autocast remembers converted parameters until then and takes them, whatever dtype the present region has.
+    Until the outermost region ends, autocast reuses cached copies of parameters, whatever the dtype of the present
+    region.
     """
     left = {dtypes for dtypes, told in state.heap.get(_CACHE, {}).items() if told != FALSE}
     return len(left | _dtypes_on(state.regions)) > 1
 
 
 def _dtypes_on(regions: tuple[Region, ...]) -> set[str]:
-    """What the regions convert to, each named by all the dtypes that it can be."""
+    """The dtypes of the regions that can be on, each a string of its alternatives."""
     contexts = [region.context for region in regions if isinstance(region.context, Autocast)]
     return {" or ".join(sorted(context.dtypes or ())) for context in contexts if context.enabled != FALSE}
 
 
 def context_name(node: cst.BaseExpression) -> str:
-    """The last name in what makes or is a context: `ema_scope` for `self.model.ema_scope()`."""
+    """The last name of a context expression: `ema_scope` for `self.model.ema_scope()`."""
     while isinstance(node, (cst.Call, cst.Subscript)):
         node = node.func if isinstance(node, cst.Call) else node.value
     return last_name(node).lstrip("_")
 
 
 def grad_mode(name: str, arguments: Arguments) -> GradMode:
-    """What `torch.no_grad()` and the like build."""
+    """Return the value of `torch.no_grad()` and the like."""
     if name.endswith("inference_mode") and arguments.given:
         given = arguments.values[0]
         return GradMode(FALSE if given == TRUE else TRUE if given == FALSE else given, inference=True)
@@ -227,10 +228,10 @@ def grad_mode(name: str, arguments: Arguments) -> GradMode:
 
 
 class Regions(Tracker):
-    """Follows autocast regions, gradient modes and what hides them.
+    """Tracks autocast regions, gradient modes and what hides them.
 
-    `carried` is where a gradient mode is taken over from a caller, `entered_at` when a switched off region was entered.
-    `made` are the calls that have built autocast contexts.
+    `carried` are nodes that set the gradient mode of a caller, `entered_at` is the symbol counter when a disabled
+    region was entered, `made` are the calls that constructed autocast contexts.
     """
 
     triggers = frozenset({"autocast", "no_grad", "inference_mode", "nullcontext", "enter_context", "contextmanager"})
@@ -243,7 +244,7 @@ class Regions(Tracker):
         self.made: set[cst.CSTNode] = set()
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What contexts are kept in, and settings, where one is entered as if it were a context."""
+        """Names that hold contexts, and settings entered as if they were contexts."""
         ours = (chunk for chunk in chunks if chunk.source is self.machine.program.main)
         names = frozenset().union(*map(kept_contexts, ours))
         if any(sign in chunk.text for chunk in chunks for sign in _SETTINGS):
@@ -251,12 +252,12 @@ class Regions(Tracker):
         return Words(names)
 
     def describe(self, state: State) -> Mapping[str, object]:
-        """The innermost autocast region, and what entered it."""
+        """The innermost autocast region, and the node that entered it."""
         region, entered_by = innermost(self.machine, state)
         return {"region": region, "region_with": entered_by}
 
     def library(self) -> Mapping[str, Handler]:
-        """What makes regions and modes, and asks for them."""
+        """Functions that construct regions and modes, or read their state."""
         return {
             "torch.is_autocast_enabled": self._is_enabled,
             "torch.device": self._device,
@@ -292,7 +293,7 @@ class Regions(Tracker):
         )
 
     def annotated(self, symbol: int, name: str) -> Value | None:
-        """A device by its annotation."""
+        """The value of a parameter annotated as a device."""
         return Device(None) if name == "torch.device" else None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -314,13 +315,13 @@ class Regions(Tracker):
         return None
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """A context that is called decorates the function it gets, and needs one."""
+        """Report a context called without a function to decorate."""
         if isinstance(call.callee, (Autocast, GradMode)) and not call.arguments.given:
             api = "autocast" if isinstance(call.callee, Autocast) else "gradient mode"
             self.machine.emit(state, NoContext, call.node, api=api, called=True)
 
     def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """A region begins; what has no visible code may begin one."""
+        """Handle the begin of a region, perhaps by an unseen context."""
         if item is not None and isinstance(value, Unknown):
             kind, *names = self.machine.symbols.key(value.symbol)
             if kind == "call" and names[0] in NO_CONTEXTS:
@@ -341,11 +342,11 @@ class Regions(Tracker):
             state.regions = (*state.regions, Region(Opaque(name), by))
 
     def left(self, state: State, regions: tuple[Region, ...]) -> None:
-        """Regions end."""
+        """Handle the end of regions."""
         leave(state, regions)
 
     def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
-        """A region that is made and not entered."""
+        """Report a region that is constructed and not entered."""
         carry(self.machine, state, value, node)
         if isinstance(value, Autocast) and value.node is node:
             self.machine.emit(state, AutocastUnused, node, called=True)
@@ -357,7 +358,7 @@ def _is_visible(machine: Machine, state: State, value: Instance) -> bool:
 
 
 def _left_of_and(item: cst.BaseExpression | None) -> Iterator[cst.BaseExpression]:
-    """What `with a and b` builds and does not enter: a context is true, so that only the last one is."""
+    """The contexts in `with a and b` that are not entered: a context is true, so only the last one is."""
     while isinstance(item, cst.BooleanOperation) and isinstance(item.operator, cst.And):
         yield item.left
         item = item.left

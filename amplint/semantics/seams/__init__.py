@@ -1,1 +1,1 @@
-"""Where half tensors meet what does not take them."""
+"""Boundaries at which half tensors reach code that does not accept them."""

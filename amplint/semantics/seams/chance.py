@@ -1,4 +1,4 @@
-"""Whether running something draws random numbers: dropout layers and functions within reach."""
+"""Randomness in a segment: reachable dropout layers and random functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 def drawn(machine: Machine, state: State, value: Value, depth: int = _DEPTH) -> cst.CSTNode | None:
-    """What draws random numbers when `value` is called; None if nothing in visible code does."""
+    """The node that draws random numbers when `value` is called; None if no visible code does."""
     if not depth:
         return None
     if isinstance(value, Module):

@@ -1,4 +1,4 @@
-"""Conversions whose result is discarded: those of a tensor make a new one, where those of a module convert it."""
+"""Discarded results of casts: a tensor's cast returns a new tensor, while a module's works in place."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _OF_DIMENSIONS = words("shape ndim view reshape permute transpose unsqueeze sque
 
 
 class Discards(Tracker):
-    """Tells of such statements."""
+    """Emits statements that discard the result of a cast."""
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return ConversionDiscarded.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The methods that are called so."""
+        """The cast methods called in statements that discard the result."""
         return Words(calls=frozenset().union(*map(_methods, chunks)))
 
     def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
-        """A statement that is an expression has come to `value`."""
+        """Check an expression statement whose result is `value`."""
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return
         if node.func.attr.value not in _METHODS or not self.machine.calls:
@@ -71,19 +71,19 @@ class Discards(Tracker):
 
 
 def _is_of(dtype: cst.BaseExpression, tensor: cst.BaseExpression) -> bool:
-    """Whether an argument is the dtype that a tensor has already, `x.dtype`, or the tensor itself."""
+    """Whether an argument is the tensor itself, or its own dtype, `x.dtype`."""
     named = dtype.value if isinstance(dtype, cst.Attribute) and dtype.attr.value == "dtype" else dtype
     return dotted(named) is not None and dotted(named) == dotted(tensor)
 
 
 def _names_dtype(node: cst.Call, value: Tensor) -> bool:
-    """Whether a conversion is one to another dtype, and no move to a device."""
+    """Whether a conversion is a cast, and not only a move to a device."""
     names = (last_name(argument.value) or "" for argument in node.args)
     return value.dtype is not None or last_name(node.func) != "to" or any("dtype" in name for name in names)
 
 
 def _probes(block: cst.CSTNode) -> bool:
-    """Whether a statement in `block` can be there for what it raises, or for the time that it takes."""
+    """Whether a statement in `block` may be there for the exception it raises, or for its running time."""
     if isinstance(block, cst.With):
         return isinstance(block.body, cst.SimpleStatementSuite) or len(block.body.body) == 1
     return isinstance(block, cst.Try)

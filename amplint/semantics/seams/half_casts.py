@@ -1,4 +1,4 @@
-"""Conversions to half."""
+"""Casts to half."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 
 class HalfCasts(Tracker):
-    """Follows conversions to half."""
+    """Tracks casts to half."""
 
     triggers = frozenset({"half", "float16", "bfloat16"})
     methods = frozenset({*CASTS, "to", "type"})
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`x.half()` and the like."""
+        """Handle `x.half()` and the like."""
         halves = self.machine[CallIndex].index.halves
         if call.name == "half" and call.node not in halves:
             halves.append(call.node)
@@ -37,7 +37,7 @@ class HalfCasts(Tracker):
 
 
 def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """Report `x.half()` and the like, where the dtype is written out and `x` is no model."""
+    """Report `x.half()` and the like, where the dtype is explicit and `x` is no model."""
     named = arguments.values if name in ("to", "type") else []
     dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
     subregions.lifted(machine, state, node, owner, name, arguments)
@@ -52,7 +52,7 @@ def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, nam
 
 
 def _is_stored(machine: Machine, node: cst.Call, owner: Value) -> bool:
-    """Whether what is converted comes from `cpu()`, or the result goes there by the next methods of the chain."""
+    """Whether the receiver comes from `cpu()`, or the result goes there by the next methods of the chain."""
     symbol: int | None = symbol_of(machine, owner)
     while symbol is not None:
         method = machine.symbols.method(symbol)
@@ -65,5 +65,5 @@ def _is_stored(machine: Machine, node: cst.Call, owner: Value) -> bool:
 
 
 def _continues(node: cst.CSTNode) -> bool:
-    """Whether a node belongs to a chain of methods."""
+    """Whether a node belongs to a chain of method calls."""
     return isinstance(node, (cst.Attribute, cst.Call))

@@ -1,4 +1,4 @@
-"""Where half tensors meet what does not take them: NumPy, and operations without kernels for half."""
+"""Boundaries at which half tensors are refused: NumPy, and operations without kernels for half."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ BFLOAT16 = frozenset({"bfloat16"})
 _AMBIGUOUS = frozenset(
     {"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq", "histogram"}
 )
-"""Methods that other objects than tensors have, too."""
+"""Methods that other classes than tensors have, too."""
 _WRITES = having("tensor-source") | in_place(having("tensor-source"))
-"""Methods of tensors that refuse to write another dtype."""
+"""Methods of tensors that refuse a source of another dtype."""
 _SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
 _WITH_ARRAYS = words(
     "abs argsort array asanyarray ascontiguousarray asarray average clip concatenate copy cumsum dot exp expand_dims "
     "float32 float64 histogram hstack isfinite isnan log log10 log1p log2 maximum median minimum nanmean percentile "
     "quantile repeat reshape round save sort sqrt square stack transpose unique vstack where"
 )
-"""Functions of NumPy that make arrays of tensors; others, such as `sum`, call methods of the tensor."""
+"""Functions of NumPy that convert tensors to arrays; others, such as `sum`, call methods of the tensor."""
 _PICTURES = words("ToPILImage to_pil_image")
-"""What makes a picture of a tensor, by way of an array, in torchvision."""
+"""Functions of torchvision that convert a tensor to an image, by way of an array."""
 _OTHER_LIBRARIES = words("tensorflow jax paddle mxnet mindspore")
 """Libraries whose arrays have a method of this name, too."""
 _OF_PYTORCH = words("cpu detach clone")
 _OF_DATA = words("__getitem__ __iter__ collate_fn collate")
 _WHOLE = BOOLEAN | INTEGER | words("long int bool byte round")
-"""Methods whose results are whole numbers, or truth values."""
+"""Methods whose results are integers or booleans."""
 _OF_SOUNDS = words("stft")
-"""What is computed of sounds, which are float32 unless something tells otherwise."""
+"""Operations on audio, which is float32 by default."""
 _WINDOWED = words("stft")
-"""What multiplies its input with a window, by whose dtype the product widens."""
+"""Operations that multiply their input by a window, whose dtype can widen the product."""
 _REFUSED = (NEVER | LIFTED | FFT | COMPLEX).union(SINGULAR_VALUES)
 
 
 def words_of(kinds: Set[str]) -> frozenset[str]:
-    """The calls that events of these kinds come from."""
+    """The callees of which events of these kinds are emitted."""
     numpy = _PICTURES | words("numpy asarray") if ToNumpy.kind in kinds else frozenset()
     written = _WRITES if Operation.kind in kinds else frozenset()
     return numpy | written | (_REFUSED if HalfRefused.kind in kinds else frozenset())
 
 
 def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
-    """Report `owner.numpy()`, where that can be bfloat16."""
+    """Report `owner.numpy()`, where `owner` can be bfloat16."""
     if ToNumpy.kind not in machine.wanted or not isinstance(node.func, cst.Attribute):
         return
     why = _why(machine, state, owner)
@@ -78,7 +78,7 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
 
 
 def to_array(machine: Machine, state: State, call: Call) -> None:
-    """Report a function that makes an array of its first argument, where that can be bfloat16."""
+    """Report a function that converts its first argument to an array, where that can be bfloat16."""
     given = call.arguments.given[0] if call.arguments.given else None
     if given is None or ToNumpy.kind not in machine.wanted or not isinstance(call.callee, (Ref, Unknown)):
         return
@@ -102,7 +102,7 @@ def to_array(machine: Machine, state: State, call: Call) -> None:
 
 
 def _is_raw(machine: Machine, node: cst.BaseExpression) -> bool:
-    """Whether an expression speaks of data, or of what is no floating number, or may be an array of another library."""
+    """Whether an expression names data or a dtype that is not floating-point, or may be an array of another library."""
     if any(isinstance(inner, cst.Comparison) for inner in walk(node)):
         return True
     names = [inner for inner in walk(node) if isinstance(inner, cst.Name)]
@@ -116,12 +116,12 @@ def _is_raw(machine: Machine, node: cst.BaseExpression) -> bool:
 
 
 def _gives_data(function: cst.CSTNode) -> bool:
-    """Whether a function is what a set of data has, or a loader calls."""
+    """Whether a function is a method of a dataset, or called by a loader."""
     return isinstance(function, cst.FunctionDef) and function.name.value in _OF_DATA
 
 
 def _leaves_device(node: cst.BaseExpression) -> bool:
-    """Whether an expression is what only a tensor can be: one that leaves its device, or its graph."""
+    """Whether an expression must be a tensor, because a method moves it from its device or detaches it."""
     called = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
     return called and node.func.attr.value in ("cpu", "detach")  # type: ignore[attr-defined]
 
@@ -142,7 +142,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
 
 
 def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
-    """Report the operation with this qualified name, or of the method, where `value` is half and it refuses that."""
+    """Report an operation, by qualified or method name, that refuses half, where `value` is half."""
     op = name.rpartition(".")[2]
     region, _ = innermost(machine, state)
     on_cuda = machine.halves if region is None else region.devices == frozenset({"cuda"})
@@ -175,7 +175,7 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
 
 
 def _is_half_window(machine: Machine, state: State, node: cst.Call) -> bool:
-    """Whether a window is not given, or half: a float32 one makes the product that is transformed float32."""
+    """Whether the window is missing or half; a float32 one widens the product."""
     given = next((one.value for one in node.args if one.keyword is not None and one.keyword.value == "window"), None)
     if given is None:
         return True
@@ -184,7 +184,7 @@ def _is_half_window(machine: Machine, state: State, node: cst.Call) -> bool:
 
 
 def _is_of_singular_values(node: cst.Call, name: str) -> bool:
-    """Whether a norm is asked for in an order that takes singular values: `torch.linalg.norm(x, "nuc")`."""
+    """Whether a norm is of an order computed from singular values: `torch.linalg.norm(x, "nuc")`."""
     module, _, op = name.rpartition(".")
     orders = SINGULAR_VALUES.get(op)
     if orders is None or module not in ("", "torch", "torch.linalg"):
@@ -194,7 +194,7 @@ def _is_of_singular_values(node: cst.Call, name: str) -> bool:
 
 
 def _literal(node: cst.BaseExpression) -> str | int | None:
-    """The text or whole number that is written out."""
+    """The value of a string or integer literal."""
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
         positive = _literal(node.expression)
         return -positive if isinstance(positive, int) else None
@@ -204,13 +204,13 @@ def _literal(node: cst.BaseExpression) -> str | int | None:
 
 
 def _goes_along(node: cst.Call) -> bool:
-    """Whether a method is told a dimension to go along, as those of tensors alone are; others call theirs by names."""
+    """Whether a method takes a dimension, as only those of tensors do; other libraries name theirs by strings."""
     along = (argument for argument in node.args if argument.keyword and argument.keyword.value in ("dim", "keepdim"))
     return any(not isinstance(argument.value, cst.BaseString) for argument in along)
 
 
 def _is_weight(machine: Machine, symbol: int) -> bool:
-    """Whether this is a view of the weight of a layer, or computed with one."""
+    """Whether this is a view of the weight of a layer, or computed from one."""
     symbols = machine.symbols
 
     def operands(one: int) -> list[int]:
@@ -221,7 +221,7 @@ def _is_weight(machine: Machine, symbol: int) -> bool:
 
 
 def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | None:
-    """That `value` is half where its model was converted, if it is computed from parameters alone."""
+    """The assumption that `value`, computed from parameters alone, is half because its model may have been cast."""
     if not machine.assumes or not isinstance(value, Tensor) or value.dtype is not None or value.among is None:
         return None
     if minds_dtypes(machine):
@@ -231,9 +231,9 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
 
 
 def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | None:
-    """The names by which alone a model computes with `symbol`, None if none does, or it is part of a spectrum.
+    """The guesses by which `symbol` is computed in a forward pass; None if it is not, or is part of a spectrum.
 
-    Sounds and their spectra stay float32.
+    Audio and its spectra stay float32.
     """
     found = [guesses for guesses in map(_computes, machine.calls) if guesses is not None]
     if not found:
@@ -249,9 +249,9 @@ def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | Non
 
 
 def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
-    """The name by which alone a function is part of a forward pass, None if it is none.
+    """The guesses by which a function is part of a forward pass; None if it is not.
 
-    `forward` is, a method that is said to be given tensors, and what is called a loss.
+    `forward` is, a method with parameters annotated as tensors, and a function named after a loss.
     """
     if not isinstance(function, cst.FunctionDef):
         return None
@@ -262,7 +262,7 @@ def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
 
 
 def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
-    """Report `op(x).to(torch.float32)` where `op` refuses half: the conversion matters only where `x` is half."""
+    """Report `op(x).to(torch.float32)` where `op` refuses half: the cast matters only where `x` is half."""
     before = node.func.value if isinstance(node.func, cst.Attribute) else None
     if (
         dtype == "float32"
@@ -277,32 +277,32 @@ def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | 
 
 
 class Seams(Tracker):
-    """Operations that refuse half and may have got it, by their call."""
+    """Operations that refuse half and may have a half operand, by call."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.refusing: dict[cst.CSTNode, Operand] = {}
 
     def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
-        """The operation may refuse half, as NumPy does."""
+        """Check an operation that may refuse half, such as `numpy`."""
         if name == "numpy":
             to_numpy(self.machine, state, node, value)
         runs(self.machine, state, node, name, place, value)
 
     def offers(self, name: str) -> bool:
-        """What makes arrays of tensors."""
+        """Whether this may convert tensors to arrays."""
         return name.startswith(("numpy.", "torchvision."))
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """A function of NumPy, or of torchvision."""
+        """Check a function of NumPy or torchvision."""
         to_array(self.machine, state, call)
         return None
 
     def unseen(self, state: State, call: Call) -> None:
-        """An object that makes pictures may be called."""
+        """Check a call of an object that may convert to an image."""
         if isinstance(call.callee, Unknown):
             to_array(self.machine, state, call)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The names of such operations matter."""
+        """The names of operations and functions that may refuse half."""
         return Words(words_of(self.machine.wanted))

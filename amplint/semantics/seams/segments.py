@@ -26,20 +26,20 @@ CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.c
 TRACES = frozenset({"torch.jit.trace", "torch.jit.trace_module"})
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
 _NOTHING_TO_CAST = regex(r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype")
-"""What speaks of weights that require no gradient or are half already."""
+"""Text about weights that require no gradient or are half already."""
 _MOVES = having("transfers") | FLOATING_CASTS
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
 _RENAMED = regex(r"\bcheckpoint(?:_sequential)? as (\w+)")
 
 
 def checkpoint_names(chunks: Iterable[Chunk]) -> frozenset[str]:
-    """The words by which a file calls PyTorch's checkpoint functions."""
+    """The names by which a file calls PyTorch's checkpoint functions."""
     found = {name for chunk in chunks if "import" in chunk.text for name in _RENAMED.findall(chunk.text)}
     return frozenset({"checkpoint", "checkpoint_sequential", *found})
 
 
 def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:
-    """Report a segment that `node` runs."""
+    """Report the segment that `node` runs."""
     if Checkpointed.kind not in machine.wanted or not arguments.given:
         return
     if any(argument.star == "**" for argument in arguments.given):
@@ -60,13 +60,13 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
 
 
 def _asks(machine: Machine, state: State, value: Value) -> bool:
-    """Whether `value` was asked and does require a gradient."""
+    """Whether `value.requires_grad` was tested and is true."""
     question = machine.unknown("attribute", "requires_grad", parts=(symbol_of(machine, value),))
     return truth(machine, state, question) is True
 
 
 def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:
-    """Whether all of what goes in comes straight from the data, in a file that never asks for its gradient."""
+    """Whether all inputs come unchanged from the data, in a file that never mentions `requires_grad`."""
     given = [value for value in _flat(inputs) if not isinstance(value, Const)]
     if not given or any("requires_grad" in chunk.text for chunk in machine.relevant):
         return False
@@ -74,7 +74,7 @@ def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:
 
 
 def _comes_straight(machine: Machine, symbol: int) -> bool:
-    """Whether a value is what a loop goes over, or a part, a view or a copy of it."""
+    """Whether a value is an item of a loop, or a part, a view or a copy of one."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "item":
         return True
@@ -93,7 +93,7 @@ def _flat(values: Iterable[Value]) -> Iterable[Value]:
 
 
 def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """Report a trace in a region with the cache of casts on, from its second run of the model on, the check of it."""
+    """Report a trace, with its check enabled, within a region that caches casts."""
     region, _ = innermost(machine, state)
     checks = arguments.get("check_trace")
     if checks is not None and checks.value != TRUE:
@@ -109,14 +109,14 @@ def traced(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
 
 
 class Segments(Tracker):
-    """Follows segments of models that are run again or traced."""
+    """Tracks segments of models that are recomputed or traced."""
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What checkpoints a segment matters."""
+        """The names of checkpoint functions."""
         return Words(checkpoint_names(chunks)) if Checkpointed.kind in self.machine.wanted else Words()
 
     def offers(self, name: str) -> bool:
-        """What runs a segment again, or traces one."""
+        """Whether this recomputes or traces a segment."""
         return name in CHECKPOINTS or name in TRACES
 
     def library_call(self, state: State, call: Call) -> Value | None:

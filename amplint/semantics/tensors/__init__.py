@@ -1,1 +1,1 @@
-"""Tensors: their dtypes, ranks and devices, and what operations make of them."""
+"""Dtypes, ranks and devices of tensors, and the results of operations on them."""

@@ -1,4 +1,4 @@
-"""Attention of other libraries, whose inputs autocast does not convert."""
+"""Calls of third-party attention kernels, whose inputs autocast does not cast."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from amplint.torchlib.names import HALF_DTYPES
 
 
 class Attention(Tracker):
-    """Follows what such attention is given."""
+    """Tracks the input dtypes of third-party attention calls."""
 
     triggers = frozenset(name.rpartition(".")[2] for name in SAME_DTYPE)
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return InputsDiffer.kind in self.machine.wanted
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Tell where one input is float32 and another one half."""
+        """Emit `InputsDiffer` where one input is float32 and another is half."""
         if not isinstance(call.callee, Ref) or call.callee.name not in SAME_DTYPE:
             return
         names = SAME_DTYPE[call.callee.name]

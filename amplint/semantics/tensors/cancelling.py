@@ -1,7 +1,7 @@
-"""Products of float16 numbers that overflow or cancel although nothing is added up: areas, variances by difference.
+"""Overflow and cancellation in float16 arithmetic without a reduction: areas of boxes, variances by difference.
 
-`E[x * x] - E[x] ** 2` is the difference of two numbers that agree in most digits, of which half has three. The sides of
-a box past 256 pixels multiply to more than float16 holds.
+`E[x * x] - E[x] ** 2` subtracts two numbers that agree in most digits, of which half has three. The sides of a box
+past 256 pixels multiply to more than float16 holds.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _LIMITS = words("max min maximum minimum clamp clamp_min relu abs builtins.max b
 _SHIFTS = words("Add add")
 _SPLITS = words("unbind chunk split tensor_split")
 _SIDES = {(0, 2), (1, 3)}
-"""Where the coordinates of a box stand between which its sides lie."""
+"""Pairs of coordinate indices of a box whose difference is the length of a side."""
 _OF_SQUARES = regex(
     r"\b(\w{1,80})\(\s{0,80}(\w{1,80}) ?(?:\* ?\2\b|\*\* ?2\b|\.pow\(2\)|\.square\(\))[^\n]{0,200}\)\s*-"
 )
-"""A call that is given the square of something, and less something."""
+"""A call with the square of a name as an argument, from whose result something is subtracted."""
 _COLUMNS = regex(r"unbind|chunk|split|\[(?:\.\.\.|:), ?[0-3]\]")
 _SIDES_MULTIPLIED = regex(
     r"\(\s{0,80}(\w{1,80})[^()\n*+]{0,60} - [^()\n*]{0,60}\)[^\n(*]{0,60}(?:\([^()\n]{0,20}\))? ?\*\s*\("
 )
-"""A difference times something in parentheses."""
+"""A parenthesised difference multiplied by another parenthesised factor."""
 _FAR = 8
 _TWO = Const(2)
 Place = tuple[cst.BaseExpression, Value]
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left: Place, right: Place) -> None:
-    """Arithmetic runs: report a variance that is a difference, and of the area of a box."""
+    """Report a variance computed as a difference, or the area of a box."""
     if kind not in ("Subtract", "Multiply") or not machine.calls or Sensitive.kind not in machine.wanted:
         return
     sides = symbol_of(machine, left[1]), symbol_of(machine, right[1])
@@ -83,7 +83,7 @@ def _is_variance(machine: Machine, whole: int, taken: int) -> bool:
 
 
 def _averages(machine: Machine, symbol: int) -> bool:
-    """Whether this is a convolution or pooling of PyTorch, or what an unseen part of a layer computes."""
+    """Whether this is the result of a convolution or pooling of PyTorch, or of an unseen submodule of a layer."""
     if machine.symbols.key(symbol)[0] in _AVERAGES:
         return True
     callee = machine.symbols.callee(symbol)
@@ -92,12 +92,12 @@ def _averages(machine: Machine, symbol: int) -> bool:
 
 
 def _is_of_library(called: tuple[object, ...]) -> bool:
-    """Whether a call is that of a function of another library."""
+    """Whether the callee belongs to another library."""
     return called[0] == "call" and "." in str(called[1])
 
 
 def _is_of_layer(machine: Machine) -> bool:
-    """Whether the running function is a method of a class that has a forward pass, so that it is given tensors."""
+    """Whether the running function is a method of a class with a `forward`, so that its arguments are tensors."""
     source = machine.program.source_of(machine.calls[-1])
     owner = source.parent(machine.calls[-1]) if source is not None else None
     while source is not None and owner is not None and not isinstance(owner, cst.ClassDef):
@@ -107,7 +107,7 @@ def _is_of_layer(machine: Machine) -> bool:
 
 
 def _root(machine: Machine, symbol: int) -> int | None:
-    """What `symbol` is the square of."""
+    """The symbol that `symbol` is the square of; None if it is no square."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in ("Multiply", "mul") and len(parts) == 2 and parts[0] == parts[1]:
         return parts[0]
@@ -119,14 +119,14 @@ def _root(machine: Machine, symbol: int) -> int | None:
 
 
 def _constants(machine: Machine, key: tuple[object, ...]) -> list[object]:
-    """The constants among what an operation was told beside its operand."""
+    """The constants among the other arguments in the key of an operation."""
     others = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
     keys = [machine.symbols.key(one[1]) for one in others if isinstance(one, tuple)]
     return [key[1] for key in keys if key[0] == "value"]
 
 
 def _same_but(machine: Machine, one: int, other: int, square: int, root: int, depth: int = _FAR) -> bool:
-    """Whether `one` was computed as `other` was, with `square` in the place of `root`."""
+    """Whether `one` is the same expression as `other` with `square` substituted for `root`."""
     if one == square:
         return other == root
     if one == other or not depth:
@@ -141,13 +141,13 @@ def _same_but(machine: Machine, one: int, other: int, square: int, root: int, de
 
 
 def _is_area(machine: Machine, one: int, other: int) -> bool:
-    """Whether two sides of a box are multiplied: the distances between its coordinates 0 and 2, and 1 and 3."""
+    """Whether two sides of a box are multiplied: the differences of its coordinates 0 and 2, and 1 and 3."""
     sides = {_side(machine, one), _side(machine, other)}
     return sides == _SIDES
 
 
 def _side(machine: Machine, symbol: int) -> tuple[int, int] | None:
-    """Between which coordinates of boxes this is the distance, perhaps one longer, or limited."""
+    """The indices of the box coordinates whose difference this is, also with a number added or a limit applied."""
     symbol = _within(machine, symbol, _LIMITS | _SHIFTS)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] not in ("Subtract", "sub") or len(parts) != 2:
@@ -157,7 +157,7 @@ def _side(machine: Machine, symbol: int) -> tuple[int, int] | None:
 
 
 def _coordinate(machine: Machine, symbol: int) -> int | None:
-    """Which column of a tensor, or which of the parts it was split into, this is."""
+    """The index of the column, or of the part of a split, that `symbol` selects."""
     symbol = _within(machine, symbol, _LIMITS)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "index" and len(key) > 2 and isinstance(key[1], tuple) and len(key[1]) > 1:
@@ -175,13 +175,13 @@ def _coordinate(machine: Machine, symbol: int) -> int | None:
 
 
 def _splits(machine: Machine, symbol: int) -> bool:
-    """Whether a tensor is split into parts here."""
+    """Whether the symbol is the result of splitting a tensor."""
     method = machine.symbols.method(symbol)
     return (method[0] if method is not None else machine.symbols.key(symbol)[0]) in _SPLITS
 
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
-    """Whether boxes are a tensor, which arrays are not: an operation of PyTorch's made them, or their uses tell."""
+    """Whether boxes are a tensor rather than an array: computed by PyTorch, or a parameter used as one."""
     symbols = machine.symbols
 
     def is_one(symbol: int) -> bool:
@@ -195,7 +195,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
 
 
 def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:
-    """What `symbol` was made of by operations that limit or shift it, looking for the first operand."""
+    """The first operand behind operations that limit or shift `symbol`."""
     for _ in range(_FAR):
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
         method = machine.symbols.method(symbol)
@@ -207,14 +207,14 @@ def _within(machine: Machine, symbol: int, operations: frozenset[str]) -> int:
 
 
 class Cancelling(Tracker):
-    """The first area of boxes, and the first variance, that each function computes."""
+    """The first area of boxes, and the first variance, in each function."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.told: dict[tuple[cst.CSTNode, How], cst.CSTNode] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What such products are computed of matters."""
+        """The names whose differences are sides of boxes, and the callees that average squares."""
         if not self.machine.assumes or Sensitive.kind not in self.machine.wanted:
             return Words()
         return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_less_something, chunks)))
@@ -222,11 +222,11 @@ class Cancelling(Tracker):
 
 @per_chunk
 def _sides(chunk: Chunk) -> frozenset[str]:
-    """The names that the sides of boxes are computed from."""
+    """The names whose differences are sides of boxes."""
     return frozenset(_SIDES_MULTIPLIED.findall(chunk.text) if _COLUMNS.search(chunk.text) else ())
 
 
 @per_chunk
 def _less_something(chunk: Chunk) -> frozenset[str]:
-    """The calls that are given squares, less something."""
+    """The callees whose argument is a square and from whose result something is subtracted."""
     return frozenset(found[0] for found in _OF_SQUARES.findall(chunk.text))

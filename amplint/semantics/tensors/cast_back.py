@@ -1,7 +1,7 @@
-"""Float32 math that autocast takes back: what is converted for a matrix product, and angles that one computes.
+"""Float32 computations that autocast undoes: operands cast to float32 for a matrix product, and products of angles.
 
-A library's function does not see the region it is called in. What it converts to float32 for a product, and the angles
-of positions, are half where that region is on, unless the function switches autocast off.
+A library function does not see the autocast region of its caller. Operands that it casts to float32 for a product,
+and angles of positions, are half in such a region unless the function disables autocast.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CALLS = words("float type_as einsum matmul bmm baddbmm mm register_buffer cos s
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors: Places) -> None:
-    """A product runs on `tensors`, with autocast on, or nothing that tells of autocast."""
+    """Handle a product of `tensors` under autocast, or where no region is visible."""
     if isinstance(node, cst.Call) and any(one.keyword is not None and one.keyword.value == "out" for one in node.args):
         return
     region, _ = innermost(machine, state)
@@ -54,7 +54,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors
 
 
 def _in_sight(machine: Machine, state: State, node: cst.CSTNode, op: str, region: Autocast, tensors: Places) -> None:
-    """A product runs under autocast on operands that were converted to float32 for it."""
+    """Emit `CastBack` for a product under autocast whose operands were all cast to float32, some of them from half."""
     if op not in PRODUCTS or not tensors or not reaches(region.devices, common(value for _, value in tensors)):
         return
     before = [_converted_from(machine, value) for _, value in tensors]
@@ -63,7 +63,7 @@ def _in_sight(machine: Machine, state: State, node: cst.CSTNode, op: str, region
 
 
 def _may_be_inside(machine: Machine, state: State) -> bool:
-    """Whether the running functions can be called in a region that they do not see."""
+    """Whether the running functions may be called within an autocast region of an unseen caller."""
     if any(isinstance(region.context, Autocast) for region in state.regions):
         return False
     running = [function for function in machine.calls if isinstance(function, cst.FunctionDef)]
@@ -73,13 +73,13 @@ def _may_be_inside(machine: Machine, state: State) -> bool:
 
 
 def switches_off(function: cst.FunctionDef) -> bool:
-    """Whether a decorator casts what a function is given, and switches autocast off."""
+    """Whether a decorator casts the arguments of the function and disables autocast (`cast_inputs`)."""
     given = (argument for decorator in function.decorators for argument in every(decorator, cst.Arg))
     return any(argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in given)
 
 
 def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
-    """The names by which alone this is a product of positions and frequencies; None if it is none."""
+    """The guesses by which this is a product of positions and frequencies; None if it is none."""
     if any(value.dtype == "float64" for _, value in tensors):
         return None
     if any(FREQUENCIES in value.traits for _, value in tensors):
@@ -97,7 +97,7 @@ def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
 
 
 def name_within(place: cst.BaseExpression) -> str:
-    """What a variable or attribute is called, seen through indices, transposition and methods."""
+    """The last name of a variable or attribute path, seen through indices, transposition and methods."""
     while True:
         if isinstance(place, cst.Subscript) or (isinstance(place, cst.Attribute) and place.attr.value in _TRANSPOSED):
             place = place.value
@@ -108,7 +108,7 @@ def name_within(place: cst.BaseExpression) -> str:
 
 
 def _remember(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> None:
-    """Keep in mind a product all factors of which are float32, some by conversion."""
+    """Remember a product whose operands are all float32, at least one of them by a cast."""
     values = [value for _, value in tensors]
     lifted = any(conversion(machine, value.symbol) == "float32" for value in values)
     if lifted and all(value.dtype == "float32" for value in values):
@@ -116,13 +116,13 @@ def _remember(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> 
 
 
 def _converted_from(machine: Machine, value: Tensor) -> str | None:
-    """What `value` was before it was converted to float32, "" for something unknown, None if it was not."""
+    """The dtype of `value` before it was cast to float32, "" if that is unknown, None if it was not cast."""
     root_of = root(machine, value.symbol)
     return machine[Tensors].cast_from.get(root_of) if value.dtype == "float32" else None
 
 
 def root(machine: Machine, symbol: int) -> int:
-    """The tensor whose dtype decides that of `symbol`: operations that keep the dtype are followed back."""
+    """The symbol whose dtype `symbol` has, found by following operations that keep the dtype."""
     while True:
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
         if key[0] in FOLLOWS_INPUT or key[0] in ("index", "to") or key[:2] in (("attribute", "T"), ("attribute", "mT")):
@@ -136,7 +136,7 @@ def root(machine: Machine, symbol: int) -> int:
 
 
 def _converted_back(machine: Machine, call: Call) -> bool:
-    """Whether a method converts to half, or to the dtype of something else."""
+    """Whether a method casts to half, or to the dtype of another tensor."""
     if call.name == "type_as":
         return True
     changes, dtype = converts_to(machine, call.name, call.arguments)
@@ -145,7 +145,7 @@ def _converted_back(machine: Machine, call: Call) -> bool:
 
 
 def _products_behind(machine: Machine, symbol: int) -> Iterable[tuple[cst.CSTNode, str]]:
-    """The products, of those in mind, that went into `symbol`."""
+    """The remembered products from which `symbol` was computed."""
     known = machine[CastBacks].products
     for one in machine.symbols.behind(symbol):
         parts, kind = machine.symbols.parts(one), machine.symbols.key(one)[0]
@@ -154,7 +154,7 @@ def _products_behind(machine: Machine, symbol: int) -> Iterable[tuple[cst.CSTNod
 
 
 class CastBacks(Tracker):
-    """Follows what is computed in float32 for a while: `products` holds, by their first factor, those of that kind."""
+    """Tracks products computed in float32: `products` maps the symbol of the first operand to node and operation."""
 
     methods = frozenset({"to", "type", "type_as", "half", "bfloat16"})
 
@@ -163,15 +163,15 @@ class CastBacks(Tracker):
         self.products: dict[int, tuple[cst.CSTNode, str]] = {}
 
     def is_needed(self) -> bool:
-        """Only where the rules are to assume something."""
+        """Whether dtypes are assumed and a selected rule handles one of the events."""
         return self.machine.assumes and not self.machine.wanted.isdisjoint({CastBack.kind, AnglesCast.kind})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Conversions and products, in a file that has both, or angles."""
+        """Casts and products, in a file that casts to float32 or makes angles, and multiplies."""
         return Words(calls=_CALLS) if any(map(_computes_precisely, chunks)) else Words()
 
     def method(self, state: State, call: Call) -> None:
-        """A result is converted back."""
+        """Emit `CastBack` where the result of a remembered product is cast back."""
         if self.products and isinstance(call.owner, Tensor) and _converted_back(self.machine, call):
             for node, op in _products_behind(self.machine, call.owner.symbol):
                 self.machine.emit(state, CastBack, node, op=op, assumed=True)
@@ -179,5 +179,5 @@ class CastBacks(Tracker):
 
 @per_chunk
 def _computes_precisely(chunk: Chunk) -> bool:
-    """Whether the text converts to float32 or makes angles, and multiplies."""
+    """Whether the text casts to float32 or makes angles, and has a matrix product."""
     return _PRODUCT.search(chunk.text) is not None and _PRECISE.search(chunk.text) is not None

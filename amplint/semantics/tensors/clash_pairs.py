@@ -1,4 +1,4 @@
-"""Pairs of operands, one of which is float32 in any case while the other can be half."""
+"""Pairs of operands of which one is surely float32 and the other can be half."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WRITES, _PRODUCTS, _JOINS = having("writes"), having("matrices"), having("joins
 
 
 def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """An operand that is float32 whatever comes, and one that can be half though nothing tells of it."""
+    """The operand that is surely float32, and the one that can be half without evidence; None without such a pair."""
     if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
         return None
     if op in _WRITES and len(operands) == 2 and is_only_moved(*operands):
@@ -66,7 +66,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
 
 
 def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """What a conversion of something else has made float32, and the parameters that it meets."""
+    """The operand widened to float32 by a cast of another tensor, and the parameters it is combined with."""
     weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
     return (wide, weights) if weights is not None and wide is not None else None
@@ -96,7 +96,7 @@ def _is_kept(machine: Machine, value: Value) -> bool:
 
 
 def _with_ingredient(machine: Machine, operand: Operand, op: str) -> Operand:
-    """`operand`, as made where something was that makes it float32, unless it was converted since."""
+    """`operand` with its maker set to the call that made a float32 input of it, unless it was cast since."""
     value = operand.value
     if operand.made is None and _is_wide_choice(machine, value):
         return replace(operand, made=ingredient(machine, value.symbol))  # type: ignore[union-attr]
@@ -108,7 +108,7 @@ def _with_ingredient(machine: Machine, operand: Operand, op: str) -> Operand:
 
 
 def _is_wide_choice(machine: Machine, value: Value) -> bool:
-    """Whether something was made float32 on one of two ways here, or is a number to the power of whole numbers."""
+    """Whether a value may be float32 by one branch of a join, or as a Python number to the power of integers."""
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return False
     symbol = behind(machine, value.symbol)
@@ -119,14 +119,14 @@ def _is_wide_choice(machine: Machine, value: Value) -> bool:
 
 
 def _is_of_tensors(machine: Machine, symbol: int) -> bool:
-    """Whether something that the running function uses as a tensor went into this."""
+    """Whether a parameter that the running functions use as a tensor went into `symbol`."""
     keys = map(machine.symbols.key, machine.symbols.behind(symbol))
     given = {str(key[2]) for key in keys if key[0] == "parameter"}
     return any(not given.isdisjoint(used_as_tensors(function)) for function in machine.calls)
 
 
 def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
-    """What says whether another operand can be half beside this one."""
+    """The predicate that says whether the other operand can be half beside this one."""
     if steady.made is not None or not isinstance(steady.value, Tensor):
         return may_be_half
     if is_like_another(machine, steady):
@@ -154,7 +154,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
 
 
 def _is_wide_mask(machine: Machine, operand: Operand) -> bool:
-    """Whether a mask is float32, at least on one way here, whatever the queries are."""
+    """Whether a mask is float32 on at least one path, whatever the dtype of the queries is."""
     value = operand.value
     if isinstance(value, Tensor) and (value.dtype not in ("float32", None) or value.rank == 0):
         return False
@@ -162,7 +162,7 @@ def _is_wide_mask(machine: Machine, operand: Operand) -> bool:
 
 
 def _is_float32(machine: Machine, operand: Operand) -> bool:
-    """Whether a tensor is float32 in any case: made here, or truth values or whole numbers that were converted."""
+    """Whether a tensor is surely float32: made here, or cast from booleans or integers."""
     value = operand.value
     if not isinstance(value, Tensor) or value.dtype != "float32":
         return False
@@ -170,37 +170,37 @@ def _is_float32(machine: Machine, operand: Operand) -> bool:
 
 
 def is_asked_for(value: Tensor) -> bool:
-    """Whether an operation was asked for a float32 result, as `softmax(x, dtype=torch.float32)` is."""
+    """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`."""
     given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
     return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
 
 
 def is_like_another(machine: Machine, operand: Operand) -> bool:
-    """Whether a tensor was made with the dtype of another one that nothing is known of, and that no layer computed."""
+    """Whether a tensor has the dtype of another one that is unknown and that no layer computed."""
     value = operand.value
     other = like(machine, value.symbol) if isinstance(value, Tensor) and value.dtypes is None else None
     return other is not None and not any(is_of_layer(machine, one) for one in machine.symbols.behind(other))
 
 
 def _is_converted(machine: Machine, value: Tensor) -> bool:
-    """Whether a tensor is float32 by a conversion that is written out."""
+    """Whether a tensor is float32 by an explicit cast."""
     return value.dtype == "float32" and not value.supposed and conversion(machine, value.symbol) == "float32"
 
 
 def conversion_of(operand: Operand) -> cst.Call | None:
-    """The call that made an operand float32, where that is a conversion."""
+    """The call that cast an operand to float32; None if no cast did."""
     why = operand.value.why_half if isinstance(operand.value, Tensor) and operand.dtype == "float32" else None
     return why if isinstance(why, cst.Call) else None
 
 
 def is_truth(machine: Machine, value: Tensor) -> bool:
-    """Whether truth values were converted to float32."""
+    """Whether a tensor holds booleans cast to float32."""
     cast = last_cast(machine, value.symbol) if value.dtype == "float32" else None
     return cast is not None and machine[Tensors].cast_from.get(cast) == "bool"
 
 
 def is_handed(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor was made by a caller of the running function: its other operands then come from there, too."""
+    """Whether a tensor was made by a caller of the running function, from which other operands then come, too."""
     source = machine.program.source_of(made)
     around = (
         [node for node in source.ancestors(made) if isinstance(node, cst.FunctionDef)] if source is not None else []
@@ -209,7 +209,7 @@ def is_handed(machine: Machine, made: cst.Call) -> bool:
 
 
 def _is_apart(machine: Machine, made: cst.Call, other: Operand) -> bool:
-    """Whether `other` does not come of what a caller has made, but of what that caller was given itself."""
+    """Whether `made` runs here, or `other` is computed from a parameter of its function and not from its result."""
     if not is_handed(machine, made):
         return True
     keys = [machine.symbols.key(one) for one in machine.symbols.behind(other.value.symbol)]  # type: ignore[union-attr]

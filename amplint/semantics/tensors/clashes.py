@@ -1,4 +1,4 @@
-"""What would happen if a tensor of unknown dtype were half, where it meets one that is float32 in any case."""
+"""Dtype clashes: a tensor of unknown dtype, assumed half, combined with one that is surely float32."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from amplint.torchlib.policy import BOOLEAN, words
 
 _LIKE, _NEW = having("creates-like"), having("creates-new")
 _WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
-"""Layers that refuse what is not of the dtype of their weights."""
+"""Layers that refuse an input whose dtype is not that of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
@@ -55,11 +55,11 @@ _WEIGHS = "its input is float32 in any case, its weights have the dtype of the m
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")
 _SHAPES = words("view reshape permute")
-"""What helpers do to a mask that is made in one function and used in another."""
+"""Shape operations that helpers apply to a mask made in one function and used in another."""
 
 
 def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
-    """`value`, at `place`, as an operand that rules are notified of."""
+    """`value` at `place` as an operand of an event, with its evidence for half and the call that made it."""
     if not isinstance(value, Tensor):
         return Operand(place, value)
     return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
@@ -75,7 +75,7 @@ def tell(
     *,
     in_place: bool,
 ) -> None:
-    """Report two operands that meet in `op`, which comes to `found` where the second one is half."""
+    """Emit `Clash` for two operands of `op`, whose result is `found` if the second one is half."""
     steady, half = met
     converted = conversion_of(steady) if steady.made is None else None
     asked = isinstance(steady.value, Tensor) and is_asked_for(steady.value)
@@ -98,7 +98,7 @@ def tell(
 
 
 def _masks(machine: Machine, steady: Operand) -> bool:
-    """Whether truth values, as float32 numbers, meet what a layer works on; beside losses they may well widen."""
+    """Whether a mask of booleans cast to float32 is combined with the activations of a layer, and not with a loss."""
     if not isinstance(steady.value, Tensor) or not is_truth(machine, steady.value):
         return False
     function = machine.calls[-1] if machine.calls else None
@@ -115,13 +115,13 @@ def _masks(machine: Machine, steady: Operand) -> bool:
 
 @per_file
 def _is_layer(node: cst.ClassDef) -> bool:
-    """Whether objects of a class are called as layers are."""
+    """Whether the class has a method that runs layers."""
     return any(isinstance(one, cst.FunctionDef) and runs_layers(one) for one in node.body.body)
 
 
 @per_file
 def _has_layers(function: cst.CSTNode) -> bool:
-    """Whether a function calls parts of its object, or what it takes from a list of them."""
+    """Whether a function calls submodules of its object, or elements of a list of them."""
     loops = {name for loop in every(function, cst.For) for name in target_names(loop.target)}
     called = [dotted(call.func) or "" for call in every(function, cst.Call)]
     return any((path.count(".") == 1 and path.startswith("self.")) or path in loops for path in called)
@@ -135,7 +135,7 @@ def assigned(
     owner: Value,
     source: tuple[cst.BaseExpression, Value],
 ) -> None:
-    """`target = source`, an assignment to elements of `owner`: where indices select them, nothing is converted."""
+    """Handle `target = source`, an assignment to elements of `owner`: by tensor indices, nothing is cast."""
     if Clash.kind not in machine.wanted:
         return
     operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
@@ -164,7 +164,7 @@ def assigned(
 
 
 def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """Unseen code is called: a layer, where its input was made on the device of its parameters."""
+    """Emit `Clash` for an unseen layer whose input was made on the device of its parameters."""
     if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     for argument in arguments.given:
@@ -176,9 +176,9 @@ def supplied(machine: Machine, state: State, node: cst.Call, arguments: Argument
 
 
 def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
-    """A layer runs on `source` outside of any region: its weights are half where the model was converted.
+    """Emit `Clash` for a layer that runs on `source` outside of any region: its weights are half in a converted model.
 
-    Where a region has made the source half, the model was not converted.
+    If a region has made the source half, the model is assumed to be float32.
     """
     if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
         return
@@ -201,7 +201,7 @@ def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Ope
 
 
 def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:
-    """The name by which an index is a tensor or a list, if it is: what is assigned then has to have the dtype."""
+    """The guesses by which an index is a tensor or a list, so that dtypes have to agree; None if it is neither."""
     if not isinstance(element.slice, cst.Index):
         return None
     key = used_as_tensor(machine, machine.evaluate(state, element.slice.value))
@@ -228,7 +228,7 @@ def _compares(machine: Machine, symbol: int) -> bool:
 
 
 def _is_found(machine: Machine, symbol: int) -> bool:
-    """Whether this is, or is a part of, what `nonzero` finds."""
+    """Whether this is a result of `nonzero`, or a part of one."""
     while machine.symbols.key(symbol)[0] in ("index", "part"):
         symbol = machine.symbols.parts(symbol)[0]
     method = machine.symbols.method(symbol)
@@ -236,7 +236,7 @@ def _is_found(machine: Machine, symbol: int) -> bool:
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
-    """An unseen function is given tensors to read and one to write its results to, by a custom autograd function."""
+    """Emit `Clash` for a kernel that a custom autograd function calls with an output buffer and tensors to read."""
     if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
         return
     if not isinstance(machine.statement, cst.SimpleStatementLine) or minds_dtypes(machine):
@@ -264,7 +264,7 @@ def _in_custom_function(machine: Machine) -> bool:
 
 @per_chunk
 def _met(chunk: Chunk) -> frozenset[str]:
-    """The calls that matter in a chunk which writes to elements of a tensor like another, or converts and combines."""
+    """The relevant calls of a chunk that assigns to elements of a tensor made like another, or casts and combines."""
     text = chunk.text
     likes = _LIKE if "_like(" in text and "] = " in text else frozenset[str]()
     likes = likes | _NEW if ".new_" in text and "] = " in text else likes
@@ -277,19 +277,19 @@ def _met(chunk: Chunk) -> frozenset[str]:
 
 
 class Clashes(Tracker):
-    """Follows what unseen code is given of tensors that are float32 in any case."""
+    """Tracks the arguments of unseen code that are surely float32."""
 
     def is_needed(self) -> bool:
-        """Only where the rules are to assume something."""
+        """Whether dtypes are assumed and a selected rule handles `Clash`."""
         return self.machine.assumes and Clash.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What makes tensors like others, and conversions to float32 beside what they can meet."""
+        """Calls that make tensors like others, and casts to float32 beside operations that combine them."""
         found = frozenset[str]().union(*map(_met, chunks))
         return Words(calls=found)
 
     def unseen(self, state: State, call: Call) -> None:
-        """Code that cannot be seen gets tensors."""
+        """Check the arguments of a call whose callee cannot be seen."""
         if call.entered is None:
             handed(self.machine, state, call.node, call.arguments)
             if not isinstance(call.callee, Ref):

@@ -1,4 +1,4 @@
-"""Distributions that are compared: what is left of a divergence whose probabilities were computed in half.
+"""Divergences of distributions whose probabilities were computed in half.
 
 Where two distributions are alike, all of a divergence is in their last digits. A probability below 6e-8 is 0 in
 float16, and its logarithm infinite.
@@ -25,7 +25,7 @@ _WATCHED = _DIVERGENCES | _DISTANCES | _LOGARITHMS | {"mul"}
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand]) -> None:
-    """An operation runs: report the distributions that it compares, or whose logarithm it takes."""
+    """Report the softmax operands of an operation that compares distributions or takes their logarithm."""
     if op not in _WATCHED or Sensitive.kind not in machine.wanted or not machine[SensitiveRuns].runs:
         return
     given = [list(_distributions(machine, operand)) for operand in operands]
@@ -36,17 +36,17 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     elif len(given) == 2 and all(given) and given[0][0].node is not given[1][0].node:
         found = [this for runs in given for this in runs]
         if op == "mul" and len({this.op in _PROBABILITIES for this in found}) == 1:
-            return  # only a probability times a logarithm is part of an entropy
+            return  # only a probability times a logarithm is a term of an entropy
     else:
         return
     if "backward(" in machine.program.main.text:
-        return  # what trains decides itself what is half
+        return  # a training script chooses its dtypes itself
     for this in found:
         tell(machine, state, this.node, this.op, this.operand, How.COMPARED, node)
 
 
 def _distributions(machine: Machine, operand: Operand) -> Iterator[Ran]:
-    """The softmax or the logarithm of one that `operand` was computed from."""
+    """The runs of softmax or log-softmax from which `operand` was computed."""
     if not isinstance(operand.value, Tensor):
         return
     known = machine[SensitiveRuns].runs

@@ -1,4 +1,4 @@
-"""Why a tensor is or can be half, and where it became so."""
+"""Evidence that a tensor is or can be half."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ _BOTH = frozenset(HALF_DTYPES)
 
 
 def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpression | None = None) -> Evidence | None:
-    """Why `value` is or can be half; None if nothing says so, or where the function around chooses by dtype.
+    """The evidence that `value` is or can be half; None without evidence, or where the function branches on dtypes.
 
-    Such a choice says nothing of a variable, at `place`, that was computed before.
-
-    What is unknown can be half in a region that is on, unless it is what a loop over the data gives, and anywhere if
-    the rules are to assume so.
+    Such a branch says nothing of a variable, at `place`, that was computed before it. A value of unknown dtype can be
+    half within a region, unless it is an item of the training data, and anywhere if the rules assume so.
     """
     if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
         because = machine[Tensors].half_because.get(value.why_half, Because.CAST)

@@ -1,7 +1,7 @@
-"""What tensors become under all their names: `x.data = y` gives one another content, `out=` other dimensions.
+"""Updates of a tensor under all its aliases: `x.data = y` exchanges its storage, `out=` its shape.
 
-Which values can be the same tensor is not known. Those that come from the same ones can: an operation may return what
-it is given, in place or where there is nothing to do, and a container what was put into it.
+Which values alias is not known exactly. Values with a common origin may: an operation may return its operand, in place
+or where there is nothing to do, and a container its elements.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from amplint.semantics.values.values import Const, Items, Method, Tensor, Unknow
 from amplint.source import syntax as cst
 
 _FOUND = frozenset({"call", "comprehension", "converted", "each", "fresh", "index", "item", "part"})
-"""How the symbols of unknown values begin that containers and unseen functions can return."""
+"""The kinds of symbols of unknown values that containers and unseen functions can return."""
 _KEPT = ("parameters", "state of")
-"""How those of what models keep begin."""
+"""The kinds of symbols of values that models hold."""
 _FAR = 500
-"""How many values are looked at in search of what one comes from."""
+"""The limit of symbols visited in the search for an origin."""
 
 
 def exchange(machine: Machine, state: State, owner: Value, content: Value) -> None:
-    """The content of `owner` becomes `content`, so that its dtype and rank do."""
+    """Give `owner` and its aliases the dtype and rank of `content`."""
     given = content if isinstance(content, Tensor) else None
     if not isinstance(owner, Tensor) and not _is_found(machine, owner):
         return
@@ -38,13 +38,13 @@ def exchange(machine: Machine, state: State, owner: Value, content: Value) -> No
 
 
 def resize(machine: Machine, state: State, owner: Value | None, rank: int | None) -> None:
-    """A result of `rank` dimensions is written into `owner`."""
+    """Give `owner`, the target of `out=`, the rank of the result."""
     if isinstance(owner, Tensor) and owner.rank != rank:
         _change(machine, state, owner, lambda value: _either(value, replace(value, rank=rank)))
 
 
 def meet(state: State, sides: tuple[State, ...]) -> None:
-    """What tensors became on one of the `sides` of a choice, they can be after it."""
+    """Join what tensors became on one of the `sides` of a choice into `state`."""
     for side in sides:
         for tables, others in ((state.frames, side.frames), (state.heap, side.heap)):
             for key, table in list(tables.items()):
@@ -53,14 +53,14 @@ def meet(state: State, sides: tuple[State, ...]) -> None:
 
 
 def _is_found(machine: Machine, owner: Value) -> bool:
-    """Whether `owner` may be a tensor that was put somewhere, and is no parameter."""
+    """Whether `owner` may be a tensor read from a container or an unseen call, and no parameter of a model."""
     if not isinstance(owner, Unknown) or machine.symbols.key(owner.symbol)[0] not in _FOUND:
         return False
     return not any(machine.symbols.involves(owner.symbol, kind) for kind in _KEPT)
 
 
 def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tensor], Tensor]) -> None:
-    """Change all tensors that can be `owner`."""
+    """Apply `change` to all tensors that may alias `owner`."""
     family = _family(machine, symbol_of(machine, owner))
     lost = not isinstance(owner, Tensor) and machine.symbols.key(symbol_of(machine, owner))[0] == "fresh"
 
@@ -81,7 +81,7 @@ def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tens
 
 
 def _family(machine: Machine, symbol: int) -> set[int]:
-    """The symbols that `symbol` comes from and that come from no others."""
+    """The symbols at the origin of `symbol`: those it is computed from that have no operands themselves."""
     todo, seen, found = [symbol], {symbol}, set[int]()
     while todo and len(seen) < _FAR:
         current = todo.pop()
@@ -122,14 +122,14 @@ def _met(value: Value, other: Value | None) -> Value:
 
 
 class Exchanges(Tracker):
-    """Follows tensors whose storage is exchanged."""
+    """Tracks tensors whose storage is exchanged."""
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """`tensor.data = value`."""
+        """Handle `tensor.data = value`."""
         if target.attr.value == "data" and not target.value.deep_equals(cst.Name("self")):
             exchange(self.machine, state, owner, value)
         return None
 
     def chosen_apart(self, state: State, sides: tuple[State, State]) -> None:
-        """One side of a conditional expression may have exchanged a tensor."""
+        """Join exchanges on one side of a conditional expression."""
         meet(state, sides)

@@ -1,4 +1,4 @@
-"""Functions and methods that make tensors out of sizes, numbers and other tensors."""
+"""Functions and methods that create tensors from sizes, numbers and other tensors."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
 _SIZED, _CONTENT = having("sized"), having("of-content")
 _DRAWS = frozenset({"rand", "rand_like", "randn", "randn_like"})
 _HALF_ARRAY = frozenset({"float16", "half", "bfloat16"})
-"""Names of dtypes that arrays and lists of other libraries can have."""
+"""Names of half dtypes of arrays and lists of other libraries."""
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
-"""What numbers of unknown kinds become."""
+"""The possible dtypes of a tensor created from numbers of unknown type."""
 
 
 def make(
@@ -45,7 +45,7 @@ def make(
     like: Tensor | None,
     beside: cst.BaseExpression | None,
 ) -> Tensor:
-    """A new tensor."""
+    """Return the tensor that the factory `op` creates."""
     wanted = arguments.get("dtype")
     dtypes = _dtypes(machine, op, arguments, like)
     dtype = next(iter(dtypes)) if dtypes is not None and len(dtypes) == 1 else None
@@ -95,7 +95,7 @@ def make(
 
 
 def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Tensor:
-    """`torch.cuda.FloatTensor(...)` and the like: sizes, or numbers, become a tensor of the dtype in the name."""
+    """Return the tensor that a legacy constructor such as `torch.cuda.FloatTensor(...)` creates."""
     op = name.rpartition(".")[2]
     dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
     sizes = [value for value in arguments.values if not isinstance(value, Items)]
@@ -121,7 +121,7 @@ def _dtypes(machine: Machine, op: str, arguments: Arguments, like: Tensor | None
 
 
 def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str] | None:
-    """The dtypes of a tensor made without a dtype or a model."""
+    """The possible dtypes of a tensor created without a `dtype` argument and without a prototype."""
     if op in ("randint", "randperm"):
         return frozenset({"int64"})
     if op == "normal" and arguments.given and not is_number(machine, arguments.values[0]):
@@ -147,7 +147,7 @@ def _words(node: cst.CSTNode) -> set[str]:
 
 
 def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
-    """The dtypes that numbers, tensors and lists of them come to."""
+    """The possible dtypes of the promotion of numbers, tensors and lists of them."""
     found = ""
     for value in values:
         kind = _kind(machine, value)
@@ -172,7 +172,7 @@ def _kind(machine: Machine, value: Value) -> str | None:
 
 
 def _device(arguments: Arguments, like: Tensor | None) -> str | None:
-    """Where a new tensor is: the default device can be any."""
+    """The device type of a new tensor; None if no argument says it, since the default device can be any."""
     wanted = arguments.get("device")
     if wanted is not None:
         return device_type(wanted.value)
@@ -210,7 +210,7 @@ def _depth(machine: Machine, value: Value) -> int | None:
 
 
 def _is_one_size(machine: Machine, value: Value) -> bool:
-    """Whether this is one number of a shape, `x.shape[-1]` or `x.size(-1)`."""
+    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`."""
     if not isinstance(value, Unknown):
         return False
     parts = machine.symbols.parts(value.symbol)

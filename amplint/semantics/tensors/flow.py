@@ -1,4 +1,4 @@
-"""The dtype flow: which dtype the result of an operation has, and the event that tells of the operation."""
+"""Dtype flow: the dtype of an operation's result, and the event that reports the operation."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
 NOTHING = Arguments(())
 CLASSIFIES = ("cross_entropy", "nll_loss")
-"""Losses whose targets are indices, or probabilities."""
+"""Losses whose targets are class indices or probabilities."""
 Place = tuple[cst.BaseExpression, Value]
 
 
 def regime(machine: Machine, state: State) -> Regime | None:
-    """The autocast that is or can be on; where its dtype is float32 for some settings, it is off for these."""
+    """The autocast regime that is or can be on; settings for which its dtype is float32 count as off."""
     region, _ = innermost(machine, state)
     if region is None:
         return None
@@ -59,7 +59,7 @@ def regime(machine: Machine, state: State) -> Regime | None:
 
 
 def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
-    """`value` as an operand; a dtype that a parameter of the function decides counts as `parameter`."""
+    """`value` as a typed operand; a dtype decided by a parameter of the function counts as `parameter`."""
     if isinstance(value, Tensor):
         dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
         if dtypes is not None and FROM_PARAMETER in dtypes:
@@ -83,7 +83,7 @@ def comes_to(
     *,
     in_place: bool = False,
 ) -> Outcome:
-    """What `op` comes to here; a dtype decided by a parameter is known by that label where the result has it too."""
+    """The outcome of `op` here; a dtype decided by a parameter stays `FROM_PARAMETER` where the result has it, too."""
     if op in LOWER and remembers_other_dtypes(state) and any(_is_weight(machine, value) for value in operands):
         return UNKNOWN
     around = regime(machine, state)
@@ -110,7 +110,7 @@ def comes_to(
 
 
 def _asked(op: str, arguments: Arguments) -> Value | None:
-    """The argument that says which dtype the result is to have."""
+    """The argument that sets the dtype of the result."""
     named = arguments.value("dtype")
     if named is None and op in ("softmax", "log_softmax"):
         return next((value for value in arguments.values if is_dtype(value)), None)
@@ -118,7 +118,7 @@ def _asked(op: str, arguments: Arguments) -> Value | None:
 
 
 def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
-    """The autocast that casts these operands: that of another device type than theirs does not."""
+    """The autocast regime that casts these operands; None if it is for another device type."""
     device = common(operands)
     if here is None or device is None:
         return here
@@ -126,7 +126,7 @@ def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
 
 
 def _is_label(machine: Machine, value: Value) -> bool:
-    """Whether `value` is what a loop over data gives, which are indices of classes where they are not computed."""
+    """Whether `value` is an item of the training data, which is a class index unless computed."""
     return isinstance(value, (Tensor, Unknown)) and is_data(machine, value.symbol)
 
 
@@ -150,7 +150,7 @@ def tell(
     follows: bool = False,
     supposing: bool = True,
 ) -> None:
-    """Tell the rules that `op` runs on `operands`, and, if `supposing`, what follows if one of them is half.
+    """Emit `Operation` for `op` on `operands`, and, if `supposing`, check the outcome with one operand half.
 
     `follows` says that another tensor decides its dtype.
     """
@@ -187,7 +187,7 @@ def tell(
 def _supposed(
     machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
 ) -> Outcome:
-    """What `op` comes to where `half` is half, and parameters and buffers are float32.
+    """The outcome of `op` where `half` is half, and parameters and buffers are float32.
 
     Queries, keys and values are half together.
     """
@@ -208,7 +208,7 @@ def _supposed(
 def with_dtype(
     machine: Machine, node: cst.CSTNode, result: Tensor, found: Outcome, operands: Sequence[Value]
 ) -> Tensor:
-    """`result` with the dtype that was found, and why it is half."""
+    """`result` with the dtype of the outcome, and the node that made it half."""
     dtype = known(found.dtypes)
     halves = [value for value in operands if isinstance(value, Tensor) and value.dtype == dtype and value.why_half]
     why = halves[0].why_half if halves else node

@@ -1,4 +1,4 @@
-"""Operands that can be half though nothing tells of it: what functions are given, and what layers compute."""
+"""Operands that can be half without evidence: arguments of functions, and results of layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from amplint.torchlib.policy import LOWER, words
 
 _JOINS = having("joins")
 _OF_TENSORS_ONLY = having("tensor-source")
-"""Operations that write into a tensor what is never a number."""
+"""Operations whose source operand is always a tensor, never a number."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
 
@@ -38,7 +38,7 @@ def may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
 
 
 def is_unconverted(machine: Machine, operand: Operand, op: str = "") -> bool:
-    """Whether nothing tells the dtype of what may be a tensor, and nothing has converted it."""
+    """Whether a possible tensor has an unknown dtype and was not cast."""
     value = operand.value
     if isinstance(value, Tensor) and (value.dtypes is not None or value.rank == 0):
         return False
@@ -46,12 +46,12 @@ def is_unconverted(machine: Machine, operand: Operand, op: str = "") -> bool:
 
 
 def is_unknown(machine: Machine, operand: Operand, op: str = "") -> bool:
-    """Whether this is a tensor that nothing tells the dtype of."""
+    """Whether this is a tensor of unknown dtype that may have dimensions."""
     return isinstance(operand.value, Tensor) and operand.value.dtypes is None and operand.value.rank != 0
 
 
 def comes_of_layer(machine: Machine, operand: Operand, op: str = "") -> bool:
-    """Whether a layer has computed this, which is half where autocast is on."""
+    """Whether this is the result of a layer, which is half where autocast is on."""
     value = operand.value
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return False
@@ -61,7 +61,7 @@ def comes_of_layer(machine: Machine, operand: Operand, op: str = "") -> bool:
 
 
 def is_of_layer(machine: Machine, symbol: int) -> bool:
-    """Whether this is what a product or a layer of the running object comes to."""
+    """Whether this is the result of a matrix product, or of a submodule of the running object."""
     if machine.symbols.key(symbol)[0] in LOWER:
         return True
     called = machine.symbols.callee(symbol)
@@ -69,7 +69,7 @@ def is_of_layer(machine: Machine, symbol: int) -> bool:
 
 
 def _is_result(machine: Machine, symbol: int) -> bool:
-    """Whether this is what a product or a layer comes to, no method of an object that is no layer for all we know."""
+    """Whether this is the result of a product or a layer, and not of a method of an object that may be no layer."""
     called = machine.symbols.callee(symbol)
     if called is not None and machine.symbols.key(called)[0] == "attribute":
         return machine.symbols.key(machine.symbols.parts(called)[0])[0] != "call" and is_of_layer(machine, symbol)
@@ -77,7 +77,7 @@ def _is_result(machine: Machine, symbol: int) -> bool:
 
 
 def _is_own(machine: Machine, symbol: int) -> bool:
-    """Whether this is a part of the object whose method runs, or of a list of its layers."""
+    """Whether this is a submodule of the object whose method runs, or an element of a list of its layers."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if symbol in machine[Weights].symbols or (key[0] == "call" and str(key[1]).rpartition(".")[2][:1].isupper()):
         return True
@@ -89,13 +89,13 @@ def _is_own(machine: Machine, symbol: int) -> bool:
 
 
 def _is_mask(machine: Machine, value: Value) -> bool:
-    """Whether this is a mask by its name: only where floating numbers are put beside it, it holds such, too."""
+    """Whether this parameter is a mask by its name; a mask is floating-point only where it is joined to such."""
     key = machine.symbols.key(behind(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
     return key[:1] == ("parameter",) and MASK.search(str(key[2])) is not None
 
 
 def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
-    """Whether a tensor has the dtype of what a function is given, or comes out of a layer."""
+    """Whether a tensor has the dtype of an argument of the function, or is the result of a layer."""
     symbol = behind(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
@@ -116,7 +116,7 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
 
 
 def _counts(machine: Machine, symbol: int) -> bool:
-    """Whether this is the number that `enumerate` gives beside each element."""
+    """Whether this is the index that `enumerate` yields."""
     if machine.symbols.key(symbol)[:2] != ("part", 0):
         return False
     (item,) = machine.symbols.parts(symbol)
@@ -124,7 +124,7 @@ def _counts(machine: Machine, symbol: int) -> bool:
 
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
-    """Whether something given to the running function is used as only tensors are."""
+    """Whether an argument of the running function is used as only tensors are."""
     symbol = behind(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] == "part":

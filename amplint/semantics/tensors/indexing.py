@@ -1,4 +1,4 @@
-"""Reading elements of tensors, and assigning to them."""
+"""Reads of elements of tensors, and assignments to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from amplint.torchlib.names import FLOAT16_MAX
 
 
 def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
-    """What `owner[...]` gives."""
+    """The result of `owner[...]`."""
     found = indices(machine, state, node)
     keys = [None if isinstance(each, tuple) else each for each in found]
     made = derived(machine, owner, "index", ranks.indexed(owner.rank, node, keys))
@@ -28,7 +28,7 @@ def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) ->
 
 
 def _keys(machine: Machine, state: State, node: cst.Subscript) -> list[Value | None]:
-    """The value of each index, None for slices and `...`."""
+    """The value of each index; None for slices and `...`."""
     return [None if isinstance(each, tuple) else each for each in indices(machine, state, node)]
 
 
@@ -40,7 +40,7 @@ def stored(
     source: cst.BaseExpression,
     value: Value,
 ) -> None:
-    """`target = source`, an assignment to elements of what may be a tensor."""
+    """Handle `target = source`, an assignment to elements of what may be a tensor."""
     owner, value = used_as_tensor(machine, machine.evaluate(state, target.value)), used_as_tensor(machine, value)
     if machine.assumes:
         clashes.assigned(machine, state, node, target, owner, (source, value))
@@ -65,10 +65,10 @@ def stored(
 
 
 def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
-    """Why PyTorch refuses to assign `value`, where it surely does.
+    """The error that assigning `value` surely raises, or None.
 
-    Slices and numbers convert what is assigned; indices that are tensors or lists do not, unless a mask selects where
-    one element goes.
+    Slices and numbers cast the assigned value; tensor and list indices do not, unless a mask selects where one element
+    goes.
     """
     if not isinstance(value, Tensor) or None in (owner.dtype, value.dtype) or owner.dtype == value.dtype:
         return None
@@ -80,7 +80,7 @@ def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | Non
 
 
 def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-    """Whole numbers, or others, are put into a tensor of zeros: in columns, they are coordinates."""
+    """Update the traits of a tensor of zeros after an assignment; integers assigned to columns are coordinates."""
     if not isinstance(owner, Tensor) or ZEROS not in owner.traits or not isinstance(target.value, cst.Name):
         return
     constant = number(value)
@@ -95,13 +95,13 @@ def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, val
 
 
 class StoredItems(Tracker):
-    """Follows what is put into tensors."""
+    """Tracks assignments to elements of tensors."""
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """`tensor[...] = value`, or `tensor[...] += value`."""
+        """Handle `tensor[...] = value` and `tensor[...] += value`."""
         put(self.machine, state, target, owner, value)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """`tensor[...] = value`."""
+        """Handle `tensor[...] = value`."""
         if isinstance(target, cst.Subscript):
             stored(self.machine, state, node, target, node.value, value)

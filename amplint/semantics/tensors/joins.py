@@ -1,4 +1,4 @@
-"""Joins and products of tensors whose result is converted to half."""
+"""Concatenations and products of tensors whose result is cast to half."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIXES = having("joins") | {"mul"}
 
 
 class Joins(Tracker):
-    """Joins and products by the symbol of what they have made, where that can be float32."""
+    """The nodes of concatenations and products by the symbol of their result, where that can be float32."""
 
     methods = frozenset({"half", "bfloat16", "to", "type", "type_as"})
 
@@ -26,11 +26,11 @@ class Joins(Tracker):
         self.made: dict[int, cst.CSTNode] = {}
 
     def is_needed(self) -> bool:
-        """Whether a rule asks for them."""
+        """Whether a selected rule handles the event."""
         return Narrowed.kind in self.machine.wanted
 
     def method(self, state: State, call: Call) -> Value | None:
-        """A conversion to half, or to the dtype of another tensor."""
+        """Emit `Narrowed` for a cast to half, or to the dtype of another tensor."""
         if not self.made or call.owner is None:
             return None
         changes, dtype = converts_to(self.machine, call.name, call.arguments)
@@ -43,6 +43,6 @@ class Joins(Tracker):
 
 
 def ran(machine: Machine, op: str, node: cst.CSTNode, result: Tensor) -> None:
-    """`op` has run and made `result`."""
+    """Record `result` of `op` if it is a join or product that may be float32."""
     if op in _MIXES and result.dtype not in HALF_DTYPES:
         machine[Joins].made[result.symbol] = node

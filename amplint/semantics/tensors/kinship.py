@@ -1,4 +1,4 @@
-"""What the text of a function says of its tensors: which names are tensors, and after which others some are made."""
+"""Syntactic facts of a function's tensors: which names are tensors, and which tensors are made to match others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLACED = words("device shape size get_device new")
 
 @per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
-    """The names that a function uses as tensors, and those that it says are some."""
+    """The names that a function uses as tensors or annotates as such."""
     found = set(used_as_tensors(function))
     for node in every(function, cst.Param):
         if node.annotation is not None:
@@ -42,7 +42,7 @@ def used_as_tensors(function: cst.CSTNode) -> frozenset[str]:
 
 
 def is_only_moved(target: Operand, source: Operand) -> bool:
-    """Whether `source` is `x.to(target.device)`, which leaves it in a dtype of its own."""
+    """Whether `source` is `x.to(target.device)`, which keeps its own dtype."""
     call = source.node
     while isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value in _RESHAPES:
         call = call.func.value
@@ -54,7 +54,7 @@ def is_only_moved(target: Operand, source: Operand) -> bool:
 
 
 def follows(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor is made after another one, with its size or on its device, but not with its dtype."""
+    """Whether a tensor is made with the size or on the device of another one, but not in its dtype."""
     last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
     data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
     if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
@@ -65,7 +65,7 @@ def follows(machine: Machine, made: cst.Call) -> bool:
 
 
 def follows_elsewhere(machine: Machine, converted: cst.Call) -> bool:
-    """Whether what is converted to float32 here is converted to the dtype of another tensor in the same function."""
+    """Whether the tensor cast to float32 here is cast to the dtype of another tensor elsewhere in the function."""
     name = _converted(converted)
     function = machine.calls[-1] if machine.calls else None
     if name is None or function is None or not isinstance(function, cst.FunctionDef):
@@ -74,7 +74,7 @@ def follows_elsewhere(machine: Machine, converted: cst.Call) -> bool:
 
 
 def _converted(call: cst.Call) -> str | None:
-    """The variable that a conversion begins with, seen through methods and indices."""
+    """The variable at the root of a cast, seen through methods and indices."""
     node: cst.BaseExpression = call
     while True:
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -106,7 +106,7 @@ def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
 
 
 def _takes_place(node: cst.CSTNode) -> bool:
-    """Whether the size or device of something is asked for; that of `self` is no tensor's."""
+    """Whether an expression reads the size or device of something other than `self`."""
     found = (inner for inner in walk(node) if isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED)
     return any(not isinstance(inner.value, cst.Name) or inner.value.value != "self" for inner in found)
 
@@ -117,7 +117,7 @@ def _names(node: cst.CSTNode) -> set[str]:
 
 @per_file
 def _taken_in(function: cst.CSTNode) -> frozenset[str]:
-    """The variables of a function that hold the size or the device of something."""
+    """The variables of a function that hold a size or a device."""
     assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _takes_place(node.value)]
     targets = [target.target for node in assigned for target in node.targets]
     plain = [target for target in targets if isinstance(target, (cst.Name, cst.Tuple))]
@@ -125,7 +125,7 @@ def _taken_in(function: cst.CSTNode) -> frozenset[str]:
 
 
 def belongs(made: cst.Call, owner: cst.BaseExpression) -> bool:
-    """Whether a tensor is made on the device of `owner`, or of its parameters, but not in its dtype."""
+    """Whether a tensor is made on the device of `owner` or of its parameters, but not in its dtype."""
     path = dotted(owner)
     inner = [dotted(node) for argument in made.args for node in walk(argument.value) if isinstance(node, cst.Attribute)]
     return path is not None and any(name is not None and name.startswith(f"{path}.") for name in inner)

@@ -1,4 +1,4 @@
-"""Objects of `torch.nn`: making them, and the operations their calls run."""
+"""Layers of `torch.nn`: their construction, and the operations that their calls run."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 _WEIGHTED = having("weights")
-"""Operations to which a module passes parameters of its own, unless it is told to have none."""
+"""Operations to which a module passes its own parameters, unless constructed without."""
 _RECURRENT = frozenset(valued("recurrent").values())
 _CELLS = frozenset(valued("cell").values())
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
-    """What calling a class of `torch.nn` makes; parameters are float32 unless the model is cast."""
+    """Return the result of calling a class of `torch.nn`; parameters are float32 until the model is cast."""
     last = name.rpartition(".")[2]
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
@@ -46,7 +46,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
 
 
 def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
-    """The call of a `torch.nn` object that has no parts."""
+    """Return the result of calling a `torch.nn` layer without submodules."""
     if not arguments.given:
         return Tensor(machine.fresh())
     operand = tensor(machine, arguments.values[0])
@@ -101,7 +101,7 @@ def _rank(op: str, operand: Tensor, called: Module) -> int | None:
 
 
 def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> Value:
-    """The call of a layer that returns more than one tensor.
+    """Return the result of calling a layer with more than one result.
 
     Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
     (aten/src/ATen/cudnn/AutocastRNN.cpp), other kernels for them in that dtype.
@@ -141,7 +141,7 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
 
 
 def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> None:
-    """A recurrent layer is given the state to begin with."""
+    """Check the dtype of the initial state that a recurrent layer is called with."""
     for argument in arguments.given[1:2]:
         states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
         for value in states[:1]:
@@ -150,36 +150,36 @@ def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name
 
 
 _HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")
-"""A conversion to half."""
+"""A cast to half."""
 
 
 class Layers(Tracker):
-    """Follows objects of `torch.nn`."""
+    """Tracks layers of `torch.nn`."""
 
     triggers = frozenset({"BCELoss"})
     methods = frozenset({"append"})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Conversions to float32 in a file that converts models to half: their layers refuse those."""
+        """Casts to float32 in a file that casts models to half: their layers refuse float32 inputs."""
         halved = any(_HALVED.search(chunk.text) for chunk in chunks)
         return Words(calls=frozenset({"float"}) if halved else frozenset())
 
     def offers(self, name: str) -> bool:
-        """The classes of `torch.nn`."""
+        """Whether this is a class of `torch.nn`."""
         return name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """A layer is made."""
+        """Construct a layer."""
         assert isinstance(call.callee, Ref)
         return make(self.machine, state, call.node, call.callee.name, call.arguments)
 
     def module_call(self, state: State, call: Call) -> Value | None:
-        """A layer runs."""
+        """Call a layer."""
         assert isinstance(call.callee, Module)
         return call_layer(self.machine, state, call.node, call.callee, call.arguments)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`layers.append(layer)`."""
+        """Handle `layers.append(layer)`."""
         if call.name == "append" and isinstance(call.owner, Module) and call.arguments.given:
             hold(state, call.owner, call.arguments.values[0])
             return call.owner

@@ -1,4 +1,4 @@
-"""Masks that leave something in every row, and what a function does itself against infinities and overflow."""
+"""Masks that leave an element in every row, and a function's own guards against infinities and overflow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MENDERS = words("nan_to_num nan_to_num_ isnan isfinite all")
 
 
 def inherited(op: str, *operands: Value) -> frozenset[str]:
-    """The traits of a result that come from the tensors it is computed from."""
+    """The traits of a result that its operands pass on."""
     traits = [value.traits for value in operands if isinstance(value, Tensor)]
     if op.startswith(("tril", "triu")):
         return frozenset({"causal"})
@@ -34,7 +34,7 @@ def inherited(op: str, *operands: Value) -> frozenset[str]:
 
 
 def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CSTNode, Value]]) -> bool:
-    """Whether the mask of a fill leaves something in every row: a causal one, or one made from the values filled."""
+    """Whether the mask of a fill leaves an element in every row: a causal one, or a test of the filled values."""
     for node, value in given:
         if isinstance(value, Tensor):
             compared = machine.symbols.parts(value.symbol) if machine.symbols.key(value.symbol)[0] == "compare" else ()
@@ -47,7 +47,7 @@ def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CST
 
 
 def mends(machine: Machine) -> bool:
-    """Whether the running function does something about NaN, or about rows that are masked altogether."""
+    """Whether the running function handles NaN or fully masked rows."""
     for node in running(machine):
         if isinstance(node, cst.Name) and node.value in _MENDERS:
             return True
@@ -60,9 +60,9 @@ def mends(machine: Machine) -> bool:
 
 
 def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
-    """Whether a function, the running one without another, chooses by dtype or by whether autocast is on.
+    """Whether a function, by default the running one, branches on dtypes or on whether autocast is on.
 
-    It then can do right by float16.
+    It may then treat float16 correctly.
     """
     body = _body(machine) if function is None else function
     return body is not None and _chooses_by_dtype(body)
@@ -95,9 +95,9 @@ def _asked_half(node: cst.CSTNode) -> frozenset[str]:
 
 
 def minds_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
-    """Whether the running function chooses by dtype, other than in a branch that is not taken where it comes to `node`.
+    """Whether the running function branches on dtypes, other than in an `if` block that does not contain `node`.
 
-    What asks for a dtype within the body of an `if` says nothing of the paths that pass that by.
+    A dtype test within the body of an `if` says nothing of the paths that skip the body.
     """
     body = _body(machine)
     if body is None or not _chooses_by_dtype(body):
@@ -111,7 +111,7 @@ def minds_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
 
 
 def _is_passed_by(source: Source, choice: cst.CSTNode, around: Set[int]) -> bool:
-    """Whether a choice stands in a block of an `if` that does not hold what is `around` another node."""
+    """Whether a dtype test stands in a block of an `if` that contains none of the nodes `around`."""
     below = choice
     for above in source.ancestors(choice):
         if isinstance(above, cst.FunctionDef):
@@ -123,7 +123,7 @@ def _is_passed_by(source: Source, choice: cst.CSTNode, around: Set[int]) -> bool
 
 
 def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
-    """Whether a running function chooses by dtype, the innermost one before it comes to `node`."""
+    """Whether a running function branches on dtypes, the innermost one before it reaches `node`."""
     for function in machine.calls:
         if _chooses_by_dtype(function):
             inside = list(walk(function)) if function is machine.calls[-1] else []
@@ -133,7 +133,7 @@ def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
 
 
 def asks_for_half_after(machine: Machine, node: cst.CSTNode) -> bool:
-    """Whether the running function asks, once it has come past `node`, whether something is half."""
+    """Whether the running function tests for half at or after `node`."""
     if not machine.calls or not _chooses_by_dtype(machine.calls[-1]):
         return False
     inside = list(walk(machine.calls[-1]))
@@ -141,7 +141,7 @@ def asks_for_half_after(machine: Machine, node: cst.CSTNode) -> bool:
 
 
 def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
-    """Whether a variable was computed from others before the running function chooses by dtype, and is not again."""
+    """Whether a variable was computed before the running function branches on dtypes, and is not assigned again."""
     body = _body(machine)
     return isinstance(place, cst.Name) and body is not None and place.value in _computed_before_choice(body)
 
@@ -180,7 +180,7 @@ def _asks_for_half(node: cst.CSTNode) -> bool:
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:
-    """Whether a dtype is compared with one of whole numbers, or with texts."""
+    """Whether a dtype is compared with integer dtypes or with strings."""
     if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
         return all(isinstance(element.value, cst.BaseString) for element in node.elements)
     whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL

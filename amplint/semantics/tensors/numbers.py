@@ -1,4 +1,4 @@
-"""Where Python numbers meet tensors that can be float16."""
+"""Python numbers combined with tensors that can be float16."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tell(
 
 
 def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
-    """A Python number meets a tensor. A large integer that meets something unknown can be a label."""
+    """Report a number out of float16's range combined with a tensor, unless it may be a label."""
     size = abs(met.value)
     label = operand.dtype is None and isinstance(met.value, int) and met.value > 0
     if (size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL) and not label:
@@ -90,7 +90,7 @@ def number_meets(
     side: tuple[cst.BaseExpression, Value],
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
-    """Report a number on one side and a tensor on the other, or of an infinity times anything but ones."""
+    """Report a number combined with a tensor, or an infinity multiplied by anything but ones."""
     met, operand = constant(machine, side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return

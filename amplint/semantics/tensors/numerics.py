@@ -1,4 +1,4 @@
-"""Tensor operations: which dtype a result has as far as that is known, and where Python numbers meet tensors."""
+"""Tensor operations: the dtype of the result, and Python numbers combined with tensors."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ from amplint.torchlib.promotion import FLOATING, INTEGRAL, promote
 ARITHMETIC = ("Add", "Subtract", "Multiply")
 _PUT = {op: put[0] for op, put in parameters("number").items()}
 FILLS = {form: put for op, put in _PUT.items() for form in (op, *in_place({op})) if form != "fill"}
-"""Function or method -> its parameter for a number that it puts into a tensor, and the position after the tensor."""
+"""Function or method -> the parameter whose number it writes into a tensor, and its position after the tensor."""
 BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in valued("operator").items()}
-"""Operator -> the operation it runs on tensors."""
+"""Operator -> the operation that it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
 _EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
 """Operations with a parameter `eps`, and its position."""
@@ -96,10 +96,10 @@ _BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "min
 """Operations that limit a tensor by another -> the one that does so by a number."""
 _JOINS = having("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
-"""Operators that floating numbers do not have."""
+"""Operators that floating-point numbers do not support."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 _OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
-"""What begins the names of functions that are called like operations and run otherwise."""
+"""Prefixes of functions that share their name with an operation but run differently."""
 NOT_TENSORS = having("asks")
 WITH_PLACES, WITH_PLACES_ALONG = having("indices-too"), having("indices-along")
 """Operations that return indices, too, always or where they are told a dimension."""
@@ -110,7 +110,7 @@ AMBIGUOUS = words(
     "squeeze stack std sub sum swapaxes t tan transpose unfold var view where"
 )
 TENSOR_METHODS = FOLLOWS_INPUT.union(LOWER, NOT_CAST_IN_PLACE, FLOAT32, FILLS, LIMITS, CASTS, factories.NEW) - AMBIGUOUS
-"""Methods that only tensors have: calling one shows that its object is a tensor."""
+"""Methods that only tensors have; a call of one shows that its receiver is a tensor."""
 
 
 def arithmetic(
@@ -123,7 +123,7 @@ def arithmetic(
     *,
     in_place: bool = False,
 ) -> Tensor | None:
-    """`left kind right`, None if neither side is known to be a tensor; in place, the left one receives it."""
+    """The result of `left kind right`; None if neither operand is a tensor. In place, it updates the left one."""
     a, b = supposed.operand(machine, state, *left), supposed.operand(machine, state, *right)
     if machine.assumes:
         cancelling.computed(machine, state, node, kind, (left[0], a), (right[0], b))
@@ -206,7 +206,7 @@ def _is_mask(machine: Machine, value: Tensor | Unknown) -> bool:
 
 
 def _of_arrays(machine: Machine, *operands: Value) -> bool:
-    """Whether NumPy computes this: no region casts for it."""
+    """Whether NumPy computes this, which no region casts."""
     return any(isinstance(value, Unknown) and provenance.is_array(machine, value.symbol) for value in operands)
 
 
@@ -229,7 +229,7 @@ def _is_given(machine: Machine, value: Unknown) -> bool:
 
 
 def _is_squared(machine: Machine, owner: Value, arguments: Arguments) -> bool:
-    """Whether `owner.pow(2)` squares a tensor, and no difference, which is small where it matters."""
+    """Whether `owner.pow(2)` squares a tensor other than a difference, which is small where it matters."""
     plain = isinstance(owner, Unknown) and machine.symbols.key(owner.symbol)[0] not in provenance.ARITHMETIC
     return plain and number(arguments.value("exponent", 0)) == 2
 
@@ -243,9 +243,9 @@ def result(
     found: Outcome,
     others: tuple[tuple[str | None, int], ...] = (),
 ) -> Tensor:
-    """What `op` makes of `operands`, the first of which decides about everything but the dtype.
+    """The result of `op` on `operands`; the first one decides everything but the dtype.
 
-    `others` are the symbols of what else it is given: results are the same only where these are.
+    `others` are the symbols of the other arguments: results are equal only where these are.
     """
     if op in LOWER:
         contexts.missed(machine, state, node)
@@ -270,7 +270,7 @@ def softmax(machine: Machine, state: State, node: cst.CSTNode, operand: Tensor) 
 def method(
     machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
 ) -> Value | None:
-    """A method call on a tensor, or on an unknown object that only a tensor can be; None for anything else."""
+    """The result of a method call on a tensor, or on an unknown receiver that must be one; None for anything else."""
     if not isinstance(node.func, cst.Attribute):
         return None
     op = name.rstrip("_")
@@ -314,19 +314,19 @@ def method(
 
 
 def _is_given_tensor(machine: Machine, value: Value) -> bool:
-    """Whether this is a parameter of the running function that is a tensor by its use, or by its annotation."""
+    """Whether this is a parameter of the running function that is a tensor by its use or annotation."""
     key = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
     return key[:1] == ("parameter",) and any(str(key[-1]) in tensors_in(function) for function in machine.calls)
 
 
 def _is_like_frequencies(arguments: Arguments) -> bool:
-    """Whether a conversion follows the dtype of frequencies, which positions are multiplied with."""
+    """Whether a cast follows the dtype of frequencies, by which positions are multiplied."""
     given = (value.owner if isinstance(value, Method) else value for value in arguments.values)
     return any(isinstance(value, Tensor) and FREQUENCIES in value.traits for value in given)
 
 
 def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
-    """What an operation without kernels for half returns, which is not half; None for any other."""
+    """The result of an operation without kernels for half, which is not half; None for any other."""
     module, _, op = name.rpartition(".")
     if op not in RETURNED or module not in ("", "torch", "torch.linalg"):
         return None
@@ -338,7 +338,7 @@ def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
 
 
 def function(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
-    """A call of `torch.<op>` or `torch.nn.functional.<op>` by its qualified name; None for an unknown operation."""
+    """The result of `torch.<op>` or `torch.nn.functional.<op>` by its qualified name; None for an unknown operation."""
     op = name.rpartition(".")[2]
     if op == "finfo" and arguments.given and (dtype := dtype_of(machine, arguments.values[0])) is not None:
         return Ref(f"torch.finfo.{dtype}")
@@ -391,7 +391,7 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
 
 
 def _joined(machine: Machine, op: str, first: Argument, arguments: Arguments) -> list[Place] | None:
-    """The tensors that an operation is given in a list, or one by one; None if it is not given several."""
+    """The tensors passed to an operation as a list, or one by one; None if it takes a single one."""
     if isinstance(first.value, Items):
         return _parts(machine, first.node.value, first.value)
     given = [argument for argument in arguments.given if argument.keyword is None]
@@ -401,7 +401,7 @@ def _joined(machine: Machine, op: str, first: Argument, arguments: Arguments) ->
 
 
 def _parts(machine: Machine, node: cst.BaseExpression, joined: Items) -> list[Place]:
-    """The tensors of a list that an operation joins, each with its expression."""
+    """The tensors of a list passed to an operation, each with its expression."""
     elements = node.elements if isinstance(node, (cst.List, cst.Tuple)) else ()
     places = [element.value for element in elements]
     if len(places) != len(joined.values):
@@ -506,7 +506,7 @@ def bce(
     arguments: Arguments,
     made: cst.CSTNode | None = None,
 ) -> None:
-    """Binary cross-entropy runs, as a function or as a module's call."""
+    """Emit `TensorOp` for binary cross-entropy, called as a function or as a module."""
     given = tuple((argument.node, argument.value) for argument in arguments.given)
     region, _ = innermost(machine, state)
     assumed = machine.assumes and region is None and not subregions.is_switched_off(state)
@@ -542,7 +542,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
 
 
 def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
-    """The sum, or the largest or smallest, of what is `given`, tensors among them."""
+    """The result of `sum`, `max` or `min` over `given`, which has tensors."""
     tensors = [value for value in given if isinstance(value, Tensor)]
     combined = derived(machine, tensors[0], name)
     if name == "builtins.sum":
@@ -553,14 +553,14 @@ def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: l
 
 
 class Numerics(Tracker):
-    """Follows operations on tensors."""
+    """Tracks operations on tensors."""
 
     triggers = NOT_CAST_IN_PLACE | frozenset(
         {"binary_cross_entropy", "masked_fill", "masked_fill_", "full", "inf", "HalfTensor", "FloatTensor"}
     )
 
     def library(self) -> Mapping[str, Handler]:
-        """Functions of Python that take tensors."""
+        """Built-in functions of Python that accept tensors."""
         return {
             "builtins.abs": self._absolute,
             **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
@@ -581,32 +581,32 @@ class Numerics(Tracker):
         return _reduced(self.machine, state, call.node, call.callee.name, given)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What builds positions matters."""
+        """The names from which positions are computed."""
         return Words(position_names(chunks)) if Operation.kind in self.machine.wanted else Words()
 
     def offers(self, name: str) -> bool:
-        """The functions of PyTorch."""
+        """Whether this is a function of PyTorch."""
         return name.startswith("torch.")
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """A function of PyTorch."""
+        """Call a function of PyTorch."""
         assert isinstance(call.callee, Ref)
         name = call.callee.name
         found = function(self.machine, state, call.node, name, call.arguments)
         return found if found is not None else same_again(self.machine, state, name, call.arguments)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """A method of a tensor."""
+        """Call a method of a tensor."""
         assert call.owner is not None
         return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
 
     def binary(self, state: State, operands: Operands) -> Value | None:
-        """Arithmetic with tensors."""
+        """Evaluate arithmetic on tensors."""
         return arithmetic(
             self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
         )
 
     def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
-        """`tensor[...]`."""
+        """Evaluate `tensor[...]`."""
         used = used_as_tensor(self.machine, owner)
         return taken(self.machine, state, node, used) if isinstance(used, Tensor) else None

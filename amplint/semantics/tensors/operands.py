@@ -1,4 +1,4 @@
-"""Which operation a call runs, and which of its arguments take part in it, by position and by name."""
+"""The operation that a call runs, and the arguments that are its operands, by position and by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMITS = {op: BESIDES[op] for op in having("limits")}
 
 
 def runs(op: str, arguments: Arguments) -> str:
-    """The operation that decides about the dtype of what `op` returns."""
+    """The operation whose dtype rule applies to `op` with these arguments."""
     if op in LIMITS:
         return "clamp"
     if op in ("div", "divide", "true_divide") and arguments.value("rounding_mode") not in (None, Const(None)):
@@ -28,7 +28,7 @@ def runs(op: str, arguments: Arguments) -> str:
 
 
 def besides(op: str, arguments: Arguments, shift: int) -> Iterator[Argument]:
-    """The arguments whose dtypes count beside the first operand, of which `shift` says whether it is an argument."""
+    """The arguments whose dtypes count beside the first operand; `shift` is 1 if that operand is itself an argument."""
     if op == "einsum":
         yield from arguments.given[2:]
     if op == "chain_matmul":

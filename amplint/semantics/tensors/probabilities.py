@@ -1,8 +1,8 @@
-"""Probabilities that are compared with 1: what is left of `1 - p` where `p` was computed in half.
+"""Complements `1 - p` of probabilities that were computed in half.
 
-Autocast leaves a sigmoid in the dtype of its input. In float16 it is 1 past 8.3, in bfloat16 past 6.2, and what is
-computed of `1 - p` in float32 afterwards, as a power or a logarithm, is 0 or infinite. So it is with a hyperbolic
-tangent, whose square is taken from 1, and with the inverses of both.
+Autocast leaves a sigmoid in the dtype of its input. In float16 it is 1 past 8.3, in bfloat16 past 6.2, and a power or
+a logarithm of `1 - p` computed in float32 afterwards is 0 or infinite. The same holds for a hyperbolic tangent, whose
+square is subtracted from 1, and for the inverses of both.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _KEEP = (
     having("keeps") | having("limits") | provenance.ARITHMETIC | words("Minus Power index part abs where pow square")
 )
 _TELLING = _LOGARITHMS | _INVERSES | _OF_COMPLEMENTS | _POWERS | _QUOTIENTS
-"""What tells apart what is close to 1, of something taken from 1 or of the probability itself."""
+"""Operations sensitive to the distance from 1, of a complement or of the probability itself."""
 _OF_NUMBERS = words("log log2 log10 log1p")
-"""What takes numbers above 0 alone, so that what is taken from 1 before is a probability, whatever made it."""
+"""Operations on positive numbers only, so that an operand subtracted from 1 is a probability, whatever computed it."""
 _ONE = Const(1)
 _FAR = 32
-"""Through how many values the way back is followed."""
+"""The limit of values followed backwards."""
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand], made: Tensor) -> None:
-    """A sigmoid runs on what may be half, or something that tells what is close to 1 apart."""
+    """Record a sigmoid whose operand may be half, or report an operation that is sensitive to the distance from 1."""
     if Sensitive.kind not in machine.wanted:
         return
     value = operands[1 if op in _QUOTIENTS and len(operands) > 1 else 0].value
@@ -69,7 +69,7 @@ def _may_be_half(machine: Machine, value: object) -> bool:
 
 
 def _is_complement(machine: Machine, state: State, op: str, value: object) -> bool:
-    """Whether `value`, which may be half in a region, is what something leaves of 1, or for `log1p` its negative."""
+    """Whether `value`, which may be half within a region, is `1 - p`, or for `log1p` a negated value."""
     if not _may_be_half(machine, value) or not isinstance(value, Tensor) or innermost(machine, state)[0] is None:
         return False
     symbol = value.symbol
@@ -90,7 +90,7 @@ def _is_complement(machine: Machine, state: State, op: str, value: object) -> bo
 def _compared(machine: Machine, symbol: int, compared: bool, *, others: bool) -> Iterator[int]:
     """The probabilities whose distance from 1, or with `others` from another tensor, went into `symbol`.
 
-    All that went into it where it is `compared` by what it goes into.
+    With `compared`, all probabilities that went into it.
     """
     known = machine[Probabilities].made
     todo, seen = [(symbol, compared)], set[tuple[int, bool]]()
@@ -120,7 +120,7 @@ def _is_one(machine: Machine, symbol: int) -> bool:
 
 
 class Probabilities(Tracker):
-    """The probabilities by their symbols: where they were computed, by what, and of what."""
+    """The probabilities by symbol: node, operation and operand."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)

@@ -1,4 +1,4 @@
-"""Where a tensor comes from, seen through views of it: the call that made it, or the module that keeps it."""
+"""Provenance of tensors, seen through views: the call that created one, or the module that holds it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _CONVERSIONS = frozenset({"cast", "converted"})
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
 _KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
 _NUMBERS_AS_TENSORS = having("of-content") | {"full"}
-"""What can make a tensor without dimensions, which does not widen what it meets."""
+"""Operations that can create a tensor without dimensions, which does not widen other operands."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
 _VIEWS = KEEPS_DTYPE.union(having("transfers"), having("fills"), having("view") & called_as("a"), _OTHER_VIEWS)
 
 
 def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
-    """A symbol for a tensor that `node` makes in the default dtype, or in one that it is `asked` for."""
+    """A symbol for a tensor that `node` creates in the default dtype, or in one that it is `asked` for."""
     return machine.symbols.fresh(_ASKED if asked else _MADE, node)
 
 
 def counted_by(machine: Machine, node: cst.Call) -> int:
-    """A symbol for a tensor of whole numbers that `node` makes."""
+    """A symbol for an integer tensor that `node` creates."""
     return machine.symbols.fresh(_COUNTED, node)
 
 
 def made_like(machine: Machine, node: cst.Call, like: int) -> int:
-    """A symbol for a tensor that `node` makes with the dtype of `like`."""
+    """A symbol for a tensor that `node` creates with the dtype of `like`."""
     return machine.symbols.fresh(_LIKE, node, like)
 
 
@@ -44,7 +44,7 @@ def kept(machine: Machine) -> int:
 
 
 def behind(machine: Machine, symbol: int) -> int:
-    """The symbol of what `symbol` is a view of, or was computed from by operations that keep the dtype."""
+    """The symbol at the root of `symbol`, seen through views and operations that keep the dtype."""
     *_, last = views(machine, symbol)
     return last
 
@@ -68,7 +68,7 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
 
 
 def is_array(machine: Machine, symbol: int) -> bool:
-    """Whether `numpy()` or a function of NumPy gave this, or operators and methods computed it from that."""
+    """Whether this is a result of `numpy()` or of a NumPy function, or computed from one by operators and methods."""
     todo, seen = [symbol], {symbol}
     while todo:
         current = todo.pop()
@@ -88,14 +88,14 @@ def is_array(machine: Machine, symbol: int) -> bool:
 
 
 def conversion(machine: Machine, symbol: int) -> str | None:
-    """The dtype that a tensor, or what it was computed from by its methods, was last converted to."""
+    """The dtype of the last cast of a tensor, or of the tensor whose methods computed it; None without a cast."""
     cast = last_cast(machine, symbol)
     dtype = machine.symbols.key(cast)[1] if cast is not None else None
     return str(dtype) if dtype is not None else None
 
 
 def last_cast(machine: Machine, symbol: int) -> int | None:
-    """The symbol of the last conversion of a tensor, or of what it was computed from by its methods."""
+    """The symbol of the last cast of a tensor, or of the tensor whose methods computed it; None without a cast."""
     while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
         callee = machine.symbols.method(symbol)
         parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
@@ -106,7 +106,7 @@ def last_cast(machine: Machine, symbol: int) -> int | None:
 
 
 def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
-    """The call that made this tensor, or one it was computed from; one `asked` for a dtype only where that may be."""
+    """The call that created this tensor or an operand of it; with `asked`, also one that sets a dtype."""
     symbol = behind(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] in ARITHMETIC and depth:
@@ -120,13 +120,13 @@ def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False)
 
 
 _MAKES_FLOATING = words("Power Divide div true_divide exp")
-"""Operations that make floating numbers of whole ones."""
+"""Operations whose result is floating-point for integer operands."""
 
 
 def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
-    """A call that made this tensor, or something that it was computed from and that was not converted since.
+    """A call that created this tensor, or an operand of it that was not cast since.
 
-    Whole numbers that were converted to float32, or divided, count as made so.
+    Integers that were cast to float32, or divided, count as created there.
     """
     todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
     seen = set[int]()
@@ -145,7 +145,7 @@ def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
 
 
 def can_be_wide(machine: Machine, symbol: int) -> bool:
-    """Whether a tensor is float32 on some way here, by a conversion or by how it is made, in whatever it meets."""
+    """Whether a tensor is float32 on some path, by a cast or by its creation, whatever it is combined with."""
     symbols = machine.symbols
 
     def operands(one: int) -> list[int]:
@@ -165,13 +165,13 @@ def can_be_wide(machine: Machine, symbol: int) -> bool:
 
 
 def is_counted(machine: Machine, symbol: int) -> bool:
-    """Whether these are whole numbers that `arange` made: a number to the power of them is float32."""
+    """Whether these are integers from `arange`: a number to the power of them is float32."""
     key = machine.symbols.key(behind(machine, symbol))
     return key[0] == "fresh" and key[2:3] == (_COUNTED,)
 
 
 def like(machine: Machine, symbol: int) -> int | None:
-    """The symbol of the tensor with whose dtype this one was made, None for any other."""
+    """The symbol of the tensor whose dtype this one was created with; None for any other."""
     key = machine.symbols.key(behind(machine, symbol))
     other = key[4] if key[0] == "fresh" and key[2:3] == (_LIKE,) else None
     return other if isinstance(other, int) else None

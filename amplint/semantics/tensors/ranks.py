@@ -1,4 +1,4 @@
-"""How many dimensions a tensor has, as far as it matters: a tensor without any does not widen the dtype of another."""
+"""Ranks of tensors, as far as they matter: a tensor without dimensions does not widen the dtype of another."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 REDUCES = having("reduces")
-"""Operations that give one number, unless they are told along which dimension to go."""
+"""Operations that reduce to one number, unless called with a dimension."""
 _SAME, _SOME = having("same-rank"), having("some-rank")
 _SIZED = words("view reshape permute repeat expand")
 _LOSSES, _COMPARES, _CAT = having("loss"), having("compares"), spellings("cat")
 _ADDS = having("adds-dimension")
-"""Operations that add a dimension; a tuple of tensors counts as one in which they are stacked."""
+"""Operations that add a dimension; a tuple of tensors counts as their stack."""
 _BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
 _FIXED = {op: int(rank) for op, rank in valued("rank").items()}
 
@@ -30,7 +30,7 @@ def _rank(value: Value) -> int | None:
 
 
 def elementwise(op: str, operands: Sequence[Value]) -> int | None:
-    """The rank of what broadcasting `operands` gives; that of a product of matrices for `matmul`."""
+    """The rank of the broadcast `operands`, or of a matrix product for `matmul`."""
     known = [_rank(value) for value in operands]
     if op == "matmul":
         return _matmul(known)
@@ -50,7 +50,7 @@ def _matmul(known: Sequence[int | None]) -> int | None:
 
 
 def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> int | None:
-    """The rank of what `op` makes of `operands`; `shift` says whether the first of them is an argument."""
+    """The rank of the result of `op` on `operands`; `shift` is 1 if the first of them is an argument."""
     rank = _rank(operands[0])
     if op in _FIXED:
         return _FIXED[op]
@@ -96,7 +96,7 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
 
 
 def _of_sizes(given: Sequence[Argument]) -> int | None:
-    """The rank of a view with these sizes. Several can only be numbers, whatever is known of them."""
+    """The rank of a view with these sizes. Several arguments can only be numbers, whatever is known of them."""
     if any(one.star or one.keyword for one in given):
         return None
     if len(given) > 1:
@@ -126,7 +126,7 @@ def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int
 
 
 def indexed(rank: int | None, node: cst.Subscript, keys: Sequence[Value | None]) -> int | None:
-    """The rank of `x[...]`, where `keys` holds the value of each index, None for slices."""
+    """The rank of `x[...]`; `keys` has the value of each index, None for slices."""
     if rank is None or rank < 0:
         return None
     for element, key in zip(node.slice, keys, strict=True):
@@ -148,7 +148,7 @@ def _is_ellipsis(element: cst.SubscriptElement) -> bool:
 
 
 def sized(values: Sequence[Value]) -> int | None:
-    """The rank of a tensor that is made with these sizes."""
+    """The rank of a tensor created with these sizes."""
     if len(values) == 1 and isinstance(values[0], Items):
         return len(values[0].values)
     if values and all(_is_size(value) for value in values):

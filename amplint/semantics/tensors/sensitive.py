@@ -1,4 +1,4 @@
-"""Operations that should run in float32, where code gives away that what goes into them can be half."""
+"""Operations that should run in float32 and whose operands, as the code shows, can be half."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUMS = words("sum cumsum cumprod logcumsumexp")
 _SQUARES = words("pow square mul")
 _PROBABILITIES = words("softmax softmin")
 _DRAWS = words("cumsum multinomial")
-"""What tells small probabilities apart: those that are added up in order, and those that something is drawn by."""
+"""Operations that depend on small probabilities: cumulative sums, and sampling."""
 _OF_WEIGHTS = words("exp expm1 softplus")
 _BACK = CURVES | NORMS | words("cumsum cumprod logcumsumexp")
 _WATCHED = CURVES | NORMS | SUMS | LOSSES | _OF_WEIGHTS | _SQUARES | _DRAWS
@@ -42,7 +42,7 @@ _OF_SCRIPTS = words("parameters named_parameters item tolist backward")
 _SQUARED = words("pow square")
 _OF_OUTPUTS = LOSSES | words("log_softmax")
 _FAR = 64
-"""Through how many values the way back is followed."""
+"""The limit of values followed backwards."""
 _TEXTS = {
     How.CONVERTED_BACK: "the result is converted here to the dtype of another tensor, as if it were wider",
     How.OUTPUT: "half begins here",
@@ -55,7 +55,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """`op` has run at `node` on `operand`, whose dtype nothing tells; what is computed from `sources` goes into it."""
+    """A run of `op` at `node` on `operand`, of unknown dtype; `sources` are the symbols that went into it."""
 
     node: cst.CSTNode
     op: str
@@ -64,7 +64,7 @@ class Ran:
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Operand, result: Tensor) -> None:
-    """An operation runs that is not told its dtype: report it, or record it, where nothing lifts it to float32."""
+    """Report or record an operation called without a dtype, where nothing casts its operand to float32."""
     value = operand.value
     squares = SQUARES in result.traits and op in _SQUARES
     if op not in _WATCHED or not isinstance(value, Tensor) or (op in _SQUARES and not squares):
@@ -96,7 +96,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
 
 
 def _drawn(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
-    """Probabilities are added up, or drawn from: report the softmax that gave them."""
+    """Report the softmax whose probabilities are summed up or sampled from."""
     known = machine[SensitiveRuns].runs
     for this in (known[source] for source in sources if source in known):
         if this.op in _PROBABILITIES:
@@ -104,19 +104,19 @@ def _drawn(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset
 
 
 def _conversion(machine: Machine, symbol: int) -> cst.CSTNode | None:
-    """The conversion to half of something that went into `symbol`, perhaps on some paths only: of a model, mostly."""
+    """The cast to half of something that went into `symbol`, also on some paths only: of a model, mostly."""
     keys = map(machine.symbols.key, machine.symbols.behind(symbol))
     found = (key[2] for key in keys if key[0] == "converted" and key[1] in HALF_DTYPES)
     return next((node for node in found if isinstance(node, cst.CSTNode)), None)
 
 
 def _widens(node: cst.CSTNode) -> bool:
-    """Whether an expression converts something to float32 itself."""
+    """Whether an expression contains a cast to float32."""
     return not _WIDENING.isdisjoint(inner.attr.value for inner in walk(node) if isinstance(inner, cst.Attribute))
 
 
 def is_wide(machine: Machine, symbol: int) -> bool:
-    """Whether something that went into `symbol`, or was beside it in an operation, was converted to float32."""
+    """Whether something that went into `symbol`, or was an operand beside it, was cast to float32."""
     keys = [machine.symbols.key(one) for one in machine.symbols.behind(symbol)]
     beside = [each for key in keys for field in key[1:2] if isinstance(field, tuple) for each in field]
     keys += [machine.symbols.key(each[1]) for each in beside if isinstance(each, tuple) and len(each) == 2]
@@ -128,13 +128,13 @@ def _is_gradient(machine: Machine, symbol: int) -> bool:
 
 
 def _are_given(machine: Machine) -> bool:
-    """Whether the running function is given parameters of any dtype, and keeps tensors of what it computes."""
+    """Whether the running function neither trains nor casts to float32, so that gradients may be of any dtype."""
     names = {node.attr.value for node in running(machine) if isinstance(node, cst.Attribute)}
     return bool(machine.calls) and names.isdisjoint(_OF_SCRIPTS | _WIDENING)
 
 
 def sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[int]:
-    """`symbol` and what went into it by operations that keep the dtype, with arithmetic of two tensors or without."""
+    """`symbol` and what went into it by dtype-preserving operations, with or without arithmetic of two tensors."""
     todo = [symbol]
     seen: set[int] = set()
     while todo and len(seen) < _FAR:
@@ -164,7 +164,7 @@ def tell(
     at: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    """Report an operation that should run in float32, and of what shows that at `at`."""
+    """Emit `Sensitive` for an operation that should run in float32, with the node `at` that shows it."""
     half = operand.half
     if at is not None:
         half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)
@@ -194,7 +194,7 @@ def _in_other_branch(machine: Machine, one: cst.CSTNode, other: cst.CSTNode) -> 
 
 
 def _sides(machine: Machine, node: cst.CSTNode) -> dict[cst.CSTNode, bool]:
-    """The `if` statements around `node`, and whether it stands in their body."""
+    """The `if` statements around `node`, each with whether `node` is in its body."""
     source = machine.program.source_of(node)
     found, below = dict[cst.CSTNode, bool](), node
     for above in source.ancestors(node) if source is not None else ():
@@ -207,7 +207,7 @@ def _sides(machine: Machine, node: cst.CSTNode) -> dict[cst.CSTNode, bool]:
 
 
 class SensitiveRuns(Tracker):
-    """What has run, by what it comes to and by what went into it, and what is converted to float32 where."""
+    """The recorded runs by result and by source symbol, and the casts to float32 by symbol."""
 
     methods = frozenset({"float", "to", "type", "type_as", "pow", "square"})
 
@@ -218,7 +218,7 @@ class SensitiveRuns(Tracker):
         self.widened: dict[int, list[cst.CSTNode]] = {}
 
     def add(self, state: State, this: Ran, result: Tensor | None = None) -> None:
-        """An operation has run."""
+        """Record a run."""
         if result is not None:
             self.runs[result.symbol] = this
         for symbol in this.sources:
@@ -230,7 +230,7 @@ class SensitiveRuns(Tracker):
             self._routes(state, this, named)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """The name of a result may say what it is for."""
+        """Report a softmax whose result is assigned to a name that says it routes."""
         this = self.runs.get(value.symbol) if isinstance(value, Tensor) else None
         name = dotted(target) if this is not None else None
         if this is not None and name is not None:
@@ -241,7 +241,7 @@ class SensitiveRuns(Tracker):
             _tell(self.machine, state, this, How.ROUTING, guesses=ROUTING.taken(name))
 
     def method(self, state: State, call: Call) -> Value | None:
-        """A conversion, or the square of what may be a tensor."""
+        """Handle a cast, or the square of a possible tensor."""
         if call.name in _SQUARED:
             self._squared(state, call)
             return None
@@ -261,7 +261,7 @@ class SensitiveRuns(Tracker):
         return None
 
     def _squared(self, state: State, call: Call) -> None:
-        """Another branch may tell that the difference of two unknown things is one of tensors."""
+        """Record the square of a difference of two unknown values, which another branch may show to be tensors."""
         value = call.owner
         if not isinstance(value, Unknown) or self.machine.symbols.key(value.symbol)[0] != "Subtract":
             return

@@ -1,6 +1,6 @@
-"""Normalisation written out with statistics that a module keeps, as frozen batch normalisation is.
+"""Normalisation written out with statistics that a module holds, as in frozen batch normalisation.
 
-Autocast leaves parameters and buffers alone, so that the factor is float32, and with it what a half input becomes.
+Autocast leaves parameters and buffers alone, so that the factor is float32, and with it the product with a half input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONVERSIONS = words("cast converted")
 
 
 def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand]) -> None:
-    """An operation runs: report a product of what the function is given and a factor made of statistics."""
+    """Report a product of an argument of the function and a factor computed from statistics."""
     if op not in ("mul", "div") or len(operands) != 2 or Clash.kind not in machine.wanted:
         return
     if innermost(machine, state)[0] is not None or not any(map(runs_layers, machine.calls)) or minds_dtypes(machine):
@@ -41,7 +41,7 @@ def _is_given(machine: Machine, operand: Operand) -> bool:
 
 
 def _is_of_statistics(machine: Machine, operand: Operand) -> bool:
-    """Whether this is a factor for each channel, computed from parts of the module alone, with a root of one."""
+    """Whether this is a factor per channel, computed from tensors of the module alone by a root."""
     if not isinstance(operand.value, Tensor):
         return False
     symbols = [operand.value.symbol, *machine.symbols.behind(operand.value.symbol)]

@@ -1,4 +1,4 @@
-"""Regions that switch autocast off: what comes into them from outside stays half until it is converted."""
+"""Regions that disable autocast: tensors from outside stay half in them until they are cast."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ PRECISE = words(
     "mean mm mse_loss nll_loss normalize reciprocal rsqrt sigmoid sigmoid_ smooth_l1_loss softmax softplus sqrt sqrt_ "
     "std var"
 )
-"""Operations on floating values whose precision is what a region that switches autocast off is for."""
+"""Floating-point operations whose precision such regions protect."""
 _ORIGINS = words("parameter part either fresh")
-"""Kinds of symbols whose dtype a region in the caller can decide; a call that is not seen can end in float32."""
+"""Kinds of symbols whose dtype a region of the caller can decide; an unseen call can end in float32."""
 _TRANSPOSED = words("T mT H mH")
 Operand = tuple[cst.BaseExpression, Value]
 
@@ -42,7 +42,7 @@ _SWITCHED_OFF = regex(r"enabled\s*=\s*False")
 
 
 def expects_region(method: cst.FunctionDef) -> bool:
-    """Whether a method switches autocast off itself: other files call it where autocast is on."""
+    """Whether a method disables autocast itself, so that other files call it where autocast is on."""
     return any(
         isinstance(node, cst.Arg)
         and node.keyword is not None
@@ -54,7 +54,7 @@ def expects_region(method: cst.FunctionDef) -> bool:
 
 
 def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """`owner.float()` or its kind: in a region that is off it shows that what comes into the region is half."""
+    """Record `owner.float()` and its kind within a disabled region, evidence that tensors from outside are half."""
     region = _switched_off(state)
     if region is None or converts_to(machine, name, arguments)[1] != "float32":
         return
@@ -63,7 +63,7 @@ def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
 
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Iterable[Operand]) -> None:
-    """`op` runs on `operands`: tell where all of them are half though a region that is off was to prevent that."""
+    """Report `op` on `operands` where all of them are half within a region that disables autocast."""
     if op not in PRECISE:
         return
     tensors = [(place, tensor(machine, value)) for place, value in operands if _may_be_tensor(machine, value)]
@@ -91,7 +91,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
 
 
 def _is_unconverted(machine: Machine, op: str) -> bool:
-    """Whether nothing in the file converts what the running function, a whole region, is called with."""
+    """Whether nothing in the file casts the arguments of the running function, all of which is a disabled region."""
     function = machine.calls[-1] if machine.calls else None
     if not machine.assumes or op not in PRODUCTS or not isinstance(function, cst.FunctionDef):
         return False
@@ -110,7 +110,7 @@ def _is_entry(machine: Machine, symbol: int) -> bool:
 
 
 def _is_coordinate(place: cst.BaseExpression) -> bool:
-    """Whether a name tells of positions or frequencies, which layers do not compute."""
+    """Whether a name stands for positions or frequencies, which layers do not compute."""
     name = name_within(place)
     return FREQUENCY.search(name) is not None or POSITION.search(name) is not None
 
@@ -125,12 +125,12 @@ def _switched_off(state: State) -> Region | None:
 
 
 def is_switched_off(state: State) -> bool:
-    """Whether the innermost region switches autocast off."""
+    """Whether the innermost region disables autocast."""
     return _switched_off(state) is not None
 
 
 def _stays_half(machine: Machine, region: Region, value: Tensor, shown: bool) -> bool:
-    """Whether `value` is half, or came into the region without being converted, where it is `shown` from anywhere."""
+    """Whether `value` is half, or came from outside of the region uncast; with `shown`, from any origin."""
     if value.dtype is not None:
         return value.dtype in HALF_DTYPES
     origin = _root(machine, value.symbol)
@@ -145,7 +145,7 @@ def _stays_half(machine: Machine, region: Region, value: Tensor, shown: bool) ->
 
 
 def _is_of_layer(machine: Machine, symbol: int) -> bool:
-    """Whether this came out of a layer or function that is no method of another tensor, and was given one value."""
+    """Whether this is the result of a layer or function of one argument that is no method of another tensor."""
     called = machine.symbols.callee(symbol)
     if called is None or machine.symbols.parts(symbol)[-2:-1] != (called,):
         return False
@@ -154,7 +154,7 @@ def _is_of_layer(machine: Machine, symbol: int) -> bool:
 
 
 def _was_converted(machine: Machine, symbol: int) -> bool:
-    """Whether anything that went into a value was given a dtype."""
+    """Whether anything that went into a value was cast."""
     todo, seen = [symbol], set[int]()
     while todo:
         current = todo.pop()
@@ -173,7 +173,7 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 
 
 def _root(machine: Machine, symbol: int) -> int:
-    """The tensor whose dtype decides that of `symbol`, which may be transposed."""
+    """The symbol whose dtype `symbol` has, seen through transposition."""
     symbol = root(machine, symbol)
     while machine.symbols.key(symbol)[0] in _TRANSPOSED:
         symbol = root(machine, machine.symbols.parts(symbol)[0])
@@ -181,12 +181,12 @@ def _root(machine: Machine, symbol: int) -> int:
 
 
 def _is_outside(machine: Machine, region: Region, symbol: int) -> bool:
-    """Whether a value was there before the region first began: symbols are numbered as they come up."""
+    """Whether a value existed before the region was first entered: symbols are numbered in order of creation."""
     return _is_parameter(machine, symbol) or symbol < machine[Regions].entered_at.get(region.entered_by, 0)
 
 
 def _first(region: cst.CSTNode, place: cst.BaseExpression) -> cst.BaseExpression:
-    """Where the variable in `place` is first mentioned in the region."""
+    """The first mention of the variable of `place` in the region."""
     names = _names(place)
     variable = next(names, None)
     body = region.body if isinstance(region, cst.With) else place
@@ -198,7 +198,7 @@ def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
 
 
 class Subregions(Tracker):
-    """Follows methods that switch autocast off themselves."""
+    """Tracks methods that disable autocast themselves."""
 
     def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
         """Whether other files call the method where autocast is on."""

@@ -1,4 +1,4 @@
-"""Sums and averages that live on from one round of a loop, or one call of a method, to the next."""
+"""Loop-carried sums and averages in half, and those carried from one call of a method to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UPDATES = words("mul_ lerp_ add_ sub_ addcmul_")
 
 
 def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, other: Value) -> None:
-    """`before += other`: tell where a loop adds up half numbers."""
+    """Report `before += other` in a loop that accumulates in half."""
     target = dotted(node.target)
     if not machine.loops or target is None or not isinstance(other, Tensor) or other.rank != 0:
         return
@@ -35,7 +35,7 @@ def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, ot
 
 
 def placed(machine: Machine, state: State, node: cst.AugAssign, before: Value) -> None:
-    """`whole[window] += part`: tell where a loop does so in half, and divides by how many windows met at each place."""
+    """Report `whole[window] += part` in half, in a loop whose sum is divided by the number of overlapping windows."""
     target = node.target
     if not isinstance(target, cst.Subscript) or not isinstance(before, Tensor) or not machine.loops:
         return
@@ -48,7 +48,7 @@ def placed(machine: Machine, state: State, node: cst.AugAssign, before: Value) -
 
 
 def _is_divided(machine: Machine, whole: str) -> bool:
-    """Whether the running function divides a tensor in place by another that it adds to by windows, too."""
+    """Whether the running function divides `whole` in place by another tensor accumulated by windows."""
     function = machine.calls[-1] if machine.calls else None
     if function is None:
         return False
@@ -62,7 +62,7 @@ def _is_divided(machine: Machine, whole: str) -> bool:
 
 
 def _adds_up(machine: Machine, node: cst.AugAssign, target: str) -> bool:
-    """Whether the loop around `node` leaves its target alone but for such statements."""
+    """Whether the loop around `node` assigns its target only by augmented assignments."""
     loop = next((above for above in _around(machine, node) if isinstance(above, (cst.For, cst.While))), None)
     if loop is None or loop not in machine.loops:
         return False
@@ -71,7 +71,7 @@ def _adds_up(machine: Machine, node: cst.AugAssign, target: str) -> bool:
 
 
 def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
-    """Something is converted: tell where that is the average of weights that an object is made to keep."""
+    """Report a cast to half of the average of weights that an object is constructed to hold."""
     around = list(_around(machine, node)) if dtype in HALF_DTYPES else []
     functions = [above for above in around if isinstance(above, cst.FunctionDef)]
     owner = next((above for above in around if isinstance(above, cst.ClassDef)), None)
@@ -86,7 +86,7 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
 
 
 def _kept_as(around: list[cst.CSTNode]) -> str | None:
-    """The attribute of `self` in which the innermost statement of `around` keeps a value, or converts it."""
+    """The attribute of `self` that the innermost statement of `around` assigns or casts."""
     for above in around:
         if isinstance(above, cst.Assign):
             names = [dotted(target.target) or "" for target in above.targets]
@@ -122,10 +122,10 @@ def _around(machine: Machine, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 class Sums(Tracker):
-    """Follows sums and averages in half."""
+    """Tracks sums and averages in half."""
 
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
-        """`total += value`."""
+        """Handle `total += value`."""
         if isinstance(node.operator, cst.AddAssign):
             added(self.machine, state, node, before, other)
             placed(self.machine, state, node, before)

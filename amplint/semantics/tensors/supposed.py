@@ -1,4 +1,4 @@
-"""Names that a function uses as only a tensor can be used, for rules that ask what half precision would do to them."""
+"""Names that a function uses as only a tensor can be used, for rules that assume half precision."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _OPERATIONS = KNOWN | FOLLOWS_INPUT | FLOAT32 | LOWER
 _ALONG = ("dim", "keepdim")
 _REDUCTIONS = words("sum mean amax amin prod std var norm")
 _CURVES = words("exp expm1 log log10 log1p log2 reciprocal rsqrt sigmoid softplus sqrt tanh")
-"""Methods that take no arguments and that arrays and numbers do not have."""
+"""Methods without arguments that arrays and numbers do not have."""
 _ONLY_TENSORS = words("size dim requires_grad_ detach contiguous unsqueeze permute expand_as type_as view softmax")
 
 
 def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Value) -> Value:
-    """`value` of an operand: a tensor where it is converted, or where its name surely stands for one, if that is asked.
+    """`value` of an operand, as a tensor where it was cast, or, if dtypes are assumed, where its name surely is one.
 
-    What stands for a tensor in one place may be None in another, so that only operands are taken for tensors. In a
-    region there is no need to ask.
+    A name that is a tensor in one place may be None in another, so only operands are taken for tensors. Within a region
+    the dtype is known without assuming.
     """
     value = used_as_tensor(machine, value)
     if not machine.assumes or not isinstance(value, Unknown) or is_number(machine, value):
@@ -55,7 +55,7 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
 
 
 def _reduces_input(function: cst.FunctionDef, node: cst.Call) -> bool:
-    """Whether a call reduces what the method of a layer is given along a dimension: layers are given tensors."""
+    """Whether a call reduces an argument of a layer's method along a dimension: layers take tensors."""
     if not isinstance(node.func, cst.Attribute) or node.func.attr.value not in _REDUCTIONS or not node.args:
         return False
     owner = node.func.value
@@ -64,14 +64,14 @@ def _reduces_input(function: cst.FunctionDef, node: cst.Call) -> bool:
 
 
 def _is_torch(machine: Machine, state: State, name: str) -> bool:
-    """Whether something called `name` is imported from PyTorch."""
+    """Whether `name` is imported from PyTorch."""
     value = machine.lookup(state, name.partition(".")[0])
     return isinstance(value, Ref) and value.name.partition(".")[0] == "torch"
 
 
 @per_file
 def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
-    """The names that stand for tensors, as far as that is no guess, and those whose parts PyTorch gets."""
+    """The names that are tensors without a guess, and those whose elements are passed to PyTorch."""
     known = {name for name, guesses in _tensors(function).items() if not guesses}
     for call in every(function, cst.Call):
         owner, _, op = (dotted(call.func) or "").rpartition(".")
@@ -83,7 +83,7 @@ def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
 
 @per_file
 def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
-    """The names that stand for tensors, each with the other names by which alone that is told."""
+    """The names that are tensors, each with the guesses that this rests on."""
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
     found = dict.fromkeys(annotated_tensors(function), tuple[Guessed, ...]())
     for call in calls:
@@ -93,7 +93,7 @@ def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
 
 
 def annotated_tensors(function: cst.FunctionDef) -> list[str]:
-    """The parameters whose annotation says that they are tensors."""
+    """The parameters annotated as tensors."""
     parameters = (*function.params.params, *function.params.kwonly_params)
     return [p.name.value for p in parameters if p.annotation and _is_tensor(p.annotation.annotation)]
 
@@ -104,10 +104,7 @@ def _is_tensor(annotation: cst.BaseExpression) -> bool:
 
 
 def _worked_on(call: cst.Call) -> Iterator[tuple[str, tuple[Guessed, ...]]]:
-    """The names of the tensors that a call works on: the first argument of a function, or the owner of a method.
-
-    With each come the names by which alone it is one.
-    """
+    """The names of the tensor operands of a call, first argument or receiver, each with the guesses it rests on."""
     if not isinstance(call.func, cst.Attribute):
         return
     owner, name = call.func.value, call.func.attr.value
@@ -125,7 +122,7 @@ def _worked_on(call: cst.Call) -> Iterator[tuple[str, tuple[Guessed, ...]]]:
 
 
 def _ratio(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Numerator and denominator of a ratio, which are tensors alike unless one is a count; else `node`."""
+    """Numerator and denominator of a ratio, both tensors unless one is a count; else `node`."""
     if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Divide):
         yield node
         return
@@ -135,7 +132,7 @@ def _ratio(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 
 def _summand(node: cst.BaseExpression) -> tuple[str, tuple[Guessed, ...]] | None:
-    """The one name in `x`, `x + 1e-8` and `1 - x + eps`, and what is no other by its name."""
+    """The one name in `x`, `x + 1e-8` and `1 - x + eps`, with the guesses by which others are numbers."""
     if isinstance(node, cst.BinaryOperation):
         numbers = [side for side in (node.left, node.right) if isinstance(side, (cst.Integer, cst.Float))]
         named = [side for side in (node.left, node.right) if EPSILON.search(dotted(side) or "")]

@@ -1,4 +1,4 @@
-"""Tensors as values: their dtype as far as it is known, how it changes, and the numbers that went into them."""
+"""Tensors as values: their dtype as far as it is known, its changes, and the numbers written into them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _VIEWS = having("view") & called_as("a") | {"values"}
 _ASKED = frozenset(
     {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
 )
-"""Attributes of a tensor that are no methods and say of it what cannot be told from outside."""
+"""Attributes of a tensor, not methods, whose values are unknown."""
 _INFINITY = "<infinity>"
 COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
@@ -63,9 +63,9 @@ def tensor(machine: Machine, value: Value) -> Tensor:
 
 
 def used_as_tensor(machine: Machine, value: Value) -> Value:
-    """`value`, now known to be a tensor where it is something converted to a dtype, which else could be a module.
+    """`value`, as a tensor where it was cast to a dtype, which else could be a module.
 
-    So is what is made as a tensor on one of two ways, for rules that ask what half precision would do to it.
+    If dtypes are assumed, so is a value that one branch of a join created as a tensor.
     """
     if not isinstance(value, Unknown):
         return value
@@ -75,20 +75,20 @@ def used_as_tensor(machine: Machine, value: Value) -> Value:
 
 
 def derived(machine: Machine, value: Tensor, name: str, rank: int | None = None) -> Tensor:
-    """A tensor of this rank, made from `value` by something that keeps its dtype and its scale."""
+    """A tensor of this rank, derived from `value` with the same dtype and loss scale."""
     symbol = machine.symbols.intern(name, parts=(value.symbol,))
     return replace(value, symbol=symbol, floor=None, rank=rank)
 
 
 def part(machine: Machine, value: Tensor, index: int) -> Tensor:
-    """A part of an unpacked tensor; a tuple of tensors counts as one in which they are stacked."""
+    """An element of an unpacked tensor; a tuple of tensors counts as their stack."""
     return derived(
         machine, value, f"part {index}", value.rank - 1 if value.rank is not None and value.rank > 0 else None
     )
 
 
 def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
-    """The boolean tensor that comparing gives; comparing two ranges of positions gives a causal mask."""
+    """The boolean tensor of a comparison; comparing two ranges of positions yields a causal mask."""
     traits = [value.traits for value in (left, right) if isinstance(value, Tensor)]
     causal = any("causal" in known for known in traits) or (
         len(traits) == 2 and all("positions" in known for known in traits)
@@ -102,7 +102,7 @@ def comparison(machine: Machine, left: Value, right: Value) -> Tensor:
 
 
 def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -> Tensor:
-    """`value` converted to `dtype`, None for one that is not known."""
+    """`value` cast to `dtype`, None for an unknown one."""
     operand = tensor(machine, value)
     symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
     machine[Tensors].cast_from[symbol] = operand.dtype or ""
@@ -112,7 +112,7 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
 
 
 def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool, str | None]:
-    """Whether `.name(...)` changes the dtype of what it is called on, and to which one, None if that is unknown."""
+    """Whether `.name(...)` changes the dtype of its receiver, and the new dtype, None if that is unknown."""
     if name in CASTS and not arguments.given:
         return True, CASTS[name]
     if name not in ("to", "type"):
@@ -122,7 +122,7 @@ def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool
 
 
 def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, arguments: Arguments) -> Value | None:
-    """What `.half()`, `.to(...)` or `.type(...)` makes of a tensor or of something unknown; None for other calls."""
+    """The result of `.half()`, `.to(...)` or `.type(...)` on a tensor or an unknown receiver; None for other calls."""
     if name in CASTS and not arguments.given:
         dtype: str | None = CASTS[name]
     elif name in ("to", "type", "type_as"):
@@ -153,7 +153,7 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
 
 
 def _is_comparison(machine: Machine, symbol: int) -> bool:
-    """Whether this is `a < b` or its opposite: where methods of tensors are called on it, truth values."""
+    """Whether this is a comparison or its negation: a boolean tensor if methods of tensors are called on it."""
     symbol = behind(machine, symbol)
     if machine.symbols.key(symbol)[0] == "not":
         (symbol,) = machine.symbols.parts(symbol)
@@ -161,7 +161,7 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
 
 
 def _only_moves(arguments: Arguments) -> bool:
-    """Whether `.to(...)` is given nothing but devices, as far as their values and names tell."""
+    """Whether all arguments of `.to(...)` are devices, by their values or names."""
     return all(
         argument.keyword in ("device", "non_blocking", "copy", "memory_format")
         or isinstance(argument.value, (Device, Const))
@@ -172,7 +172,7 @@ def _only_moves(arguments: Arguments) -> bool:
 
 
 def dtype_of(machine: Machine, value: Value | None) -> str | None:
-    """The dtype an argument names; FROM_PARAMETER when a parameter that is plainly a dtype decides it."""
+    """The dtype that an argument names; `FROM_PARAMETER` where a parameter that is plainly a dtype decides it."""
     if isinstance(value, Ref):
         return DTYPES.get(value.name) or LEGACY_TENSORS.get(value.name.rpartition(".")[2])
     if isinstance(value, Const) and isinstance(value.value, str):
@@ -196,27 +196,27 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
 
 
 def _dtype_as_made(machine: Machine, value: Tensor) -> str | None:
-    """The dtype a buffer was made in, where the method that has registered it still runs: nothing has converted it."""
+    """The dtype a buffer was created in, while the method that registered it still runs: nothing has cast it yet."""
     dtype, function = machine[Tensors].registered.get(value.symbol, (None, None))
     return dtype if function is not None and function in machine.calls else None
 
 
 def is_dtype(value: Value) -> bool:
-    """Whether `value` is a dtype, or that of a tensor."""
+    """Whether `value` is a dtype, or the `dtype` of a tensor."""
     if isinstance(value, Method):
         return value.name == "dtype" and isinstance(value.owner, Tensor)
     return isinstance(value, Ref) and value.name in DTYPES
 
 
 def supposes(value: Value | None) -> bool:
-    """Whether `value` is a tensor whose dtype is only supposed, or that dtype."""
+    """Whether `value` is a tensor whose dtype is only assumed, or that dtype."""
     if isinstance(value, Method) and value.name == "dtype":
         value = value.owner
     return isinstance(value, Tensor) and value.supposed
 
 
 def same_dtype(left: Value, right: Value) -> bool | None:
-    """Whether two dtypes are equal, or the first is one of several; None if they are not known, or no dtypes."""
+    """Whether two dtypes are equal, or the first is in a tuple of them; None if they are unknown or no dtypes."""
     known = _known_dtype(left)
     if isinstance(right, Items):
         options = {_known_dtype(option) for option in right.values}
@@ -233,7 +233,7 @@ def _known_dtype(value: Value) -> str | None:
 
 
 def follows(machine: Machine, dtype: Argument | None) -> bool:
-    """Whether an argument is another tensor or its dtype, which does not hold whole numbers by its name."""
+    """Whether an argument is another tensor or its dtype, unless that one holds integers by its name."""
     if dtype is None:
         return False
     if isinstance(used_as_tensor(machine, dtype.value), Tensor):
@@ -250,7 +250,7 @@ def follows(machine: Machine, dtype: Argument | None) -> bool:
 
 
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
-    """Whether `value` is a Python number, known or not: it cannot change a tensor's dtype."""
+    """Whether `value` is a Python number, known or not, which does not change a tensor's dtype."""
     if not isinstance(value, Unknown):
         return number(value) is not None
     key = machine.symbols.key(value.symbol)
@@ -268,15 +268,15 @@ _DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})
 
 
 def default_dtype(machine: Machine) -> str | None:
-    """The dtype of tensors that are made without one, None if the file sets another."""
+    """The dtype of tensors created without one; None if the file sets another default."""
     chunks = machine.program.main.chunks
     return None if any(chunk.words & _DEFAULTS for chunk in chunks) else "float32"
 
 
 def is_data(machine: Machine, symbol: int) -> bool:
-    """Whether `symbol` stands for what a loop goes over, or for something computed from that without any model.
+    """Whether `symbol` is an item of the training data, or computed from one without a model.
 
-    What a layer loops over is its own, such as levels of features, and no data but for labels and targets.
+    A loop in a layer goes over its own values, such as levels of features, and over data only for labels and targets.
     """
     todo, found = [symbol], False
     seen: set[int] = set()
@@ -308,12 +308,12 @@ def _goes_over_labels(machine: Machine, symbol: int) -> bool:
 
 
 def runs_layers(function: cst.CSTNode) -> bool:
-    """Whether a function is that of a layer or a loss, whose loops go over levels and not over data."""
+    """Whether a function is the forward pass of a layer or a loss, whose loops go over levels and not over data."""
     return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
 
 
 def filled(state: State, value: Value) -> Number | None:
-    """The infinity that was put into elements of `value`, if any."""
+    """The infinity written into elements of `value`, if any."""
     if not isinstance(value, (Tensor, Unknown)):
         return None
     if isinstance(value, Tensor) and value.infinity is not None:
@@ -323,21 +323,21 @@ def filled(state: State, value: Value) -> Number | None:
 
 
 def fill(state: State, value: Tensor, infinity: Number) -> None:
-    """Record that an operation in place put `infinity` into elements of `value`."""
+    """Record that an in-place operation wrote `infinity` into elements of `value`."""
     state.set_attribute(value.symbol, _INFINITY, Tensor(value.symbol, infinity=infinity))
 
 
 CONVERSIONS = _SAME_OBJECT.union(CASTS)
-"""Methods that convert or move a model, or say that it stays where it is."""
+"""Methods that cast or move a model in place and return it."""
 
 
 def is_conversion(call: Call) -> bool:
-    """Whether a method converts or moves what may be a model."""
+    """Whether a method casts or moves what may be a model."""
     return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
 
 
 def taken_for_tensor(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
-    """The names by which alone what went into `symbol` are tensors."""
+    """The guesses by which the values that went into `symbol` are tensors."""
     named = machine[Tensors].named
     found = [named[one] for one in machine.symbols.behind(symbol) if one in named] if named else []
     return min(found, key=len, default=())
@@ -372,16 +372,16 @@ class Tensors(Tracker):
         self.extremes: dict[int, Number] = {}
 
     def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
-        """What is done to a tensor that is known to be half matters."""
+        """Whether an argument is a half tensor."""
         return any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in given)
 
     def loop_begins(self, node: cst.For, source: int) -> None:
-        """It may be a loop of a layer, or of what a layer calls."""
+        """Record a loop of a layer, or of a function that a layer calls."""
         if any(map(runs_layers, self.machine.calls)):
             self.of_layers.add(id(node))
 
     def method(self, state: State, call: Call) -> Value | None:
-        """The conversion of something that is not known to be a tensor."""
+        """Cast a receiver that is not known to be a tensor."""
         assert call.owner is not None
         if is_conversion(call):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments) or call.owner
@@ -390,7 +390,7 @@ class Tensors(Tracker):
         return None
 
     def member_of(self, owner: Value, name: str) -> Value | None:
-        """`tensor.data`, `tensor.grad` and their kind."""
+        """Evaluate `tensor.data`, `tensor.grad` and their kind."""
         if not isinstance(owner, Tensor):
             return None
         if name in _VIEWS:
@@ -398,7 +398,7 @@ class Tensors(Tracker):
         return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
 
     def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
-        """What a region has made half on one path only is half, as where the region itself is on for some settings."""
+        """Join a tensor that a region made half on one path only as half, as for a region that can be on."""
         half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
         by_region = self.half_because.get(half.why_half) is Because.REGION
         if half.dtype in HALF_DTYPES and by_region and other.dtypes in (None, frozenset({"float32"})):
@@ -406,22 +406,22 @@ class Tensors(Tracker):
         return None
 
     def part_of(self, value: Value, index: int) -> Value | None:
-        """A part of an unpacked tensor."""
+        """An element of an unpacked tensor."""
         return part(self.machine, value, index) if isinstance(value, Tensor) else None
 
     def collected(self, element: Value) -> Value | None:
-        """A list of losses that carry a scale carries it."""
+        """A list of scaled losses carries their scale."""
         if isinstance(element, Tensor) and element.scaled is not None:
             return derived(self.machine, element, "comprehension")
         return None
 
     def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
-        """`-tensor`."""
+        """Evaluate `-tensor`."""
         used = used_as_tensor(self.machine, value)
         return derived(self.machine, used, type(node.operator).__name__) if isinstance(used, Tensor) else None
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
-        """`tensor < other`, `tensor.dtype == torch.float16`."""
+        """Evaluate `tensor < other` and `tensor.dtype == torch.float16`."""
         same = same_dtype(left, right)
         if same is not None:
             return Const(same is not isinstance(node.comparisons[0].operator, (cst.NotEqual, cst.IsNot, cst.NotIn)))

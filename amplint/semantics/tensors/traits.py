@@ -1,4 +1,4 @@
-"""What the numbers in a tensor stand for, as far as half precision minds: squares, whole numbers, angles."""
+"""Traits of a tensor's values that matter in half precision: squares, integers, coordinates, angles."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
 FEW = 256
-"""As far as this, bfloat16 holds all whole numbers."""
+"""The largest number up to which bfloat16 holds all integers."""
 MANY = 2048
-"""As far as this, float16 does."""
+"""The largest number up to which float16 holds all integers."""
 _TIMESTEPS = 1000
-"""The timesteps that a scheduler of diffusers trains for, if nothing is said."""
+"""The default number of training timesteps of a diffusers scheduler."""
 _RESHAPES = frozenset[str]().union(
     *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
@@ -54,7 +54,7 @@ _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _TURNING = words("outer einsum cos sin")
 _PLACING = _TURNING | {"meshgrid"}
 _SHAPES = words("unsqueeze view reshape")
-"""What gives one tensor several shapes, a column and a row, whose product holds no squares."""
+"""Operations that give one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
 _TRANSPOSES = having("transposes")
@@ -66,10 +66,10 @@ _PRODUCTS = words("mul outer matmul mm bmm einsum")
 
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
-    """The traits of a new tensor of positions: a short range fits any dtype, and one in steps counts channels.
+    """The traits of a new tensor of positions: a short range fits any dtype, and one with steps counts channels.
 
-    Where nothing is said of half, nothing shows that the tensor or parameter whose dtype they take is ever half, and
-    what a test makes up are no positions at all.
+    In a file without half dtypes nothing shows that the tensor or parameter whose dtype they take is ever half, and
+    values invented by a test are no positions.
     """
     if is_within_test(machine.calls):
         return frozenset()
@@ -102,7 +102,7 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
 
 
 def _highest(arguments: Arguments) -> float:
-    """The bound of random whole numbers, 0 if it is not known."""
+    """The bound of random integers, 0 if it is unknown."""
     second = arguments.get("high", 1)
     high = second if second is not None and not isinstance(second.value, Items) else arguments.get("high", 0)
     bound = number(high.value) if high is not None else None
@@ -112,7 +112,7 @@ def _highest(arguments: Arguments) -> float:
 
 
 def _counts_timesteps(bound: cst.BaseExpression) -> bool:
-    """Whether a bound is the number of timesteps that a scheduler of diffusers trains for."""
+    """Whether a bound is the number of training timesteps of a diffusers scheduler."""
     return (dotted(bound) or "").rpartition(".")[2] == "num_train_timesteps"
 
 
@@ -122,9 +122,9 @@ def _speaks_of_half(chunk: Chunk) -> bool:
 
 
 def _is_fraction(machine: Machine, bound: Argument) -> bool:
-    """Whether a bound is worked out by a division or with a factor that is not whole.
+    """Whether a bound is computed by a division or with a fractional factor.
 
-    Positions are whole numbers, or those and a half.
+    Positions are integers, or half-integers.
     """
     if any(isinstance(node, cst.Divide) for node in walk(bound.node.value)):
         return True
@@ -136,7 +136,7 @@ def _is_fraction(machine: Machine, bound: Argument) -> bool:
 
 
 def _is_window(op: str, start: cst.BaseExpression, end: cst.BaseExpression) -> bool:
-    """Whether bounds take in `-r` and `r`: these are the offsets in a window around a place, which is small."""
+    """Whether bounds include `-r` and `r`: these are offsets in a window around a position, which is small."""
     if not isinstance(start, cst.UnaryOperation) or not isinstance(start.operator, cst.Minus):
         return False
     radius = dotted(start.expression)
@@ -152,9 +152,9 @@ def _is_side(bound: Argument) -> bool:
 
 
 def _counts_channels(machine: Machine, bound: Argument) -> bool:
-    """Whether a bound is named after channels, of which there are few; what a shape is indexed with does not count.
+    """Whether a bound is named after channels, of which there are few, or a share of them, as in `half = dim // 2`.
 
-    So does a share of them, as in `half = dim // 2`.
+    The index of a shape does not count.
     """
     nodes = list(walk(bound.node.value))
     named = any(isinstance(node, cst.Name) and CHANNELS.search(node.value) for node in nodes)
@@ -164,7 +164,7 @@ def _counts_channels(machine: Machine, bound: Argument) -> bool:
 
 
 def _is_share(machine: Machine, symbol: int) -> bool:
-    """Whether a number is worked out from what is named after channels, and numbers that are written out."""
+    """Whether a number is computed from one named after channels and from literals."""
     key = machine.symbols.key(symbol)
     if key[0] in _SHARES:
         first, *others = machine.symbols.parts(symbol)
@@ -174,7 +174,7 @@ def _is_share(machine: Machine, symbol: int) -> bool:
 
 
 def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) -> frozenset[str]:
-    """The traits of what `op` makes of `values`, its dtype being `dtype`."""
+    """The traits of the result of `op` on `values`, in `dtype`."""
     known = [value.traits if isinstance(value, Tensor) else frozenset() for value in values]
     given = frozenset[str]().union(*known)
     found = set[str]()
@@ -200,14 +200,14 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
 
 
 def _may_be_whole(value: Value) -> bool:
-    """Whether a sum with `value` can hold whole numbers still; a shift by a number leaves neighbours 1 apart."""
+    """Whether a sum with `value` can still hold integers; a shift by a number leaves neighbours 1 apart."""
     if not isinstance(value, Tensor) or value.dtype is None or value.dtype in INTEGRAL:
         return True
     return not value.traits.isdisjoint({INTEGERS, ZEROS})
 
 
 def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:
-    """Whether these are powers of a base, one for each channel: `base ** (arange(n) / n)`, and what scales them."""
+    """Whether these are powers of a base, one per channel, `base ** (arange(n) / n)`, or their multiples."""
     if op == "pow":
         return "positions" in known[-1] and number(values[-1]) is None
     if op == "exp":
@@ -217,7 +217,7 @@ def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset
 
 
 def _of_products(machine: Machine, op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> frozenset[str]:
-    """What becomes of lengths and of scores."""
+    """The traits of norms, of attention scores, and of their products."""
     if op in _NORMS:
         return frozenset({LENGTHS})
     if op in _MATRIX_PRODUCTS and len(values) > 1 and _is_transposed(machine, values[1]):
@@ -241,7 +241,7 @@ def _is_transposed(machine: Machine, value: Value) -> bool:
 
 
 def _is_scale(machine: Machine, op: str, value: Value) -> bool:
-    """Whether to multiply or divide by a number, known or not, makes things smaller."""
+    """Whether multiplying or dividing by a number, known or not, makes values smaller."""
     constant = number(value)
     if constant is not None:
         return 0 < constant < 1 if op == "mul" else constant > 1
@@ -252,19 +252,19 @@ def _is_scale(machine: Machine, op: str, value: Value) -> bool:
 
 
 def _name(machine: Machine, value: Value) -> str:
-    """What an attribute or a parameter is called."""
+    """The name of an attribute or a parameter."""
     key = machine.symbols.key(symbol_of(machine, value))
     return str(key[-1] if key[0] == "parameter" else key[1]) if key[0] in ("attribute", "parameter") else ""
 
 
 def taken_for_scale(machine: Machine, value: Value) -> tuple[Guessed, ...]:
-    """The name by which alone `value`, a scale, makes things smaller."""
+    """The guess by which `value` is a scale that makes values smaller."""
     name = _name(machine, value)
     return SCALE_FACTOR.taken(name) if name and number(value) is None else ()
 
 
 def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:
-    """Whether numbers are at most 1, or differences and products of such, whose squares fit any dtype."""
+    """Whether values are at most 1, or differences and products of such, whose squares fit any dtype."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     method = machine.symbols.method(symbol)
     name, inside = method if method is not None else (str(key[0]), parts)

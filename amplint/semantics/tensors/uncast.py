@@ -1,4 +1,4 @@
-"""Operations that autocast leaves alone although it is on: in-place forms, and calls that are given their output."""
+"""Operations that autocast does not cast: in-place forms, and calls with `out=`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def computed(
     operand: tuple[cst.BaseExpression, Value],
     arguments: Arguments,
 ) -> None:
-    """Report a listed operation whose form keeps it from being cast, where one of its operands is surely float32."""
+    """Emit `NotCast` for a listed operation in such a form where one of its operands is surely float32."""
     out = arguments.get("out")
     if innermost(machine, state)[0] is None or name not in (NOT_CAST_IN_PLACE if out is None else NOT_CAST_WITH_OUT):
         return

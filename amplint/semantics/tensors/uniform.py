@@ -1,4 +1,4 @@
-"""Random numbers between 0 and 1 that are drawn in half, and compared with a probability."""
+"""Uniform random numbers drawn in half and compared with a probability."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqua
 
 
 class Uniform(Tracker):
-    """Follows such comparisons."""
+    """Tracks comparisons of uniform random numbers drawn in half."""
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return RandomCompared.kind in self.machine.wanted
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """What draws such numbers, where something is half."""
+        """Calls that draw uniform numbers, in a file that names a half dtype."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         return Words(_DRAWS if not said.isdisjoint(_HALF) else frozenset())
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
-        """`torch.rand(n, dtype=torch.bfloat16) < p`."""
+        """Handle `torch.rand(n, dtype=torch.bfloat16) < p`."""
         if not isinstance(node.comparisons[0].operator, _ORDERS):
             return None
         for value in (left, right):

@@ -1,4 +1,4 @@
-"""Fills in unseen code: functions that fill by a mask, and constants of other files that are meant to be endless."""
+"""Fills in unseen code: functions that fill by a mask, and nearly infinite constants of other files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 
 def filled(machine: Machine, state: State, call: Call) -> None:
-    """An unseen function is called: tell where it fills by a mask with what float16 does not hold."""
+    """Report a call of an unseen function that fills by a mask with a number beyond float16's range."""
     name = (dotted(call.node.func) or "").rpartition(".")[2]
     library = isinstance(call.callee, Ref) and call.callee.name.startswith(_KNOWN)
     if library or name in _FILLS or FILLS_BY_MASK.search(name) is None:
@@ -51,7 +51,7 @@ def _beyond(value: Value, node: cst.BaseExpression) -> Number | None:
 
 
 def put(machine: Machine, state: State, node: cst.CSTNode, source: cst.BaseExpression, value: Value) -> None:
-    """Tell where `source`, put into elements of `value`, is a constant of another file that is nearly infinite."""
+    """Report `source`, written into elements of `value`, if it is a nearly infinite constant of another file."""
     named = source.expression if isinstance(source, cst.UnaryOperation) else source
     name = dotted(named)
     known = machine.lookup(state, name.partition(".")[0]) if name is not None else None
@@ -70,29 +70,29 @@ def _constants(chunk: Chunk) -> frozenset[str]:
 
 
 class UnseenFills(Tracker):
-    """Follows what is put into tensors where the function, or the number, is in unseen code."""
+    """Tracks fills of tensors where the function or the number is in unseen code."""
 
     methods = _FILLS
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Such constants matter."""
+        """The names of nearly infinite constants."""
         if not self.machine.assumes or FarConstant.kind not in self.machine.wanted:
             return Words()
         return Words(frozenset().union(*map(_constants, chunks)))
 
     def unseen(self, state: State, call: Call) -> None:
-        """The function may fill by a mask."""
+        """Check the arguments of an unseen function that may fill by a mask."""
         if self.machine.assumes and TensorOp.kind in self.machine.wanted and call.entered is None:
             filled(self.machine, state, call)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`scores.masked_fill(mask, -NEAR_INF)`."""
+        """Handle `scores.masked_fill(mask, -NEAR_INF)`."""
         value = call.arguments.get("value", 1)
         if self.machine.assumes and FarConstant.kind in self.machine.wanted and value is not None and call.owner:
             put(self.machine, state, call.node, value.node.value, call.owner)
         return None
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """`scores[mask] = -NEAR_INF`."""
+        """Handle `scores[mask] = -NEAR_INF`."""
         if isinstance(target, cst.Subscript) and self.machine.assumes and FarConstant.kind in self.machine.wanted:
             put(self.machine, state, node, node.value, self.machine.evaluate(state, target.value))

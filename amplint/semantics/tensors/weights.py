@@ -1,4 +1,4 @@
-"""The dtypes of parameters and buffers: what layers were made in, and what the conversion of a model makes of them."""
+"""Dtypes of parameters and buffers, from the construction of layers and from casts of models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WEIGHTS = "<weights>"
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
-    """The dtype in which a layer makes its parameters; None if an object only stands for any of its class."""
+    """The dtype of the parameters that a layer is constructed with; None for a hypothetical object of its class."""
     if machine.hypothetical:
         return None
     wanted = arguments.get("dtype")
@@ -32,7 +32,7 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
 
 
 def kept(machine: Machine, value: Tensor) -> Tensor:
-    """`value` as a parameter or buffer: an object that stands for any of its class may have been converted."""
+    """`value` as a parameter or buffer; in a hypothetical object of its class, the model may have been cast since."""
     kept = replace(value, symbol=provenance.kept(machine))
     if not machine.hypothetical or value.dtype != "float32":
         return kept
@@ -52,9 +52,9 @@ def of(machine: Machine, state: State, layer: Module) -> Tensor:
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
-    """`model.half()`, `model.to(...)`: what the model owns is converted where it is.
+    """Cast what the model owns in place, for `model.half()` and `model.to(...)`.
 
-    A loop over several models is followed with one of them, and converts the others too.
+    A loop over several models is followed with one of them, and casts the others too.
     """
     changes, dtype = converts_to(machine, name, arguments)
     if changes and _is_one_of_many(machine, node):
@@ -73,7 +73,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
 
 
 def _is_one_of_many(machine: Machine, node: cst.Call) -> bool:
-    """Whether the method that `node` calls is that of each item of a list that a loop spells out."""
+    """Whether the receiver of `node` is an element of a list that a loop spells out."""
     owner = node.func.value if isinstance(node.func, cst.Attribute) else None
     loops = (
         loop for loop in machine.loops if isinstance(loop, cst.For) and isinstance(loop.iter, (cst.List, cst.Tuple))
@@ -106,13 +106,13 @@ def owned(state: State, owner: Value) -> Iterator[tuple[int, str, Module | Tenso
 
 
 def handed(machine: Machine, values: Iterable[Value]) -> None:
-    """Code that cannot be seen gets these values: it may convert the models among them."""
+    """Mark all dtypes unsure if one of these values, which escape, is a model: unseen code may cast it."""
     if any(isinstance(value, (Instance, Module)) for value in values):
         machine[Weights].unsure = True
 
 
 def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -> Value:
-    """What `owner.name = value` keeps: where a parameter was, `torch.nn` takes another parameter alone."""
+    """The value that `owner.name = value` stores: `torch.nn` replaces a parameter by another parameter alone."""
     before = state.heap.get(owner.symbol, {}).get(name) if isinstance(owner, Instance) else None
     if not isinstance(before, Tensor) or before.symbol not in machine[Weights].symbols or not isinstance(value, Tensor):
         return value
@@ -121,9 +121,9 @@ def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -
 
 
 class Weights(Tracker):
-    """Follows parameters and buffers as tensors: their `symbols`, and whether unseen code left any `unsure`.
+    """Tracks parameters and buffers as tensors: their `symbols`, and whether unseen code left any dtype `unsure`.
 
-    A layer that was `converted` on some path has weights of an unknown dtype on those that do not report it.
+    A layer `converted` on some path has weights of unknown dtype on the paths that do not record it.
     """
 
     methods = CONVERSIONS | {"register_buffer"}
@@ -135,7 +135,7 @@ class Weights(Tracker):
         self.unsure = False
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`register_buffer`, and the conversion of a model."""
+        """Handle `register_buffer`, and casts of models."""
         assert call.owner is not None
         if call.name == "register_buffer" and isinstance(call.owner, Instance) and len(call.arguments.values) > 1:
             name, given = call.arguments.values[:2]
@@ -148,7 +148,7 @@ class Weights(Tracker):
         return None
 
     def call_begins(self, state: State, call: Call) -> None:
-        """What a framework gets may run in a region of its own from here on, what is sharded in its policy's dtype."""
+        """Forget the dtypes of models passed to a framework with a half region, or to a sharder with a mixed policy."""
         runs_half = isinstance(call.owner, Manager) and call.owner.precision != "float32"
         shards = isinstance(call.callee, Ref) and call.callee.name in SHARDERS
         for value in call.arguments.values if shards or runs_half else ():
@@ -157,10 +157,10 @@ class Weights(Tracker):
                     state.set_attribute(layer.symbol, _WEIGHTS, Tensor(layer.symbol, rank=SOME_DIMENSIONS))
 
     def unseen(self, state: State, call: Call) -> None:
-        """Code that cannot be seen may convert the models that it gets."""
+        """Handle models that escape to unseen code, which may cast them."""
         if call.entered is None:
             handed(self.machine, call.arguments.values)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """`module.weight = value`."""
+        """Handle `module.weight = value`."""
         return put(self.machine, state, owner, target.attr.value, value)

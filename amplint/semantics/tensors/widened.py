@@ -1,4 +1,4 @@
-"""Tensors that became float32 because something converted to it was added to them, or multiplied them."""
+"""Tensors widened to float32 by an operand that was cast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEEP = having("keeps") | having("follows") | words("sum mean softmax")
 
 
 def widened_by(machine: Machine, value: Value) -> cst.Call | None:
-    """The conversion of one of two operands by which `value` is float32; the other one was left as it was."""
+    """The cast of the one operand by which `value` is float32, while the other was not cast; None if there is none."""
     if not isinstance(value, Tensor) or value.dtype != "float32" or not isinstance(value.why_half, cst.Call):
         return None
     return value.why_half if _is_mixed(machine, value.symbol) else None
@@ -34,14 +34,14 @@ def _is_mixed(machine: Machine, symbol: int, depth: int = 6) -> bool:
 
 
 def _is_lifted(machine: Machine, symbol: int) -> bool:
-    """Whether a tensor is float32 by a conversion that is written out."""
+    """Whether a tensor is float32 by an explicit cast."""
     return conversion(machine, symbol) == "float32" or (
         machine.symbols.key(symbol)[0] in ARITHMETIC and can_be_wide(machine, symbol)
     )
 
 
 def _is_left(machine: Machine, symbol: int, depth: int = 6) -> bool:
-    """Whether a tensor has the dtype of what the function is given, or of what a layer computes, and was left in it."""
+    """Whether a tensor has the dtype of an argument of the function or of a layer's result, and was not cast."""
     if last_cast(machine, symbol) is not None:
         return False
     if is_computed(machine, symbol):

@@ -12,7 +12,7 @@ Fact: TypeAlias = "int | tuple[str, int]"
 Facts: TypeAlias = "dict[Fact, Const]"
 NOTHING: Facts = {}
 DEPTH = 8
-"""Conditions are asked for again with each condition around them; what lies deeper is left open."""
+"""The depth to which nested conditions are evaluated, since each is evaluated again for each one around it."""
 
 
 class Known(Protocol):
@@ -23,7 +23,7 @@ class Known(Protocol):
 
 
 _CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value"})
-"""What is true or false as its parts are."""
+"""Operations whose truth value follows from their operands'."""
 
 
 def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:

@@ -28,17 +28,17 @@ from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_preci
 
 Either = Callable[[Value, Value, Facts, Facts], Value]
 Step: TypeAlias = tuple[cst.CSTNode, str]
-"""A node, and what happens there."""
+"""A node, and a message about it."""
 Iteration: TypeAlias = tuple[int, ...]
-"""The rounds of the loops around, by the time when each began."""
+"""The iterations of the loops around a point, each by the time at which it began."""
 P = TypeVar("P", bound="Part")
 MODULE_FRAME = 0
 RESULT = "<result>"
-"""The variable that holds what a call returned while its paths are joined."""
+"""The variable for a call's result while its paths are joined."""
 STEPS_KEPT = 16
-"""How many of the latest steps of a path are told."""
+"""The number of the latest steps of a path that messages show."""
 NEXT_ROUND = -1
-"""Stands for an iteration that has not begun."""
+"""An iteration that has not begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class State:
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
-    """How many of the loop iterations around a call are still running, and how many there were."""
+    """The number of loop iterations around a call that are still running, and their total."""
     return shared_rounds(then, now), len(then)
 
 

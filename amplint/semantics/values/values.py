@@ -28,7 +28,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Several(Unknown):
-    """One of several possible values; or something else, too, if it is `open`."""
+    """One of several possible values; if `open`, possibly another one."""
 
     options: tuple[Option, ...]
     open: bool
@@ -246,7 +246,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A Python number combined with a tensor: its value, its stand-in, and the tensor's expression.
+    """A Python number combined with a tensor: its value, its expression, and the tensor's expression.
 
     `written` is the definition site of the number, if that is elsewhere.
     """
@@ -375,7 +375,7 @@ def number(value: Value | None) -> float | None:
 
 
 def standing(value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None) -> Number | None:
-    """The number that `node` has, combined with the tensor `beside`; None for anything else."""
+    """The number that `node` evaluates to, combined with the tensor `beside`; None for anything else."""
     constant = number(value)
     if not isinstance(value, Const) or constant is None:
         return None

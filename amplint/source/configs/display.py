@@ -8,11 +8,11 @@ from amplint.source import syntax as cst
 from amplint.source.encoding import SourceError
 
 MOST_NODES = 10_000
-"""How many values and keys are read of a file, those counted again that an alias of YAML repeats."""
+"""The limit of values and keys in a file, including those repeated by aliases of YAML."""
 MOST_NESTED = 50
 MOST_DIGITS = 100
 UNKNOWN = "<unknown>"
-"""The name that stands for a value of which nothing is known, such as one with a tag of somebody's own."""
+"""The name for an unknown value, such as one with a custom tag."""
 Scalar = bool | int | float | str | None
 
 

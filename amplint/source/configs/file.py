@@ -11,7 +11,7 @@ from amplint.source.imports import Import
 from amplint.source.source import Chunk, Source
 
 MOST_BYTES = 200_000
-"""What is larger is data."""
+"""The size in bytes beyond which a file is data."""
 
 
 class ConfigFile(Source):

@@ -13,7 +13,7 @@ _SIGNS = (b".json", b".yaml", b".yml")
 _NAMED = regex(rb"""["']/?((?:[\w.-]+/)*[\w.-]+\.(?:json|ya?ml))["']""")
 _READS = (*_SIGNS, b"hydra", b"Accelerator(")
 MOST_NAMED = 30
-"""So many names of a script are looked at."""
+"""The limit of names taken from a script."""
 
 
 def is_config(path: str) -> bool:

@@ -23,7 +23,7 @@ Pair = tuple[cst.BaseExpression, cst.BaseExpression]
 
 
 def read(layout: Layout) -> cst.BaseExpression:
-    """The value of the first document of a text, None's without one. Raises SourceError."""
+    """The value of the first document of a text, that of None without one. Raises SourceError."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _Reader(layout, yaml.parse(layout.text, Loader=loader)).document()

@@ -1,4 +1,4 @@
-"""Expressions and what they are made of."""
+"""Expressions and their parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.source.syntax.operators import BaseBinaryOp, BaseBooleanOp, BaseCom
 
 
 class BaseNumber(BaseExpression):
-    """A number that is written out; `value` is its text."""
+    """A numeric literal; `value` is its text."""
 
     value: str
 
@@ -44,14 +44,14 @@ class BaseComp(BaseExpression):
 
 
 class BaseSimpleComp(BaseComp):
-    """One that makes no dictionary."""
+    """A comprehension other than that of a dictionary."""
 
     elt: BaseExpression
     for_in: CompFor
 
 
 class Name(BaseExpression):
-    """A variable, or a word that is one of `None`, `True` and `False`."""
+    """A variable, or one of the words `None`, `True` and `False`."""
 
     value: str
 
@@ -80,19 +80,19 @@ class Imaginary(BaseNumber):
 
 
 class SimpleString(BaseString):
-    """A string in one piece that is no f-string; `value` is its text with prefix and quotes."""
+    """A single string that is no f-string; `value` is its text with prefix and quotes."""
 
     value: str
 
     @property
     def evaluated_value(self) -> str | bytes:
-        """What the text means."""
+        """The value of the literal."""
         found: str | bytes = ast.literal_eval(self.value)
         return found
 
     @property
     def quote(self) -> str:
-        """The quotes it begins and ends with."""
+        """The quotes around it."""
         text = self.value.lstrip("rRbBuUfF")
         return text[:3] if text[:3] in ('"' * 3, "'" * 3) else text[:1]
 
@@ -104,7 +104,7 @@ class SimpleString(BaseString):
 
 
 class FormattedStringText(CSTNode):
-    """What an f-string spells out; `value` is its text."""
+    """Literal text of an f-string; `value` is the text."""
 
     value: str
 
@@ -126,19 +126,19 @@ class FormattedString(BaseString):
 
     @property
     def quote(self) -> str:
-        """The quotes it begins and ends with."""
+        """The quotes around it."""
         return self.end
 
 
 class ConcatenatedString(BaseString):
-    """Strings that follow each other: the first, and all others."""
+    """Adjacent string literals: the first, and all others."""
 
     left: SimpleString | FormattedString
     right: SimpleString | FormattedString | ConcatenatedString
 
     @property
     def evaluated_value(self) -> str | bytes | None:
-        """What the strings come to; None with an f-string among them."""
+        """The concatenated value; None with an f-string among them."""
         if isinstance(self.left, FormattedString) or isinstance(self.right, FormattedString):
             return None
         left, right = self.left.evaluated_value, self.right.evaluated_value
@@ -183,7 +183,7 @@ class BooleanOperation(BaseExpression):
 
 
 class BaseSlice(CSTNode):
-    """What stands in the brackets of a subscript."""
+    """The content of a subscript's brackets."""
 
 
 class Index(BaseSlice):
@@ -221,7 +221,7 @@ class Annotation(CSTNode):
 
 
 class ParamStar(CSTNode):
-    """The `*` before parameters that are passed by keyword."""
+    """The `*` before keyword-only parameters."""
 
 
 class Param(CSTNode):

@@ -1,4 +1,4 @@
-"""Operators; each stands once for every use of it."""
+"""Operators, one node per use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from amplint.source.syntax.base import CSTNode
 
 
 class BaseBinaryOp(CSTNode):
-    """Between two operands."""
+    """A binary operator."""
 
 
 class BaseBooleanOp(CSTNode):
@@ -14,15 +14,15 @@ class BaseBooleanOp(CSTNode):
 
 
 class BaseUnaryOp(CSTNode):
-    """Before one operand."""
+    """A unary operator."""
 
 
 class BaseCompOp(CSTNode):
-    """Compares."""
+    """A comparison operator."""
 
 
 class BaseAugOp(CSTNode):
-    """Changes a variable."""
+    """An operator of an augmented assignment."""
 
 
 class Add(BaseBinaryOp):

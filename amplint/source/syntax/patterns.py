@@ -9,7 +9,7 @@ from amplint.source.syntax.expressions import Name
 
 
 class MatchPattern(CSTNode):
-    """What a value is compared with."""
+    """A pattern."""
 
 
 class MatchCase(CSTNode):

@@ -1,4 +1,4 @@
-"""Statements and what they are made of."""
+"""Statements and their parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class IndentedBlock(BaseSuite):
 
 
 class SimpleStatementSuite(BaseSuite):
-    """Small statements in the line of the colon."""
+    """Small statements on the line of the colon."""
 
     body: Sequence[BaseSmallStatement]
 
@@ -60,7 +60,7 @@ class Return(BaseSmallStatement):
 
 
 class Expr(BaseSmallStatement):
-    """An expression for its own sake."""
+    """An expression statement."""
 
     value: BaseExpression
 
@@ -140,7 +140,7 @@ class Assert(BaseSmallStatement):
 
 
 class NameItem(CSTNode):
-    """A name that is declared."""
+    """A declared name."""
 
     name: Name
 

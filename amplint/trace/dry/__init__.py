@@ -1,10 +1,10 @@
-"""A CUDA device that is not there: the CPU computes, under CUDA's autocast policy, and scripts see a GPU.
+"""Emulation of a CUDA device: the CPU computes, under CUDA's autocast policy, and scripts see a GPU.
 
-What a script puts on "cuda" stays in the memory of the CPU and is remembered to lie on the GPU (`placement`).
-Operations on it follow the tables of CUDA's autocast (`autocast`), and raise where the GPU would, for operands on two
-devices (`operators`). Python code sees the device that is pretended (`devices`), and `torch.cuda` describes a GPU
-(`cuda`).
+Tensors that a script puts on "cuda" stay in the memory of the CPU, and their placement is recorded (`placement`).
+Operations on them follow the tables of CUDA's autocast (`autocast`), and raise where the GPU would, for operands on two
+devices (`operators`). Python code sees the emulated device (`devices`), and `torch.cuda` describes a GPU (`cuda`).
 Where that is not enough the run stops (`beyond`).
+
 Values are the CPU's: they show overflow, underflow and dtypes, not a GPU's last bits.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["CannotFollow", "dry_run"]
 
 @contextlib.contextmanager
 def dry_run(gpu: Gpu) -> Iterator[None]:
-    """Let what runs in this context believe in `gpu`. Raises CannotFollow if that is not enough."""
+    """Emulate `gpu` for code in this context. Raises CannotFollow where emulation is not enough."""
     placing = Placing()  # type: ignore[no-untyped-call]
     with cuda_module(gpu), cuda_autocast(), placing, devices() as mode, threads(mode):
         try:

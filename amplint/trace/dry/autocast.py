@@ -1,10 +1,11 @@
-"""CUDA's autocast on the CPU: regions for "cuda" treat what lies on the GPU, those for "cpu" what lies on the CPU.
+"""CUDA's autocast on the CPU: regions for "cuda" apply to operands on the GPU, those for "cpu" to operands on the CPU.
 
-PyTorch keeps one state of autocast for each device type, and applies that of a tensor's own. All tensors are the CPU's
-here, so its kernels of autocast are replaced by such as ask where the operands lie, and run in a region of either kind.
+PyTorch keeps one autocast state per device type, and applies that of a tensor's own. Here all tensors are the CPU's,
+so its autocast kernels are replaced by kernels that dispatch on the placement of the operands, and run in regions of
+both device types.
 
-What the treatments mean is in PyTorch's aten/src/ATen/autocast_mode.h. The names that begin with an underscore are not
-public API; tests/trace/test_dry_autocast.py compares what they give with the kernels of CUDA, and with the CPU's.
+The casting policies are those of PyTorch's aten/src/ATen/autocast_mode.h. The names that begin with an underscore are
+not public API; tests/trace/test_dry_autocast.py compares the results with the kernels of CUDA, and with the CPU's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from amplint.trace.replaced import replaced
 _KEY = torch._C.DispatchKey.AutocastCPU
 _KEYS = torch._C.DispatchKeySet(_KEY)
 _OVERRIDE = {"allow_override": True} if "allow_override" in inspect.signature(Library.impl).parameters else {}
-"""PyTorch before 2.8 lets kernels of its own be overridden unasked."""
+"""PyTorch before 2.8 allows overriding its own kernels without this option."""
 _RECURRENT = [f"{kind}.{form}" for kind in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data")]
 """Operators that cuDNN runs in float16, whatever the region's dtype: by a kernel that only builds with cuDNN have."""
 _BANNED = (
@@ -43,19 +44,19 @@ Kernel = Callable[..., Any]
 
 
 class _Regions(threading.local):
-    """Whether a region for "cpu" is on in this thread: PyTorch's own state for it is on in regions of both kinds."""
+    """Whether a region for "cpu" is on in this thread: PyTorch's state for it is on in regions of both types."""
 
     on_cpu = False
 
 
 @contextlib.contextmanager
 def cuda_autocast() -> Iterator[None]:
-    """Let regions treat operands as on a machine with a GPU, by the tables of the newest known version at worst."""
+    """Apply autocast as on a machine with a GPU, by the tables of this version, or else of the newest known one."""
     library: Any = Library("aten", "IMPL", _KEY.name)  # type: ignore[no-untyped-call]
     weights, regions = _Weights(), _Regions()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that kernels are overridden
+            warnings.simplefilter("ignore")  # for overridden kernels
             _install(library, weights, regions)
         with (
             _both_kinds(regions),
@@ -67,13 +68,13 @@ def cuda_autocast() -> Iterator[None]:
 
 
 class _Weights:
-    """The half copies of parameters that a region makes once."""
+    """The cache of half copies of parameters, filled once per region."""
 
     def __init__(self) -> None:
         self._copies: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
     def cast(self, tensor: torch.Tensor, dtype: torch.dtype, gpu: bool) -> torch.Tensor:
-        """`tensor` in `dtype`, where it takes part in autocast on the GPU, or else on the CPU."""
+        """`tensor` cast to `dtype`, if it is eligible for autocast on the GPU, or else on the CPU."""
         if not _takes_part(tensor, gpu) or tensor.dtype == dtype:
             return tensor
         kept = tensor.requires_grad and tensor.is_leaf and tensor.dtype == torch.float32 and dtype != torch.float32
@@ -87,7 +88,7 @@ class _Weights:
         return copy
 
     def clearing(self, clear: Callable[[], None]) -> Callable[[], None]:
-        """`clear`, and forget the copies."""
+        """`clear`, followed by clearing this cache."""
 
         def both() -> None:
             clear()
@@ -97,7 +98,7 @@ class _Weights:
 
 
 def _install(library: Any, weights: _Weights, regions: _Regions) -> None:
-    """Replace the kernels of all operators that autocast treats on either device."""
+    """Replace the kernels of all operators in autocast's policy of either device."""
     version: str | None = ".".join(torch.__version__.split(".")[:2])
     if version not in versions():
         version = None
@@ -110,7 +111,7 @@ def _install(library: Any, weights: _Weights, regions: _Regions) -> None:
 
 
 def _kernels(device: str, version: str | None, weights: _Weights) -> dict[str, Kernel]:
-    """Operator (`pow.Scalar`) -> what autocast does to it on `device`, where the running PyTorch treats it at all."""
+    """Operator (`pow.Scalar`) -> the autocast kernel for `device`, if the running PyTorch has one."""
     makers: dict[str, Callable[[OpOverload, _Run, str], Kernel]] = {
         "lower": _lower,
         "float32": _float32,
@@ -131,7 +132,7 @@ def _kernels(device: str, version: str | None, weights: _Weights) -> dict[str, K
 
 
 def _choosing(operator: OpOverload, on_gpu: Kernel | None, on_cpu: Kernel | None, regions: _Regions) -> Kernel:
-    """What runs the kernel of the device that the operands lie on, or none if that has none or no region is on."""
+    """A kernel that runs the autocast kernel for the operands' device, or the plain one without such or a region."""
 
     def kernel(keys: Any, *args: Any, **options: Any) -> Any:
         gpu = any(placement.on_gpu(operand) for operand in tensors((args, options)))
@@ -144,7 +145,7 @@ def _choosing(operator: OpOverload, on_gpu: Kernel | None, on_cpu: Kernel | None
 
 
 def _operator(name: str) -> OpOverload | None:
-    """The operator of this name (`pow.Scalar`), None if this build of PyTorch lacks it."""
+    """The operator of this name (`pow.Scalar`); None if this build of PyTorch lacks it."""
     base, _, overload = name.partition(".")
     packet = getattr(torch.ops.aten, base, None)
     return getattr(packet, overload or "default", None)
@@ -163,13 +164,13 @@ def _takes_part(value: Any, gpu: bool) -> bool:
 
 @dataclass(frozen=True)
 class _Run:
-    """Runs operators without autocast, their operands cast where they lie on the GPU, or else on the CPU."""
+    """Runs operators without autocast on operands cast to a dtype, those on the GPU, or else those on the CPU."""
 
     weights: _Weights
     gpu: bool
 
     def __call__(self, operator: OpOverload, dtype: torch.dtype, args: Any, options: Any) -> Any:
-        """What `operator` gives for operands in `dtype`."""
+        """The result of `operator` on operands in `dtype`."""
 
         def cast(value: Any) -> Any:
             return self.weights.cast(value, dtype, self.gpu) if isinstance(value, torch.Tensor) else value
@@ -195,7 +196,7 @@ def _promote(operator: OpOverload, run: _Run, device: str) -> Kernel:
 
 
 def _widest(operands: list[torch.Tensor], half: torch.dtype) -> torch.dtype:
-    """Float32 where an operand has it, otherwise the region's dtype. Raises RuntimeError for the other half before."""
+    """Float32 if an operand has it, else the region's dtype. Raises RuntimeError for the other half before that."""
     for operand in operands:
         if operand.dtype == torch.float32:
             return torch.float32
@@ -234,7 +235,7 @@ def _append_dtype(operator: OpOverload, run: _Run, device: str) -> Kernel:
 def _recurrent(operator: OpOverload, run: _Run, device: str) -> Kernel:
     def kernel(*args: Any, **options: Any) -> Any:
         enabled = torch._C._get_mkldnn_enabled()
-        torch._C._set_mkldnn_enabled(False)  # `flags` would warn of TF32 each time
+        torch._C._set_mkldnn_enabled(False)  # `flags` would warn about TF32 each time
         try:
             return run(operator, torch.float16, args, options)
         finally:
@@ -249,7 +250,7 @@ def _refuse(*args: Any, **options: Any) -> None:
 
 @contextlib.contextmanager
 def _both_kinds(regions: _Regions) -> Iterator[None]:
-    """Let regions be switched on and asked for one by one, and PyTorch's state for the CPU be on in both kinds."""
+    """Make regions of the device types independent, while PyTorch's state for the CPU is on in both."""
     enabled, enable = torch.is_autocast_enabled, torch.set_autocast_enabled
     before = enabled("cpu")
 

@@ -1,4 +1,4 @@
-"""What a dry run cannot follow: it stops there, at a line that it names, and says what to do instead."""
+"""Limits of a dry run: it stops there, with the line and a workaround in the message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.trace.frames import Line, calling_line, is_own, raising_line
 
 _WIDTH = 80
 _BOILERPLATE = " This could be because"
-"""With this the dispatcher begins to list its registrations."""
+"""The text that begins the dispatcher's list of registrations."""
 _EAGER = "Let the script do without it in this run, or trace it on a GPU."
 _KERNELS = "Let the script take its way in plain PyTorch in this run, or trace it on a GPU."
 _TRITON = f"TRITON_INTERPRET=1 in the environment lets Triton run kernels on the CPU. {_KERNELS}"
@@ -36,7 +36,7 @@ REFUSED = {
         for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
     },
 }
-"""Functions and classes of PyTorch that only a GPU has: what that is called, and what to do instead."""
+"""Functions and classes of PyTorch that need a GPU -> their name for users, and a workaround."""
 
 _SIGNS = (
     (("/triton/", "active drivers", "triton installation"), "Triton kernels", _TRITON),
@@ -53,11 +53,11 @@ _SIGNS = (
         _EAGER,
     ),
 )
-"""What is in the messages of PyTorch and Python where they miss a GPU or what comes with it."""
+"""Texts in messages of PyTorch and Python that indicate a missing GPU or its libraries."""
 
 
 class CannotFollow(RuntimeError):
-    """The script does what needs a real GPU."""
+    """The script needs a real GPU."""
 
 
 class _Refused(type):
@@ -66,19 +66,19 @@ class _Refused(type):
 
 
 def refusing(name: str) -> type:
-    """What stands in for the function or class `name` of `REFUSED`: a class, for scripts ask what is one of it."""
+    """A substitute for the function or class `name` of `REFUSED`: a class, since scripts use it in `isinstance`."""
     return _Refused(name, (), {})
 
 
 def refused(what: str, instead: str) -> CannotFollow:
-    """The exception to raise for `what`, at the line of the user's code that asks for it."""
+    """The exception to raise for `what`, at the line of the user's code that uses it."""
     return CannotFollow(_message(calling_line(), what, instead))
 
 
 def understood(failure: Exception) -> CannotFollow | None:
-    """What `failure`, which ended the script, means where a GPU is missing, otherwise None.
+    """The meaning of `failure`, which ended the script, if it is due to a missing GPU; otherwise None.
 
-    A package that is not there is the script's own failure, and so is a dtype that CUDA has no kernel for.
+    A missing package is the script's own failure, and so is a dtype without a CUDA kernel.
     """
     text = f"{failure} {failure.__cause__} {_file(failure)}"
     if isinstance(failure, (CannotFollow, ModuleNotFoundError)) or '_cuda" not implemented for' in text:
@@ -90,14 +90,14 @@ def understood(failure: Exception) -> CannotFollow | None:
 
 
 def _file(failure: Exception) -> str:
-    """The file that raised, where it is Triton's."""
+    """The file that raised, if it is Triton's; otherwise empty."""
     frames = traceback.extract_tb(failure.__traceback__)
     file = frames[-1].filename.replace(os.sep, "/") if frames else ""
     return file if "/triton/backends/" in file or "/triton/runtime/" in file else ""
 
 
 def _message(line: Line, what: str, instead: str, failure: Exception | None = None) -> str:
-    """Such as `train.py:41: a dry run cannot follow CUDA graphs: graph = torch.cuda.CUDAGraph()`, and what to do."""
+    """A message such as `train.py:41: a dry run cannot follow CUDA graphs: graph = torch.cuda.CUDAGraph()`."""
     filename, row = line
     source = linecache.getline(filename, row).strip()[:_WIDTH]
     near = os.path.relpath(filename) if filename else ""
@@ -110,7 +110,7 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
 
 
 def _in_library(failure: Exception) -> str:
-    """Where a library has failed that the user's code calls: another line, empty if there is none but PyTorch."""
+    """A line on the library, other than PyTorch, that failed when the user's code called it; otherwise empty."""
     found = ""
     for frame, row in traceback.walk_tb(failure.__traceback__):
         name = frame.f_code.co_filename.replace(os.sep, "/")

@@ -1,4 +1,4 @@
-"""What `torch.cuda` and what asks it say about the GPU."""
+"""Emulation of `torch.cuda` and of functions that query it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTHING = words(
     "set_sync_debug_mode change_current_allocator caching_allocator_enable "
     "_record_memory_history _dump_snapshot _set_allocator_settings"
 )
-"""Functions of torch.cuda that have nothing to do."""
+"""Functions of torch.cuda without an effect here."""
 _ZERO = words(
     "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached "
     "device_memory_used memory_usage utilization temperature power_draw clock_rate get_sync_debug_mode "
@@ -38,11 +38,11 @@ _ZERO = words(
 _STATISTICS = words("memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict")
 _TUNING = words("enable tuning_enable record_untuned_enable")
 _PARTS = words("cuda cuda.memory cuda.random cuda.streams cuda.graphs accelerator accelerator.memory")
-"""Modules that share functions: each is given those that it has. Not every version of PyTorch has all of them."""
+"""Modules that share functions: those present in each are replaced. Not every version of PyTorch has all of them."""
 
 
 class _Library:
-    """Stands in for the CUDA runtime and for NVTX: all calls succeed and do nothing."""
+    """Substitute for the CUDA runtime and for NVTX: all calls succeed and do nothing."""
 
     cudaError = SimpleNamespace(success=0)
 
@@ -51,7 +51,7 @@ class _Library:
 
 
 class _Ignored:
-    """Stands in for memory pools and allocators."""
+    """Substitute for memory pools and allocators."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.id = (0, 0)
@@ -63,7 +63,7 @@ class _Ignored:
 
 @contextlib.contextmanager
 def cuda_module(gpu: Gpu) -> Iterator[None]:
-    """Let `torch.cuda`, `torch.accelerator` and what asks them describe `gpu`; under torchrun each rank has one."""
+    """Let `torch.cuda`, `torch.accelerator` and their users describe `gpu`; under torchrun each rank has one."""
     index, gpus = (int(os.environ.get(name, default)) for name, default in (("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1)))
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(placement, gpu=torch.device("cuda", index), gpus=gpus, process=None))
@@ -150,7 +150,7 @@ def _functions(gpu: Gpu) -> dict[str, Any]:
 
 
 def _properties(gpu: Gpu) -> SimpleNamespace:
-    """What `torch.cuda.get_device_properties` tells of `gpu`."""
+    """The result of `torch.cuda.get_device_properties` for `gpu`."""
     limits = LIMITS[gpu.capability]
     return SimpleNamespace(
         name=gpu.name,
@@ -176,12 +176,12 @@ def _always(value: Any) -> Callable[..., Any]:
 
 
 def _seeded(seed: int) -> None:
-    """Seed the one generator that there is."""
+    """Seed the only generator."""
     torch.default_generator.manual_seed(int(seed))
 
 
 def _checked(value: Any) -> Callable[..., Any]:
-    """What gives `value`, and raises RuntimeError where its first argument names a GPU that is not there."""
+    """A function that returns `value`, and raises RuntimeError if its first argument names a nonexistent GPU."""
 
     def answer(device: Any = None, *_: Any, **__: Any) -> Any:
         index = device if isinstance(device, int) else torch.device(device).index if device is not None else None
@@ -193,7 +193,7 @@ def _checked(value: Any) -> Callable[..., Any]:
 
 
 def _named(path: str) -> Any:
-    """What lies in `torch` at `path`; None if this version lacks it."""
+    """The attribute of `torch` at `path`; None if this version lacks it."""
     owner: Any = torch
     for name in path.split("."):
         owner = getattr(owner, name, None)

@@ -1,4 +1,4 @@
-"""What Python code sees of devices: tensors on the GPU say so, and are made there, moved there and back."""
+"""Devices as Python code sees them: placement, creation and transfers of tensors on the GPU."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from amplint.trace.replaced import replaced
 
 CPU = torch.device("cpu")
 _END = re.compile(r"(, (size|dtype|layout|requires_grad|grad_fn|nnz)=[^\]]*)?\)$")
-"""What stands behind the device where a tensor is shown."""
+"""The suffix after the device in a tensor's `repr`."""
 _TO_NUMPY = "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 
 
 class Devices(TorchFunctionMode):
-    """Answers questions about devices, and reads "cuda" as an order to put the result on the GPU."""
+    """Answers queries of devices, and interprets "cuda" as the placement of a result on the GPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`. Raises RuntimeError for a second GPU, and TypeError if a GPU's tensor goes to NumPy."""
+        """Run `func`. Raises RuntimeError for a nonexistent GPU, and TypeError for a GPU tensor passed to NumPy."""
         kwargs = kwargs or {}
         if isinstance(func, OpOverload) and not _asks_for_gpu(kwargs.get("device")):
-            return func(*args, **kwargs)  # PyTorch's own call, whose "cpu" is where it computes
+            return func(*args, **kwargs)  # PyTorch's own call, whose "cpu" is the real device
         answer = _ANSWERS.get(func)
         if answer is not None:
             return answer(func, *args, **kwargs)
@@ -57,7 +57,7 @@ class Devices(TorchFunctionMode):
 
 @contextlib.contextmanager
 def devices() -> Iterator[Devices]:
-    """Switch `Devices` on, also for what PyTorch calls back: a mode is off while it handles a function."""
+    """Enter `Devices`, also within callbacks from PyTorch: a mode is off while it handles a function."""
     mode = Devices()
 
     def on(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,7 +88,7 @@ _new_fake: Callable[..., FakeTensor] = FakeTensor.__new__
 
 
 def _fake(cls: type, mode: Any, element: torch.Tensor, device: torch.device, *args: Any, **kwargs: Any) -> FakeTensor:
-    """A fake tensor on the CPU: PyTorch ends the process where one on a GPU takes part in autograd without CUDA."""
+    """A fake tensor on the CPU: PyTorch aborts the process if one on a GPU takes part in autograd without CUDA."""
     return _new_fake(cls, mode, element, CPU if device.type == "cuda" else device, *args, **kwargs)
 
 
@@ -96,7 +96,7 @@ _new_wrapper: Callable[..., torch.Tensor] = torch.Tensor._make_wrapper_subclass
 
 
 def _wrapper(*args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
-    """A tensor that wraps others, such as a distributed one, on the CPU as they are."""
+    """A wrapper tensor, such as a distributed one, on the CPU as the tensors in it are."""
     return _new_wrapper(*args, device=_on_cpu(device), **kwargs)
 
 
@@ -108,13 +108,13 @@ def _check_generator(generator: torch.Generator | None, gpu: bool) -> None:
 
 
 def default_device() -> torch.device | None:
-    """What `torch.set_default_device` has set."""
+    """The device set by `torch.set_default_device`."""
     context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
     return context.device if context is not None else None
 
 
 def moved(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
-    """`tensor` on the GPU or the CPU: itself where it lies there already, otherwise a copy."""
+    """`tensor` on the GPU or the CPU: itself if it is there already, otherwise a copy."""
     if placement.on_gpu(tensor) == gpu:
         return tensor
     if tensor.requires_grad and torch.is_grad_enabled():
@@ -132,7 +132,7 @@ class _Move(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The gradient goes the way back."""
+        """The gradient, copied back."""
         return _copy(gradient, not ctx.gpu), None
 
 
@@ -143,7 +143,7 @@ def _copy(tensor: torch.Tensor, gpu: bool) -> torch.Tensor:
 
 
 def _asks_for_gpu(value: Any) -> bool | None:
-    """Whether `value` names a GPU; None if it names no device. Raises RuntimeError for a GPU that is not there."""
+    """Whether `value` names a GPU; None if it names no device. Raises RuntimeError for a nonexistent GPU."""
     index: int | None
     if isinstance(value, torch.device):
         kind, index = value.type, value.index
@@ -193,7 +193,7 @@ def _to(func: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     options = {name: value for name, value in kwargs.items() if name not in ("copy", "non_blocking")}
     if type(options.get("device")) is int:
         options["device"] = torch.device("cuda", options["device"])
-    flags = [value for value in args if isinstance(value, bool)]  # non_blocking and copy, both only by their place
+    flags = [value for value in args if isinstance(value, bool)]  # non_blocking and copy, both positional
     named = [value for value in args if not isinstance(value, bool)]
     device, dtype, _, layout = _named(torch._C._nn._parse_to, *named, **options)
     gpu = _asks_for_gpu(device)
@@ -210,7 +210,7 @@ def _type_as(func: Any, tensor: torch.Tensor, other: torch.Tensor) -> Any:
 
 
 def _named(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """For functions that read the name of a device and make nothing there; a number is that of a GPU."""
+    """Call a function that parses a device but makes no tensor; a number is that of a GPU."""
     if args and type(args[0]) is int:
         args = (torch.device("cuda", args[0]), *args[1:]) if func is not torch.device else ("cuda", *args)
     return func(*args, **kwargs)
@@ -245,7 +245,7 @@ def _pin_memory(func: Any, tensor: torch.Tensor, *_: Any) -> torch.Tensor:
 
 
 def _ctc_loss(func: Any, probabilities: torch.Tensor, targets: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Lengths may lie anywhere, and targets as cuDNN takes them on the CPU."""
+    """Accept lengths on either device, and targets on the CPU, as cuDNN requires."""
     gpu = placement.on_gpu(probabilities)
     if targets.dim() == 1 and targets.dtype == torch.int32:
         targets = moved(targets, gpu)

@@ -1,4 +1,4 @@
-"""Fourier transforms in float16, which cuFFT has for powers of two and the CPU has not."""
+"""Fourier transforms in float16, which cuFFT supports for powers of two and the CPU does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _transformed(func: Callable[..., torch.Tensor], tensor: torch.Tensor, *args:
 def _sizes(
     name: str, tensor: torch.Tensor, n: Any = None, dim: Any = None, norm: Any = None, **others: Any
 ) -> list[int]:
-    """How long the signals of a transform are; the length is `s` and not `n` where there are several."""
+    """The signal sizes of a transform; for several dimensions, the parameter is `s` and not `n`."""
     lengths = others.get("s", n)
     if dim is None:
         dim = (-2, -1) if name.endswith("2") else tuple(range(tensor.dim())) if name.endswith("n") else -1
@@ -47,4 +47,4 @@ def _sizes(
 
 
 TRANSFORMS = {getattr(torch.fft, name): _transformed for name in FFT | words("hfft2 ihfft2 hfftn ihfftn")}
-"""Functions of `torch.fft`, and what runs in their place."""
+"""Functions of `torch.fft` -> their replacement."""

@@ -1,4 +1,4 @@
-"""`torch.cuda.FloatTensor` and its kin: makers of tensors on the GPU, and kinds that tensors there are instances of."""
+"""`torch.cuda.FloatTensor` and its kin: constructors of tensors on the GPU, which are also classes of such tensors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Kind(type):
 
 @contextlib.contextmanager
 def tensor_kinds() -> Iterator[None]:
-    """Let `torch.cuda` have its kinds of tensors, also as the default."""
+    """Provide the tensor types of `torch.cuda`, also as the default."""
     of_cpu = {f"{name}Tensor": getattr(torch, f"{name}Tensor") for name in _NAMES}
     kinds = {
         name: _Kind(name, (), {"__module__": "torch.cuda", "dtype": kind.dtype, "of_cpu": kind})
@@ -56,7 +56,7 @@ def tensor_kinds() -> Iterator[None]:
 
 
 def _make_there(on: bool) -> None:
-    """Whether `torch.Tensor(...)` lies on the GPU, as it does where the default kind is one of the GPU's."""
+    """Place the result of `torch.Tensor(...)` on the GPU or not, as the default tensor type does."""
     if on:
         torch.Tensor.__new__ = _made_there  # type: ignore[assignment, method-assign]
     elif "__new__" in vars(torch.Tensor):

@@ -1,4 +1,4 @@
-"""The rest of PyTorch that would ask a GPU: checkpoints, data loaders, profilers, processes, what sorts by devices."""
+"""Other parts of PyTorch that query a GPU: checkpoints, data loaders, profilers, processes, grouping by device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from amplint.trace.replaced import replaced
 
 @contextlib.contextmanager
 def library() -> Iterator[None]:
-    """Let all of it do without a GPU."""
+    """Replace these parts of PyTorch for a run without a GPU."""
     data_parallel = import_module("torch.nn.parallel.data_parallel")
     spawning = import_module("torch.multiprocessing.spawn")
     pinning = import_module("torch.utils.data._utils.pin_memory")
@@ -58,7 +58,7 @@ def library() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _checkpoints() -> Iterator[None]:
-    """Let checkpoints say what lay on the GPU, and load it to there."""
+    """Save the placement of GPU tensors in checkpoints, and restore it."""
 
     def tag(storage: Any) -> str | None:
         return str(placement.gpu) if placement.holds(_untyped(storage)) else None
@@ -108,11 +108,11 @@ _TRANSFERS: dict[str, Callable[..., Any]] = {
     "_scatter": lambda tensor, devices, sizes=None, dim=0, *_: tensor.chunk(len(devices), dim),
     "_gather": lambda tensors, dim, *_: torch.cat(list(tensors), dim),
 }
-"""What moves tensors between GPUs, of which there is one."""
+"""Functions that move tensors between GPUs, of which there is one."""
 
 
 class _Plans:
-    """Stands in for the plans that cuFFT keeps."""
+    """Substitute for cuFFT's plan cache."""
 
     size, max_size = 0, 4096
 
@@ -120,7 +120,7 @@ class _Plans:
         return self
 
     def clear(self) -> None:
-        """There are none."""
+        """Do nothing: there are no plans."""
 
 
 def _kept(*_: Any) -> Any:
@@ -128,7 +128,7 @@ def _kept(*_: Any) -> Any:
 
 
 def _pinned(data: Any, device: Any = None) -> Any:
-    """`data` as it is. Raises RuntimeError if it lies on the GPU."""
+    """`data` unchanged. Raises RuntimeError if it is on the GPU."""
     for value in tree_leaves(data):
         if isinstance(value, torch.Tensor) and placement.on_gpu(value):
             raise RuntimeError("cannot pin tensors of the GPU; only dense CPU tensors can be pinned")
@@ -136,12 +136,12 @@ def _pinned(data: Any, device: Any = None) -> Any:
 
 
 class _Ended:
-    """Stands in for the context of processes that have ended."""
+    """Substitute for the context of processes that have ended."""
 
     processes: tuple[Any, ...] = ()
 
     def join(self, *_: Any, **__: Any) -> bool:
-        """All of them have ended."""
+        """Whether all processes have ended, which is true."""
         return True
 
 
@@ -151,7 +151,7 @@ _start: Callable[..., Any] = import_module("torch.multiprocessing.spawn").start_
 def _started(
     fn: Callable[..., Any], args: Any = (), nprocs: int = 1, join: bool = True, *rest: Any, **more: Any
 ) -> Any:
-    """A single process is this one, which knows of the GPU and is watched. Raises CannotFollow if others need it."""
+    """Run a single process in this one, which is emulated and traced. Raises CannotFollow if several need a GPU."""
     if nprocs != 1:
         try:
             return _start(fn, args, nprocs, join, *rest, **more)
@@ -164,7 +164,7 @@ def _started(
 
 
 def _without_device(init: Callable[..., None]) -> Callable[..., None]:
-    """A profiler that asks no GPU for its events. PyTorch had `use_cuda` until 2.13."""
+    """A profiler that queries no GPU events. PyTorch had `use_cuda` until 2.13."""
     off = {"use_cuda": False, "use_device": None}
     taken = {name: value for name, value in off.items() if name in inspect.signature(init).parameters}
 
@@ -175,7 +175,7 @@ def _without_device(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_gloo(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`original` with gloo in place of any other backend; groups may be of processes without a GPU."""
+    """`original` with gloo instead of any other backend; groups may consist of processes without a GPU."""
     position = 2 if original.__name__ == "new_group" else 0
 
     def begun(*args: Any, **kwargs: Any) -> Any:
@@ -189,7 +189,7 @@ def _with_gloo(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _on_gpu(method: Callable[..., Any]) -> Callable[..., Any]:
-    """`method` of a module: what PyTorch's C++ makes in it lies on the GPU where parameters do."""
+    """`method` of a module: tensors made by PyTorch's C++ code in it are on the GPU if a parameter is."""
 
     def run(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         module = (args[0] if args else kwargs["module"]) if method.__name__ == "__init__" else self

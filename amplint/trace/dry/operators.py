@@ -1,4 +1,4 @@
-"""What the dispatcher runs: results lie where their operands do, and operands on two devices are refused."""
+"""Dispatch of operators: the placement of results follows the operands, and operands on two devices are refused."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
 _PRODUCTS = having("blas") | having("convolves")
-"""What a GPU computes in float32 and rounds to half. The CPU is very slow at it in float16."""
+"""Operators that a GPU computes in float32 and rounds to half. The CPU is very slow at them in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
-"""What gives a tensor that lies with its operand and lengths that the CPU has."""
+"""Operators with one result on the operand's device and lengths on the CPU."""
 _TO_DTYPE = {"dtype": "", "dtype_out": "out"}
-"""Overloads that CUDA alone has, which name the dtype of their result, and the ones without it."""
+"""Overloads of CUDA alone with a dtype for the result -> those without it."""
 _CPU = torch.device("cpu")
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 
 
 class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps the placement of all tensors up to date."""
+    """Tracks the placement of all tensors."""
 
     supports_higher_order_operators = True
 
@@ -38,11 +38,11 @@ class Placing(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
     given = (*args, *kwargs.values())
-    if torch.device in map(type, given) and any(map(_is_gpu, given)):  # PyTorch's C++ asks
+    if torch.device in map(type, given) and any(map(_is_gpu, given)):  # called from PyTorch's C++ code
         with placement.making(True):
             on_cpu = [_CPU if _is_gpu(value) else value for value in given]
             return _run(func, on_cpu[: len(args)], dict(zip(kwargs, on_cpu[len(args) :], strict=True)))
-    if not placement.used and not placement.wanted:  # nothing lies on the GPU yet: a script prepares its data
+    if not placement.used and not placement.wanted:  # nothing is on the GPU yet: a script prepares its data
         return func(*args, **kwargs)
     operands = tensors(given)
     placed = [placement.on_gpu(operand) for operand in operands]
@@ -51,7 +51,7 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     if gpu:
         refuse(name, args, operands, placed)
     result = _computed(func, name, args, kwargs) if gpu else func(*args, **kwargs)
-    made = not operands or name == "lift_fresh"  # a constant that is written out
+    made = not operands or name == "lift_fresh"  # a literal constant
     if placement.wanted if placement.wanted is not None else gpu or (placement.around and made):
         for value in tensors((result[0],) if name in _SEQUENCES else (result,)):
             if value.device.type != "meta":
@@ -78,7 +78,7 @@ def _computed(func: OpOverload, name: str, args: Any, kwargs: Any) -> Any:
 
 
 def _into(func: OpOverload, args: Any, kwargs: Any) -> Any:
-    """Run a product of half matrices that gives float32, as CUDA's kernels do and the CPU has none."""
+    """Run a product of half matrices with a float32 result, for which CUDA has kernels and the CPU none."""
     dtype = next(value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype))
     given = [value for value in args if not isinstance(value, torch.dtype)]
     named = {name: value for name, value in kwargs.items() if not isinstance(value, torch.dtype)}
@@ -94,7 +94,7 @@ def _into(func: OpOverload, args: Any, kwargs: Any) -> Any:
 
 
 def _in_float32(func: OpOverload, args: Any, kwargs: Any) -> Any:
-    """Run `func` in float32, or its complex kin, and round the result to the dtype of its half operands."""
+    """Run `func` in float32, or complex64, and round the result to the dtype of its half operands."""
     half = next(iter(_dtypes((args, kwargs)) & _WIDE.keys()))
     real = torch.bfloat16 if half == torch.bfloat16 else torch.float16
     rounding = {torch.float32: real} | ({torch.complex64: torch.complex32} if real == torch.float16 else {})

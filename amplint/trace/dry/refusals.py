@@ -1,7 +1,7 @@
-"""What a GPU refuses and a CPU does not: operands on two devices, and dtypes that CUDA has no kernel for.
+"""Errors that a GPU raises and a CPU does not: operands on two devices, and dtypes without a CUDA kernel.
 
 Source: PyTorch's checks in aten/src/ATen/native, and its own list of what CUDA supports (`torch.testing`'s OpInfo),
-which tests/trace/test_dry_operators.py asks.
+with which tests/trace/test_dry_operators.py compares.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _APART = "Expected all tensors to be on the same device, but found at least two 
 _INDICES = "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
 _LENGTHS = "'lengths' argument should be a 1D CPU int64 tensor, but got 1D {} Long tensor"
 _FREE = words("_to_copy copy_ _foreach_copy_ set_ _pad_packed_sequence _pack_padded_sequence_backward")
-"""Operators whose operands can lie on two devices."""
+"""Operators that accept operands on two devices."""
 _NO_SCALARS = words(
     "cat stack embedding index_select gather take scatter scatter_add index_add index_copy nll_loss_forward"
 )
-"""Operators that do not take a tensor of the CPU either where it has no dimensions."""
+"""Operators that refuse a CPU tensor even without dimensions."""
 _ONE_DTYPE = words("native_layer_norm native_group_norm")
-"""Operators whose weights have the dtype of what they normalise."""
+"""Operators whose weights must have the dtype of their input."""
 _NOT_FOR_INTEGERS = having("blas") | words(
     "convolution avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices"
 )
@@ -39,7 +39,7 @@ _INTEGERS = {torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torc
 
 
 def refuse(name: str, args: Sequence[Any], operands: Sequence[torch.Tensor], placed: Sequence[bool]) -> None:
-    """Raise RuntimeError where a GPU would; `placed` says which operands lie there, at least one does."""
+    """Raise RuntimeError for a call that CUDA refuses; `placed` marks the operands on the GPU, at least one."""
     if not all(placed) or name == "_pack_padded_sequence":
         check: Callable[..., None] = _DEVICES.get(name, _devices)
         check(name, args, operands, placed)
@@ -57,13 +57,13 @@ def refuse(name: str, args: Sequence[Any], operands: Sequence[torch.Tensor], pla
 
 
 def lacks_half(name: str) -> bool:
-    """Whether the operator refuses half on the GPU as it does on the CPU."""
+    """Whether the operator refuses half on the GPU as on the CPU."""
     return any(function(name).startswith(lacking) for lacking in NEVER | LIFTED)
 
 
 @functools.cache
 def function(name: str) -> str:
-    """The name of the function that runs an operator: `svd` for `_linalg_svd`."""
+    """The function name of an operator: `svd` for `_linalg_svd`."""
     return name.strip("_").removeprefix("linalg_").removeprefix("special_")
 
 

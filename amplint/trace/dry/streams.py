@@ -1,4 +1,4 @@
-"""Streams and events of a GPU that is always done, and generators of its random numbers."""
+"""Streams, events and random generators of a GPU that completes work immediately."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from amplint.trace.placement import placement
 
 
 class _Work:
-    """Everything is done as soon as it is asked for."""
+    """Work that is complete as soon as it is submitted."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.device = placement.gpu
 
     def query(self) -> bool:
-        """All work is done."""
+        """Whether all work is complete, which is true."""
         return True
 
     def _nothing(self, *_: Any, **__: Any) -> None:
@@ -26,7 +26,7 @@ class _Work:
 
 
 class Event(_Work):
-    """Stands in for `torch.cuda.Event`."""
+    """Substitute for `torch.cuda.Event`."""
 
     cuda_event = 0
 
@@ -38,10 +38,10 @@ class Event(_Work):
 
 
 class Stream(_Work):
-    """Stands in for `torch.cuda.Stream`."""
+    """Substitute for `torch.cuda.Stream`."""
 
     cuda_stream = stream_id = priority = device_index = 0
-    device_type = 1  # CUDA, as PyTorch numbers devices
+    device_type = 1  # CUDA, in PyTorch's numbering of devices
 
     def __enter__(self) -> Stream:
         return self
@@ -51,32 +51,32 @@ class Stream(_Work):
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The least and the greatest priority, as on GPUs of today."""
+        """The least and the greatest priority, as on current GPUs."""
         return 0, -5
 
     def is_capturing(self) -> bool:
-        """No graph is being captured."""
+        """Whether a graph is being captured, which is false."""
         return False
 
     def record_event(self, event: Event | None = None) -> Event:
-        """The event that was recorded."""
+        """The recorded event."""
         return event or Event()
 
     wait_event = wait_stream = _Work._nothing
 
 
 class Generator(torch.Generator):
-    """A generator of random numbers of the CPU that says it is of the device that was asked for."""
+    """A random generator of the CPU that reports the requested device."""
 
     _asked: torch.device
 
     def __new__(cls, device: Any = "cpu") -> Generator:
-        """Make one for the CPU."""
+        """Construct a generator of the CPU."""
         generator: Generator = super().__new__(cls, torch.device("cpu"))  # type: ignore[call-arg]
         generator._asked = torch.device(device)
         return generator
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """The device that was asked for."""
+        """The requested device."""
         return placement.gpu if self._asked.type == "cuda" else self._asked

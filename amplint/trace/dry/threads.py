@@ -1,4 +1,4 @@
-"""Threads that a script starts see the GPU, too: modes are PyTorch's for each thread."""
+"""Emulation in threads that a script starts: PyTorch's modes are thread-local."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amplint.trace.replaced import replaced
 
 @contextlib.contextmanager
 def threads(devices: Devices) -> Iterator[None]:
-    """Switch the modes on in each thread that is started in this context."""
+    """Enter the modes in each thread started in this context."""
     start = threading.Thread.start
 
     def started(thread: threading.Thread) -> None:

@@ -1,4 +1,4 @@
-"""Accumulation: batches of a DataLoader are divided, and optimizers step for several of them at a time."""
+"""Gradient accumulation: DataLoader batches are divided, and optimizers step once for several of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def arguments_of_loader(*args: Any, **kwargs: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def accumulation(batches: int) -> Iterator[None]:
-    """Let a step take so many batches of a so much smaller size. Raises Refused at a step, or the end, without any."""
+    """Divide batches by `batches`, and accumulate as many per step. Raises Refused if none can be divided."""
     if batches == 1:
         yield
         return
@@ -42,7 +42,7 @@ def accumulation(batches: int) -> Iterator[None]:
 
 
 class _Windows:
-    """Counts the steps that a script asks for, of the optimizer that asks most often."""
+    """Counts the requested steps, of the optimizer with the most requests."""
 
     def __init__(self, batches: int) -> None:
         self.batches = batches
@@ -51,22 +51,22 @@ class _Windows:
 
     @property
     def within(self) -> bool:
-        """Whether the batches so far are not all of a step's."""
+        """Whether the present window is incomplete."""
         return any(asked % self.batches for asked in self._asked.values())
 
     def demand(self) -> None:
-        """Raise Refused where no batch was divided."""
+        """Raise Refused if no batch was divided."""
         if not self.divided:
             raise Refused(f"no DataLoader has a batch that can be divided by {self.batches}")
 
     def ends(self, optimizer: Optimizer) -> bool:
-        """Whether the step that `optimizer` is asked for is due. Raises Refused."""
+        """Whether a requested step of `optimizer` ends a window. Raises Refused."""
         self.demand()
         self._asked[id(optimizer)] = self._asked.get(id(optimizer), 0) + 1
         return self._asked[id(optimizer)] % self.batches == 0
 
     def clearing(self, zero_grad: Any) -> Any:
-        """`zero_grad` between windows only."""
+        """`zero_grad` that runs between windows only."""
 
         @functools.wraps(zero_grad)
         def method(owner: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What Python code sees of fake tensors: a device, numbers where it reads them, parameters that keep their identity."""
+"""Fake tensors as Python code sees them: their device, numbers to read, and parameters that keep their identity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from amplint.trace.placement import placement
 from amplint.trace.replaced import replaced
 
 _INSIDE = ("/torch/_subclasses/", "/torch/_meta_registrations", "/torch/_decomp/", "/torch/_refs/", "/torch/_prims")
-"""Code that has to see the device that fake tensors were made for."""
+"""Code that has to see the device fake tensors were made for."""
 _DATA = (torch.Tensor, str, int, float, bytes, type(None))
 _TENSOR: Any = torch.Tensor
 _TO_NUMPY = frozenset({_TENSOR.numpy, _TENSOR.__array__})
@@ -29,14 +29,14 @@ _TESTS = frozenset({torch.isfinite, torch.isnan, torch.isinf, _TENSOR.isfinite, 
 
 
 class Answers(TorchFunctionMode):
-    """Answers what Python code wants to know of a fake tensor's numbers. All of them are finite."""
+    """Answers queries of a fake tensor's numbers, all of which are finite."""
 
     def __init__(self, fakes: Fakes) -> None:
         super().__init__()
         self._fakes = fakes
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`, on real numbers where it reads them."""
+        """Run `func`, on real numbers if it reads them."""
         kwargs = kwargs or {}
         if args and isinstance(args[0], FakeTensor):
             if func in _TESTS:
@@ -71,7 +71,7 @@ def _deepcopy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
 
 @contextlib.contextmanager
 def faked(fakes: Fakes) -> Iterator[None]:
-    """Let parameters be fake, optimizers take fake tensors for ordinary ones, and no fake tensor be saved."""
+    """Use fake parameters, let optimizers accept fake tensors, and save no fake tensor."""
     optimizers: Any = import_module("torch.optim.optimizer")
     foreach: Any = _foreach_utils
     with contextlib.ExitStack() as stack:
@@ -97,7 +97,7 @@ def _saving(save: Any) -> Any:
 
 
 def _take_over(tensor: torch.Tensor, converted: torch.Tensor) -> None:
-    """What `Module.to` does to ordinary parameters: they stay the same objects and take over what was converted."""
+    """Update an ordinary parameter as `Module.to` does: the object stays the same, with the converted data."""
     tensor.data = converted.data
 
 

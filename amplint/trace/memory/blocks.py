@@ -1,4 +1,4 @@
-"""The blocks that a model repeats: what is checkpointed, and what sharding gathers at a time."""
+"""Repeated blocks of a model, the units of checkpointing and sharding."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _LISTS = (nn.ModuleList, nn.Sequential)
 
 
 def repeated(module: nn.Module) -> list[nn.Module]:
-    """Modules with children of their own of which one list has several, or lists in it; none inside of others.
+    """Modules with children that are repeated in one list, or contain lists; none nested in others.
 
-    Where there are none in lists, those of which a module has several as attributes.
+    Without any in lists, those that a module has several of as attributes.
     """
     return [*_repeated(module, lists=True)] or [*_repeated(module, lists=False)]
 

@@ -1,6 +1,6 @@
-"""Activation checkpointing: blocks that a model repeats keep their inputs only, and run again in backward.
+"""Activation checkpointing: repeated blocks of a model save their inputs only, and are recomputed in backward.
 
-A model without any, but with a long `Sequential`, has parts of that in their place.
+In a model without any, but with a long `Sequential`, parts of that are checkpointed instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONG = 4
 
 @contextlib.contextmanager
 def checkpointing(wanted: bool) -> Iterator[None]:
-    """Let models run under checkpoints where that is `wanted`. Raises Refused at a step, or the end, without blocks."""
+    """Checkpoint models if `wanted`. Raises Refused at a step, or the end, if no model has blocks."""
     if not wanted:
         yield
         return
@@ -59,7 +59,7 @@ def checkpointing(wanted: bool) -> Iterator[None]:
 
 
 def _long(module: nn.Module) -> Iterator[Any]:
-    """The outermost `Sequential`s of enough modules."""
+    """The outermost `Sequential`s of at least `_LONG` modules."""
     if isinstance(module, nn.Sequential) and len(module) >= _LONG:
         yield module
     else:
@@ -68,7 +68,7 @@ def _long(module: nn.Module) -> Iterator[Any]:
 
 
 def _in_parts(modules: list[nn.Module], value: Any) -> Any:
-    """Run `modules` in some sqrt(N) parts."""
+    """Run `modules` in about sqrt(N) checkpointed parts."""
     size = math.isqrt(len(modules))
     for begin in range(0, len(modules), size):
         value = _again(functools.partial(_one_by_one, modules[begin : begin + size]), value)

@@ -1,4 +1,4 @@
-"""The process that variants of a script run in: PyTorch is loaded once, and each variant is a fork of it."""
+"""Process that runs the variants of a script: PyTorch is loaded once, and each variant is a fork."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _AT_A_TIME = 2
 
 
 def main() -> None:
-    """Run what the first argument of the process says, in JSON, and print an estimate a line, as they are there.
+    """Run the request in the first argument of the process, in JSON, and print one estimate per line as each is ready.
 
-    One variant alone runs in this process. Of several, those that change nothing of the regions are not run again, and
-    where the first, which is the script as it is, cannot be run, the others are not tried. Takes over the process.
+    A single variant runs in this process. Of several, those that do not change the regions are not run again, and if
+    the first, which is the script as it is, fails, the others are not tried. Takes over the process.
     """
     asked = json.loads(sys.argv[1])
     variants = [Variant(**each) for each in asked["variants"]]
@@ -56,7 +56,7 @@ def _all(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
 
 
 def _load(gpu: str) -> None:
-    """Import what every variant needs. No gradient is computed: that could begin threads, which forks have not."""
+    """Import what every variant needs. No gradient is computed, which could start threads, lost in a fork."""
     with tracked(Variant(""), GPUS[gpu], Tracker(GPUS[gpu])):
         torch.nn.functional.gelu(torch.zeros(2**17, device="cuda") + 1)
     gc.collect()
@@ -64,7 +64,7 @@ def _load(gpu: str) -> None:
 
 
 def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
-    """The estimates of `variants`, each of a fork of this process, as they end."""
+    """The estimates of `variants`, each from a fork of this process, in the order of completion."""
     left = [*variants]
     running: dict[int, tuple[Variant, Path]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
 
 
 def _run(asked: Any, variant: Variant, written: Path) -> None:
-    """Write the estimate of a variant, and what the script says on its standard error, and end the process."""
+    """Write the estimate of a variant, and the standard error of the script, and end the process."""
     try:
         os.dup2(os.open(f"{written}.err", os.O_WRONLY | os.O_CREAT), 2)
         written.write_text(_found(asked, variant).to_json(), encoding="utf-8")
@@ -110,7 +110,7 @@ def _found(asked: Any, variant: Variant) -> Estimate:
 
 
 def _seed() -> None:
-    """All variants draw the same, so that batches of an unseeded script differ in nothing but the variant."""
+    """Seed all variants alike, so that batches of an unseeded script differ in nothing but the variant."""
     random.seed(0)
     torch.manual_seed(0)
     with contextlib.suppress(ImportError):

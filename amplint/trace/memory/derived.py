@@ -1,4 +1,4 @@
-"""Estimates that follow from others without a run: other optimizers, weights in bfloat16, offloading, sharding."""
+"""Estimates derived from others without a run: other optimizers, weights in bfloat16, offloading, sharding."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from amplint.trace.memory.estimates import Estimate
 
 Sizes = dict[str, int]
 _EIGHT_BITS = Fraction(1 + 4 / 256) / 4
-"""What 8-bit optimizers keep of a number of four bytes: one, and a float32 for each block of 256.
+"""The state of 8-bit optimizers relative to four bytes: one byte, and a float32 for each block of 256.
 
 Source: Dettmers et al., 8-bit Optimizers via Block-wise Quantization (ICLR 2022); blocks are those of bitsandbytes.
 """
 _LEAST = 0.02
-"""Rows that save a smaller share are not worth a line."""
+"""The smallest share saved for which an estimate is shown."""
 _CONTEXT = 2**29
-"""What the CUDA context takes of a GPU, in bytes or so."""
+"""The approximate size of the CUDA context on a GPU, in bytes."""
 
 
 def derived(found: Sequence[Estimate], accumulate: int, ranks: int) -> Iterator[Estimate]:
-    """What follows from `found`, of which the first is the script as it is.
+    """The estimates derived from `found`, of which the first is the script as it is.
 
-    `accumulate` is how many batches one step would take, `ranks` how many GPUs the model would be sharded over. What
-    saves next to nothing is left out.
+    `accumulate` is the number of batches per step, `ranks` the number of GPUs that the model would be sharded over.
+    Estimates with negligible savings are left out.
     """
     first = found[0]
     for base, name, change in _changes(found, accumulate, ranks):
@@ -65,7 +65,7 @@ def _changes(
 
     def sharded(phase: str, sizes: Sizes) -> None:
         gathered = 0 if phase == "optimizer" else first.unit
-        twice = min(2 * gathered, sizes["parameters"])  # the next block comes while one computes
+        twice = min(2 * gathered, sizes["parameters"])  # the next block is prefetched while one computes
         sizes["parameters"] = sizes["parameters"] // ranks + twice
         sizes["gradients"] = sizes["gradients"] // ranks + (gathered if phase == "backward" else 0)
         sizes["optimizer"] //= ranks
@@ -93,9 +93,9 @@ def _changed(base: Estimate, name: str, change: Callable[[str, Sizes], None]) ->
 
 
 def largest_batch(estimate: Estimate, memory: int) -> float:
-    """How many times as large a batch can be on a GPU of so many GiB, as far as what grows with it grows evenly.
+    """The factor by which the batch can grow on a GPU of `memory` GiB, if memory scales linearly with it.
 
-    Activations do, and what backward passes need for a while; parameters, their copies and what was moved there do not.
+    Activations do, and temporary memory of backward passes; parameters, their copies and inputs on the GPU do not.
     """
     return min(_times(phase, sizes, memory * 2**30 - _CONTEXT) for phase, sizes in estimate.peaks.items())
 

@@ -1,4 +1,4 @@
-"""What is estimated: peaks of memory, of the script as it is and as it would be."""
+"""Memory estimates: peaks of the script as it is and of its variants."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ KINDS = (
     *("parameters", "gradients", "optimizer", "activations"),
     *("half copies", "inputs and buffers", "temporary", "workspaces"),
 )
-"""What memory is used for.
+"""The kinds of memory.
 
-Half copies are those that autocast makes of parameters; temporary is what backward passes and steps need for a while;
-workspaces are CUDA's libraries' own.
+Half copies are autocast's copies of parameters; temporary is memory of backward passes and steps; workspaces belong to
+CUDA's libraries.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """How a script is changed: `autocast` is `float16`, `bfloat16`, `off` or empty for its own regions.
+    """A change of a script: `autocast` is `float16`, `bfloat16`, `off` or empty for its own regions.
 
-    `accumulate` is by how much batches are divided, `checkpoint` whether repeated blocks are computed again in the
-    backward pass.
+    `accumulate` is the divisor of batches, `checkpoint` whether repeated blocks are recomputed in the backward pass.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Bytes of one kind that what is made at a line held at the peak; `module` is the path of the one that ran."""
+    """Bytes of one kind at the peak, allocated at a line; `module` is the path of the module that ran."""
 
     kind: str
     filename: str
@@ -48,11 +47,11 @@ class Holder:
 class Estimate:
     """The peak of one variant, in bytes by kind, or why there is none.
 
-    `phase` is what ran then, `forward`, `backward` or `optimizer`, and `peaks` are the highest of each phase; in the
-    backward pass, the line is the one whose gradient was computed. `holders` are the largest at the peak. `batch` is
-    how many samples a step's batch has, 0 where that is not known, `unit` the bytes of the parameters of the largest
-    block that the model repeats, `wide` whether all that is trained is float32. `autocast` is the variant whose regions
-    are the same, if one is. `derived` says that it was not run, but worked out from others.
+    `phase` is that of the peak, `forward`, `backward` or `optimizer`, and `peaks` are the highest of each phase; in the
+    backward pass, the line is the one whose gradient was computed. `holders` are the largest allocations at the peak.
+    `batch` is the number of samples per step, 0 if unknown, `unit` the bytes of parameters in the largest repeated
+    block, `wide` whether all trained parameters are float32. `autocast` is the variant with the same regions, if there
+    is one. `derived` says that it was computed from others without a run.
     """
 
     variant: str
@@ -71,7 +70,7 @@ class Estimate:
 
     @property
     def total(self) -> int:
-        """What `torch.cuda.max_memory_allocated` would say."""
+        """The result of `torch.cuda.max_memory_allocated`."""
         return sum(self.peak.values())
 
     def to_json(self) -> str:
@@ -80,13 +79,13 @@ class Estimate:
 
     @classmethod
     def from_json(cls, text: str) -> Estimate:
-        """What `to_json` wrote."""
+        """The estimate that `to_json` wrote."""
         fields = json.loads(text)
         return cls(**{**fields, "holders": tuple(Holder(**each) for each in fields["holders"])})
 
 
 def variants(accumulate: int) -> list[Variant]:
-    """The script as it is, and as it could be; `accumulate` batches are one step."""
+    """The script as it is, and its variants; `accumulate` batches are one step."""
     return [
         Variant("as it is"),
         Variant("float32", autocast="off"),

@@ -1,4 +1,4 @@
-"""Estimates of all variants of a script, in a process of their own."""
+"""Estimation of all variants of a script in a separate process."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def estimates(
     module: bool = False,
     done: Callable[[str], None] = lambda _: None,
 ) -> list[Estimate]:
-    """The peak of each variant on the GPU of this name; `done` hears the name of each. Output is thrown away.
+    """The peak of each variant on the GPU of this name; `done` is called with each name. Output is discarded.
 
-    Where the first, which is the script as it is, cannot be run, the others are not tried.
+    If the first, which is the script as it is, fails, the others are not tried.
     """
     found: dict[str, Estimate] = {}
     for together in [variants] if hasattr(os, "fork") else [[each] for each in variants]:
@@ -52,7 +52,7 @@ def estimates(
 
 
 def _run(request: str, names: Sequence[str]) -> Iterator[Estimate]:
-    """What the process says, and of those of `names` that it says nothing of, how it has ended."""
+    """The estimates that the process prints, and for other `names` how the process ended."""
     left = set(names)
     with tempfile.TemporaryFile() as said:
         command = [sys.executable, "-c", _CHILD, request]

@@ -1,7 +1,7 @@
-"""Tensors without numbers: parameters, and large tensors, take no memory and no time.
+"""Tensors without data: parameters and large tensors take no memory and no time.
 
-What stays real is what decides shapes: data as a script reads it, labels, masks, single numbers. An operation with a
-fake operand has a fake result. Where a script asks for its numbers, they are plausible: ones, and zeros for integers.
+Values that decide shapes stay real: data as a script reads it, labels, masks, single numbers. An operation with a fake
+operand has a fake result. Numbers that a script reads are plausible: ones, and zeros for integers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
 _LARGE = 2**16
-"""Elements from which on tensors on the GPU, and floating-point tensors of the host, are fake."""
+"""The number of elements from which tensors on the GPU, and floating-point tensors of the host, are fake."""
 _INDEXING = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default)
 
 
 class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Computes with fake tensors where that is enough. It is the innermost mode, for it decides what runs."""
+    """Computes with fake tensors where that is enough. It is the innermost mode, since it decides what runs."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -66,7 +66,7 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             args = (args[0], _positions(args[1]), *args[2:])
         result = self._fake(func, args, kwargs)
         if op_name(func) in ("all", "_is_all_true"):
-            result.all_hold = True  # what is checked of all numbers is meant to be so
+            result.all_hold = True  # a test of all its numbers is expected to hold
         return result
 
     def _fake(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -77,14 +77,14 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise DependsOnValues(f"how large the result of {op_name(func)} is depends on values") from None
 
     def parameter(self, data: torch.Tensor) -> torch.Tensor:
-        """A fake tensor in the place of what a parameter is made of."""
+        """A fake tensor to construct a parameter from."""
         if isinstance(data, FakeTensor):
             return data
         with self._mode, placement.making(placement.on_gpu(data)):
             return torch.empty_like(data)
 
     def stand_in(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A real tensor on the host in the place of a fake one: of ones, or of zeros where it holds integers."""
+        """A real tensor on the host instead of a fake one: of ones, or of zeros for integers."""
         self._real = True
         try:
             ones = tensor.is_floating_point() or tensor.is_complex() or hasattr(tensor, "all_hold")
@@ -95,13 +95,13 @@ class Fakes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _is_large(made: Any, gpu: bool) -> bool:
-    """Whether numbers of what was made out of real ones, or of nothing, would cost too much."""
+    """Whether a result computed from real operands, or from none, is too large to be real."""
     tensors = [value for value in tree_leaves(made) if isinstance(value, torch.Tensor)]
     return any(tensor.numel() >= _LARGE and (gpu or tensor.is_floating_point()) for tensor in tensors)
 
 
 def _positions(indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-    """Where masks hold whose numbers are known; other indices as they are."""
+    """The indices of true elements of real masks; other indices unchanged."""
     found: list[torch.Tensor | None] = []
     for index in indices:
         known = isinstance(index, torch.Tensor) and index.dtype == torch.bool and not isinstance(index, FakeTensor)
@@ -110,7 +110,7 @@ def _positions(indices: Sequence[torch.Tensor | None]) -> list[torch.Tensor | No
 
 
 def _packed(padded: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Steps of sequences whose descending lengths are known, and how many sequences have each step."""
+    """The packed steps of sequences with known descending lengths, and the number of sequences at each step."""
     sizes = (lengths > torch.arange(int(lengths[0]))[:, None]).sum(1)
     return padded.new_empty((int(lengths.sum()), *padded.shape[2:])), sizes
 
@@ -119,7 +119,7 @@ _new_parameter: Any = nn.Parameter.__new__
 
 
 def new_parameter(fakes: Fakes) -> Any:
-    """What makes fake parameters in the place of `nn.Parameter.__new__`."""
+    """A replacement of `nn.Parameter.__new__` that makes fake parameters."""
 
     def new(kind: Any, data: torch.Tensor | None = None, requires_grad: bool = True) -> Any:
         if data is not None and kind is nn.Parameter:

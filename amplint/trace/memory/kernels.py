@@ -1,9 +1,9 @@
-"""What CUDA runs where the CPU runs something else, as far as it keeps other things for the backward pass.
+"""CUDA kernels that save other tensors for the backward pass than the CPU's.
 
-Dropout keeps a mask of one byte an element, not the factors; attention is one kernel that keeps no matrix of weights,
-and an RMSNorm one that keeps what it reads; softmax of float16 is read as it is, without a copy in float32. Which
-attention runs is decided as in PyTorch's aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; what cuDNN runs on
-Hopper keeps what FlashAttention keeps.
+Dropout saves a mask of one byte per element, not the factors; attention is one kernel that saves no matrix of weights,
+and an RMSNorm one that saves its input; softmax of float16 reads its input without a copy in float32. The choice of
+the attention kernel follows PyTorch's aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; cuDNN's on Hopper saves
+what FlashAttention saves.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 @contextlib.contextmanager
 def cuda_kernels(gpu: Gpu) -> Iterator[None]:
-    """Let operations on what lies on the GPU keep what they would keep on `gpu`."""
+    """Let operations on GPU tensors save what they would save on `gpu`."""
     library: Any = Library("aten", "IMPL", "AutogradCPU")  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that kernels are overridden
+            warnings.simplefilter("ignore")  # for overridden kernels
             for operator, kernel in _kernels(gpu).items():
                 library.impl(operator, _where_placed(operator, kernel))
         yield
@@ -51,7 +51,7 @@ def _where_placed(operator: Any, kernel: Callable[..., Any]) -> Callable[..., An
 
 
 def _kernels(gpu: Gpu) -> dict[Any, Callable[..., Any]]:
-    """Operator -> what runs in its place; NotImplemented where nothing does."""
+    """Operator -> its replacement, which returns NotImplemented where it does not apply."""
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return _attention(gpu, query, key, value, *args, **kwargs)
@@ -71,7 +71,7 @@ def _dropout(tensor: torch.Tensor, p: float, train: bool) -> Any:
 
 
 class _RmsNorm(torch.autograd.Function):
-    """One kernel that keeps what it reads and a number for each row; only shapes matter here."""
+    """One kernel that saves its input and a number per row; only shapes matter here."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""One process of several: groups with one member, their collectives, and DistributedDataParallel's memory."""
+"""Emulation of distributed training in one process: groups of one member, collectives, and the memory of DDP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from amplint.trace.replaced import replaced
 
 @contextlib.contextmanager
 def one_process() -> Iterator[None]:
-    """Let scripts that begin a group of processes be alone in it, without a port, which other variants may have."""
+    """Let scripts initialise a process group of one, without a port, which other variants may use."""
     with contextlib.ExitStack() as stack:
         for module in (nn.parallel, nn.parallel.distributed):
             stack.enter_context(replaced(module, DistributedDataParallel=OneOfSeveral))
@@ -43,9 +43,9 @@ def exchanged(func: Any, args: Any) -> Any:
 
 
 class OneOfSeveral(nn.Module):
-    """In the place of `DistributedDataParallel`: the module, and buckets as large as its gradients.
+    """Substitute for `DistributedDataParallel`: the module, and buckets as large as its gradients.
 
-    Gradients that are views into buckets take no memory beside them.
+    Gradients that are views of buckets take no additional memory.
     """
 
     def __init__(self, module: nn.Module, *_: Any, gradient_as_bucket_view: bool = False, **__: Any) -> None:
@@ -57,13 +57,13 @@ class OneOfSeveral(nn.Module):
         self._buckets = [torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in kept]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module returns."""
+        """The result of the module."""
         return self.module(*args, **kwargs)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Nothing is exchanged in any case."""
+        """Do nothing: there is no communication."""
         yield
 
     def register_comm_hook(self, *_: Any) -> None:
-        """Nothing is exchanged."""
+        """Do nothing: there is no communication."""

@@ -1,11 +1,11 @@
-"""Why a variant cannot be run."""
+"""Errors for variants that cannot be run."""
 
 from __future__ import annotations
 
 
 class Refused(RuntimeError):
-    """The message is one line for the user."""
+    """A variant cannot be run; the message is one line for the user."""
 
 
 class DependsOnValues(Refused):
-    """A line of the script makes something that is as large as numbers say which are not there."""
+    """The size of a result depends on values, which fake tensors do not have."""

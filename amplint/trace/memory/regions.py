@@ -1,4 +1,4 @@
-"""Autocast regions as a variant has them: switched off, in another dtype, or put where a script has none."""
+"""Autocast regions of a variant: disabled, in another dtype, or added to a script without any."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from amplint.trace.replaced import replaced
 
 
 class Seen:
-    """The outermost regions of a script, as it is."""
+    """The outermost regions of the unchanged script."""
 
     def __init__(self) -> None:
         self._dtypes: set[str] = set()
 
     def add(self, dtype: torch.dtype | None) -> None:
-        """One of this dtype was made, or with None one that is off."""
+        """Record a region of this dtype, None for a disabled one."""
         self._dtypes.add(str(dtype).rpartition(".")[2])
 
     @property
     def autocast(self) -> str:
-        """The `autocast` of the variant that changes nothing of them, empty if none is known."""
+        """The `autocast` of the variant with equal regions; empty if there is none."""
         if self._dtypes <= {"None"}:
             return "off"
         return next(iter(self._dtypes)) if len(self._dtypes) == 1 else ""
@@ -32,7 +32,7 @@ class Seen:
 
 @contextlib.contextmanager
 def seeing(seen: Seen) -> Iterator[None]:
-    """Let `seen` hear of the regions that are made."""
+    """Record constructed regions in `seen`."""
     init: Any = torch.autocast.__init__
 
     def made(region: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -46,7 +46,7 @@ def seeing(seen: Seen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def regions(autocast: str) -> Iterator[None]:
-    """Let regions be `off`, or on in `float16` or `bfloat16`; a script without any gets one for each forward pass."""
+    """Disable regions (`off`), or enable them in `float16` or `bfloat16`; a script without any gets one."""
     if not autocast:
         yield
         return
@@ -80,7 +80,7 @@ def regions(autocast: str) -> Iterator[None]:
 
 
 class _Own:
-    """The region of a script without any: it begins at a model's call and ends before the backward pass."""
+    """The region added to a script without any: from a model's call to the backward pass."""
 
     def __init__(self, dtype: torch.dtype | None) -> None:
         self.dtype = dtype
@@ -88,7 +88,7 @@ class _Own:
         self._region: torch.autocast | None = None
 
     def begin(self, init: Any) -> None:
-        """Enter it, where it is needed and not on."""
+        """Enter the region if it is needed and not on."""
         if self.needed and self._region is None and torch.is_grad_enabled():
             region = torch.autocast.__new__(torch.autocast)
             init(region, "cuda", dtype=self.dtype)
@@ -96,7 +96,7 @@ class _Own:
             self._region = region
 
     def end(self) -> None:
-        """Leave it."""
+        """Exit the region."""
         if self._region is not None:
             self._region.__exit__(None, None, None)
             self._region = None

@@ -1,4 +1,4 @@
-"""Running a script in this process for its memory alone: on a GPU that is pretended, with fake tensors."""
+"""Runs of a script in this process for its memory alone: on an emulated GPU, with fake tensors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _NUMBER = re.compile(r"\.\d+")
 
 
 class _Enough(BaseException):
-    """All that matters has been seen."""
+    """All relevant steps have run."""
 
 
 def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, *, module: bool = False) -> Estimate:
-    """Run `script` as `variant` for two steps or so; the peak. Takes over the process. Raises NoScript."""
+    """Run `script` as `variant` for about two steps; return the peak. Takes over the process. Raises NoScript."""
     tracker, seen = Tracker(gpu), Seen()
     try:
         with seeing(seen) if not variant.autocast else contextlib.nullcontext(), tracked(variant, gpu, tracker):
@@ -74,7 +74,7 @@ def estimate(script: str, arguments: Sequence[str], variant: Variant, gpu: Gpu, 
 
 
 def _largest(tracker: Tracker) -> list[Holder]:
-    """What held most at the peak; layers that a list repeats are one, with `*` in the place of their numbers."""
+    """The largest allocations at the peak; layers repeated in a list are one, with `*` for their indices."""
     sizes: Counter[tuple[str, str, int, str]] = Counter()
     for (kind, ((filename, row), module)), size in tracker.holders().items():
         sizes[kind, filename, row, _NUMBER.sub(".*", module)] += size
@@ -83,9 +83,9 @@ def _largest(tracker: Tracker) -> list[Holder]:
 
 @contextlib.contextmanager
 def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
-    """Let what runs here take no memory on a GPU that is pretended, and `tracker` see what it would. Raises Refused.
+    """Run with fake tensors on an emulated GPU, and let `tracker` count the memory. Raises Refused.
 
-    Ends the block when nothing new can come.
+    Ends the block as soon as further steps would be equal.
     """
     fakes = Fakes()
     with contextlib.ExitStack() as stack:
@@ -109,9 +109,10 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
 
 
 class _Progress:
-    """Raises _Enough when nothing new can come: each optimizer took two steps, or one and whole passes after it.
+    """Raises _Enough when further steps would be equal: each optimizer took two steps, or one and complete passes after
+    it.
 
-    Optimizers that rarely step, or never, are waited for until another took many.
+    Optimizers that rarely or never step are awaited until another took many.
     """
 
     def __init__(self) -> None:
@@ -152,7 +153,7 @@ class _Progress:
 
 
 def _without_workers(init: Any) -> Any:
-    """Workers are processes, where nothing is fake."""
+    """Load data in this process: workers are processes without fake tensors."""
 
     def made(loader: Any, *args: Any, **kwargs: Any) -> None:
         given = arguments_of_loader(loader, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Model states: parameters, gradients and the optimizer's numbers, by their count and the precision they are kept in.
+"""Memory of model states: parameters, gradients and optimizer state, by their number and precision.
 
 Sources: Micikevicius et al., Mixed Precision Training (ICLR 2018); Rajbhandari et al., ZeRO (SC 2020), section 3.1; for
 `torch.autocast`, which keeps weights and gradients in float32, PyTorch itself.
@@ -22,14 +22,14 @@ OPTIMIZERS = {
     "radam": 2,
     "amsgrad": 3,
 }
-"""How many numbers an optimizer keeps for each parameter. Adafactor keeps sums of rows and columns, next to nothing."""
+"""Optimizer -> state values per parameter. Adafactor keeps sums of rows and columns, next to nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What is kept for one parameter: bytes of its weight, its gradient, a float32 master, one number of the optimizer.
+    """Bytes per parameter: its weight, its gradient, a float32 master, one value of the optimizer state.
 
-    `copy` is what the half copy of a weight takes while autocast's forward and backward pass need it.
+    `copy` is the half copy of a weight during autocast's forward and backward pass.
     """
 
     name: str
@@ -50,7 +50,7 @@ RECIPES = (
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What `recipe` keeps of a model, in bytes; `copies` are transient and not part of `total`."""
+    """The model states under `recipe`, in bytes; `copies` are transient and not part of `total`."""
 
     recipe: str
     weights: int
@@ -61,7 +61,7 @@ class States:
 
     @property
     def total(self) -> int:
-        """What stays from step to step."""
+        """The bytes that persist between steps."""
         return self.weights + self.gradients + self.masters + self.optimizer
 
 

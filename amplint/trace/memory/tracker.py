@@ -1,6 +1,6 @@
-"""What lies on the GPU, and what lay there when most did: a dispatch mode that sees storages come and go.
+"""Tracker of GPU memory and its peak: a dispatch mode that observes allocations and releases of storages.
 
-It counts what PyTorch's caching allocator would: blocks in multiples of 512 bytes (c10/cuda/CUDACachingAllocator.h),
+It counts as PyTorch's caching allocator does: blocks in multiples of 512 bytes (c10/cuda/CUDACachingAllocator.h),
 which is what `torch.cuda.max_memory_allocated` reports.
 """
 
@@ -42,9 +42,9 @@ Place = tuple[Line, str]
 
 @dataclass(slots=True)
 class _Block:
-    """Bytes on the GPU, as the allocator rounds them, what for, how many operations came before, and where it is made.
+    """An allocation on the GPU: kind, size as rounded by the allocator, number of earlier operations, and origin.
 
-    `passes` is how many backward passes had begun.
+    `passes` is the number of backward passes begun before.
     """
 
     kind: str
@@ -57,9 +57,9 @@ class _Block:
 
 @dataclass(slots=True)
 class Peak:
-    """How bytes stood, by kind, when there were most, after how many operations that was, and the line that ran then.
+    """The sizes by kind at the peak, the number of operations before it, and the line that ran.
 
-    `gone` are the blocks that lay there then and do not any more.
+    `gone` are the allocations that existed at the peak and were released since.
     """
 
     sizes: dict[str, int]
@@ -69,17 +69,17 @@ class Peak:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum of all kinds."""
         return sum(self.sizes.values())
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts bytes on `gpu` by kind. `peaks` says how they stood when there were most in each phase, the last time.
+    """Counts bytes on `gpu` by kind. `peaks` has the latest peak of each phase.
 
-    In the backward pass, its line is the one whose gradient was computed. What the forward pass makes and lets go of
-    before a backward pass begins is temporary, also at the peak. `batch` is how many samples the first tensor has that
-    a model is trained on, 0 where that is not known, `unit` the bytes of the largest block that a model repeats, and
-    `trained` are the dtypes of what optimizers step.
+    In the backward pass, its line is the one whose gradient was computed. Allocations of the forward pass released
+    before a backward pass begins are temporary, also at the peak. `batch` is the number of samples in the first tensor
+    passed to a trained model, 0 if unknown, `unit` the bytes of the largest repeated block of a model, and `trained`
+    are the dtypes of parameters that optimizers step.
     """
 
     def __init__(self, gpu: Gpu) -> None:
@@ -117,21 +117,21 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def phase(self) -> str:
-        """The phase with the highest peak, the last of them; empty if nothing lay on the GPU."""
+        """The phase with the highest peak, the last of them; empty if nothing was on the GPU."""
         return max(reversed(self.peaks), key=lambda phase: self.peaks[phase].total, default="")
 
     @property
     def peak(self) -> dict[str, int]:
-        """How bytes stood when there were most."""
+        """The sizes by kind at the peak."""
         return self.peaks[self.phase].sizes if self.peaks else dict.fromkeys(KINDS, 0)
 
     @property
     def line(self) -> Line:
-        """The line that ran then."""
+        """The line that ran at the peak."""
         return self.peaks[self.phase].line if self.peaks else NOWHERE
 
     def holders(self) -> dict[tuple[str, Place], int]:
-        """The bytes of each kind that what is made at each place held at the peak."""
+        """The bytes at the peak by kind and origin."""
         peak = self.peaks[self.phase]
         found: Counter[tuple[str, Place]] = Counter()
         for block in (*peak.gone, *(block for block in self._blocks.values() if block.born <= peak.at)):
@@ -139,7 +139,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return dict(found)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run `func`, and count what it makes."""
+        """Run `func`, and count its results."""
         result = func(*args, **kwargs or {})
         self._operations += 1
         with torch._C.DisableTorchFunction():
@@ -162,7 +162,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if workspace and backward not in self._handles and placement.on_gpu(made[0]):
             self._handles.add(backward)
             self._grow("workspaces", workspace)
-        if fresh and not (backward and name == "add"):  # where gradients meet, CUDA adds one to the other in place
+        if fresh and not (backward and name == "add"):  # gradients are summed in place on CUDA
             self._compare(transient(name, args) if backward else 0, backward)
 
     def _add(self, func: Any, args: Any, backward: bool, tensor: torch.Tensor) -> _Block | None:
@@ -206,7 +206,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return block.kind if block else ""
 
     def _place(self, backward: bool) -> Place:
-        """Where what is made now comes from: in the backward pass the line, and the module, of the forward pass."""
+        """The origin of an allocation: in the backward pass the line, and the module, of the forward pass."""
         node: Any = torch._C._current_autograd_node() if backward else None
         known = self._places.get(node._sequence_nr()) if node is not None else None
         return known or (calling_line(), self._modules.current)
@@ -229,18 +229,18 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         highest = self.peaks.get(phase)
         if highest is None or self._total + passing >= highest.total:
             sizes = {**self.now, "workspaces": self.now["workspaces"] + passing}
-            self.peaks.pop(phase, None)  # for the order
+            self.peaks.pop(phase, None)  # to keep the order
             self.peaks[phase] = Peak(sizes, self._operations, self._place(backward)[0])
 
     def _turn(self, block: _Block, kind: str) -> None:
-        """`block` is of this kind, and was so at the peaks, where it was there."""
+        """Change the kind of `block`, also in the peaks at which it existed."""
         for sizes in (self.now, *(peak.sizes for peak in self.peaks.values() if block.born <= peak.at)):
             sizes[block.kind] -= block.size
             sizes[kind] += block.size
         block.kind = kind
 
     def mark(self, tensor: torch.Tensor, kind: str) -> None:
-        """What `tensor` holds is of this kind, and was so at the peak, if it was there."""
+        """Change the kind of the storage of `tensor`, also in the peaks at which it existed."""
         block = self._blocks.get(tensor.untyped_storage()._cdata)
         if block is not None and block.kind != kind:
             self._turn(block, kind)
@@ -264,7 +264,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.batch = len(first)
 
     def _updates(self) -> bool:
-        """Whether an optimizer computes; passes that its step takes, as LBFGS does, are passes."""
+        """Whether an optimizer step is running; passes that its closure runs, as LBFGS does, count as passes."""
         return self._stepping and not (self._evaluates and torch.is_grad_enabled())
 
     def _begin_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -286,6 +286,6 @@ class Tracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _accumulates() -> bool:
-    """Whether a gradient is being stored in its leaf."""
+    """Whether a gradient is being accumulated into its leaf."""
     node: Any = torch._C._current_autograd_node()
     return node is not None and node.name().endswith("AccumulateGrad")

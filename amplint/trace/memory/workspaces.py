@@ -1,4 +1,4 @@
-"""Memory that CUDA's libraries take beside the tensors that operations make.
+"""Workspaces: memory that CUDA's libraries allocate beside the results of operations.
 
 Sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces, PyTorch's
 aten/src/ATen/cuda/CublasHandlePool.cpp for their sizes, and mha_bwd in its
@@ -20,9 +20,9 @@ _HOPPER = (9, 0)
 
 
 def cublas(name: str, gpu: Gpu) -> int:
-    """The bytes that cuBLAS keeps for each handle from its first operation on; 0 for what it does not run.
+    """The bytes that cuBLAS allocates per handle at its first operation; 0 for operators that it does not run.
 
-    Forward and backward have a handle each, for they run in two threads.
+    Forward and backward have a handle each, since they run in two threads.
     """
     if name not in _PRODUCTS:
         return 0
@@ -30,7 +30,7 @@ def cublas(name: str, gpu: Gpu) -> int:
 
 
 def transient(name: str, args: Any) -> int:
-    """The bytes that a backward operation takes while it runs, as far as they are known."""
+    """The bytes that a backward operation allocates while it runs, as far as they are known."""
     if name != "_scaled_dot_product_flash_attention_backward":
         return 0
     query: torch.Tensor = args[1]
