@@ -14,7 +14,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from amplint.torchlib import catalogue
-from amplint.torchlib.catalogue import FACTS, FORMS, OPERATIONS, called_as, having, in_place, parameters, valued
+from amplint.torchlib.catalogue import (
+    FACTS,
+    FORMS,
+    OPERATIONS,
+    fact_values,
+    in_place,
+    operations_with,
+    operations_with_form,
+    parameters,
+)
 from amplint.torchlib.methods import SAME_NUMBERS
 from amplint.torchlib.policy import BOOLEAN, INTEGER, KEEPS
 from tests import test_policy
@@ -27,8 +36,8 @@ NOT_HERE = {"cuda", "index"}
 """What cannot be called on this machine, or not by its name."""
 CALLS: dict[str, Callable[[Tensor], Any]] = {
     **test_policy.CALLS,
-    **{name: lambda x, name=name: getattr(torch, name)([x, x]) for name in having("joins")},
-    **{name: lambda x, name=name: getattr(torch, name)(x, x) for name in having("compares")},
+    **{name: lambda x, name=name: getattr(torch, name)([x, x]) for name in operations_with("joins")},
+    **{name: lambda x, name=name: getattr(torch, name)(x, x) for name in operations_with("compares")},
     **{name: lambda x, name=name: getattr(x, name)(0, 1) for name in ("moveaxis", "movedim", "swapaxes", "swapdims")},
     "isin": lambda x: torch.isin(x, x),
     "one_hot": lambda x: F.one_hot(x.long()),
@@ -94,10 +103,10 @@ def test_forms(name: str) -> None:
 
 def test_the_table_is_whole() -> None:
     assert set("".join(OPERATIONS.values())) == set(FORMS)
-    assert all(having(fact) for fact in FACTS)
+    assert all(operations_with(fact) for fact in FACTS)
     assert len(OPERATIONS) == sum(line[:1] not in ("", "#", " ") for line in catalogue._TABLE.splitlines())
     with pytest.raises(KeyError):
-        having("products")
+        operations_with("products")
 
 
 @pytest.mark.parametrize("op", sorted(BOOLEAN | INTEGER))
@@ -105,7 +114,7 @@ def test_dtypes_that_do_not_follow(op: str) -> None:
     assert called(op, matrix()).dtype is (torch.bool if op in BOOLEAN else torch.int64)
 
 
-@pytest.mark.parametrize("op", sorted(having("counts")))
+@pytest.mark.parametrize("op", sorted(operations_with("counts")))
 def test_integers_are_added_up_in_int64(op: str) -> None:
     assert called(op, torch.ones(4, 4, dtype=torch.int32)).dtype is torch.int64
 
@@ -120,27 +129,27 @@ def test_integers_keep_their_dtype(op: str) -> None:
     assert found.dtype is torch.int32
 
 
-@pytest.mark.parametrize(("name", "dtype"), valued("casts").items())
+@pytest.mark.parametrize(("name", "dtype"), fact_values("casts").items())
 def test_casts(name: str, dtype: str) -> None:
     assert getattr(matrix(), name)().dtype is getattr(torch, dtype)
 
 
-MOVED = frozenset[str]().union(*map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "joins")))
+MOVED = frozenset[str]().union(*map(operations_with, ("reshapes", "reorders", "selects", "repeats", "copies", "joins")))
 
 
-@pytest.mark.parametrize("op", sorted((MOVED | having("transfers")) - NOT_HERE - {"to"}))
+@pytest.mark.parametrize("op", sorted((MOVED | operations_with("transfers")) - NOT_HERE - {"to"}))
 def test_numbers_stay(op: str) -> None:
     x = matrix()
     found = called(op, x)
     assert kept(found, x)
-    if op in having("reshapes") | having("copies") | having("transfers"):
+    if op in operations_with("reshapes") | operations_with("copies") | operations_with("transfers"):
         assert torch.equal(found.flatten(), x.flatten())
-    if op in having("reorders") | having("repeats"):
+    if op in operations_with("reorders") | operations_with("repeats"):
         assert kept(x, found)
-        assert found.numel() == x.numel() or op in having("repeats")
+        assert found.numel() == x.numel() or op in operations_with("repeats")
 
 
-@pytest.mark.parametrize("op", sorted(SAME_NUMBERS & called_as("m") - {"cuda", "cpu", "to"}))
+@pytest.mark.parametrize("op", sorted(SAME_NUMBERS & operations_with_form("m") - {"cuda", "cpu", "to"}))
 def test_one_number_stays(op: str) -> None:
     arguments = {"view": [1], "reshape": [1], "unsqueeze": [0], "unflatten": [0, (1,)]}.get(op, [])
     x = torch.tensor([0.5])
@@ -151,57 +160,59 @@ def test_one_number_stays(op: str) -> None:
 def test_views_share_memory(op: str) -> None:
     x = matrix()
     shared = called(op, x).untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
-    assert shared == (op in having("view"))
+    assert shared == (op in operations_with("view"))
 
 
-@pytest.mark.parametrize("op", sorted(having("transposes")))
+@pytest.mark.parametrize("op", sorted(operations_with("transposes")))
 def test_transposes(op: str) -> None:
     x = matrix()
     assert torch.equal(called(op, x), torch.einsum("ij->ji", x))
 
 
 @pytest.mark.parametrize(
-    "op", sorted((having("same-rank") | having("reduces")) - CALLS.keys() - NOT_HERE - {"logsumexp"})
+    "op", sorted((operations_with("same-rank") | operations_with("reduces")) - CALLS.keys() - NOT_HERE - {"logsumexp"})
 )
 def test_ranks(op: str) -> None:
     if op != "unbind":
-        assert called(op, matrix()).dim() == (2 if op in having("same-rank") else 0)
+        assert called(op, matrix()).dim() == (2 if op in operations_with("same-rank") else 0)
 
 
-@pytest.mark.parametrize(("op", "rank"), [(op, int(rank)) for op, rank in valued("rank").items()])
+@pytest.mark.parametrize(("op", "rank"), [(op, int(rank)) for op, rank in fact_values("rank").items()])
 def test_ranks_of_products(op: str, rank: int) -> None:
     x = matrix()
     found = torch.dist(x, x) if op == "dist" else getattr(x[0], op)(x[0]) if op in ("dot", "vdot") else called(op, x)
     assert found.dim() == rank
 
 
-@pytest.mark.parametrize("op", sorted(having("matrices")))
+@pytest.mark.parametrize("op", sorted(operations_with("matrices")))
 def test_products_are_summed_up(op: str) -> None:
     x = torch.ones(4, 4)
     found = getattr(torch, op)(x[0], x[0]) if op in ("dot", "vdot") else called(op, x)
     assert found.min() >= 4
 
 
-@pytest.mark.parametrize("op", sorted(having("bounded") & (called_as("m") | called_as("n"))))
+@pytest.mark.parametrize(
+    "op", sorted(operations_with("bounded") & (operations_with_form("m") | operations_with_form("n")))
+)
 def test_bounded(op: str) -> None:
     x = torch.linspace(-1e4, 1e4, 16).view(4, 4)
     assert called(op, x).abs().max() <= 1e4
 
 
-@pytest.mark.parametrize("op", sorted(having("steps")))
+@pytest.mark.parametrize("op", sorted(operations_with("steps")))
 def test_steps(op: str) -> None:
     found = called(op, matrix() * 8)
     assert op == "heaviside" or torch.equal(found, found.round())
 
 
-@pytest.mark.parametrize("op", sorted(having("asks")))
+@pytest.mark.parametrize("op", sorted(operations_with("asks")))
 def test_what_is_no_tensor(op: str) -> None:
     given = torch.ones(1)
     found = given.size() if op == "size" else getattr(given, op)()
     assert not isinstance(found, Tensor)
 
 
-@pytest.mark.parametrize("op", sorted(having("indices-too") | having("indices-along")))
+@pytest.mark.parametrize("op", sorted(operations_with("indices-too") | operations_with("indices-along")))
 def test_positions_beside(op: str) -> None:
     values, places = getattr(matrix(), op)(*([1] if op in ("kthvalue", "topk") else [0]))
     assert (values.dtype, places.dtype) == (torch.float32, torch.int64)
@@ -215,18 +226,18 @@ MADE: dict[str, tuple[Any, ...]] = {
 """Arguments of what makes tensors; others get a size."""
 
 
-@pytest.mark.parametrize("name", sorted(having("creates") | having("float32")))
+@pytest.mark.parametrize("name", sorted(operations_with("creates") | operations_with("float32")))
 def test_new_tensors(name: str) -> None:
     found = getattr(torch, name)(*MADE.get(name, (4,)))
-    assert found.dtype is (torch.float32 if name in having("float32") else torch.int64)
-    if name in having("sized"):
+    assert found.dtype is (torch.float32 if name in operations_with("float32") else torch.int64)
+    if name in operations_with("sized"):
         assert getattr(torch, name)(2, 3).shape == (2, 3)
 
 
-@pytest.mark.parametrize("name", sorted(having("creates-like") | having("creates-new")))
+@pytest.mark.parametrize("name", sorted(operations_with("creates-like") | operations_with("creates-new")))
 def test_new_tensors_follow_others(name: str) -> None:
     x = torch.zeros(4, dtype=torch.float16)
-    if name in having("creates-like"):
+    if name in operations_with("creates-like"):
         assert getattr(torch, name)(x, *([1] if name == "full_like" else [])).dtype is torch.float16
     else:
         arguments = {"new_full": ((4,), 1), "new_tensor": ([0.5],)}.get(name, (4,))
@@ -235,26 +246,28 @@ def test_new_tensors_follow_others(name: str) -> None:
 
 @pytest.mark.parametrize("fact", ["module", "recurrent", "cell", "drops"])
 def test_classes(fact: str) -> None:
-    assert all(issubclass(getattr(nn, name), nn.Module) for names in valued(fact).values() for name in names.split(","))
+    assert all(
+        issubclass(getattr(nn, name), nn.Module) for names in fact_values(fact).values() for name in names.split(",")
+    )
 
 
-@pytest.mark.parametrize("op", sorted(valued("operators")))
+@pytest.mark.parametrize("op", sorted(fact_values("operators")))
 def test_operators_of_the_dispatcher(op: str) -> None:
-    assert all(hasattr(torch.ops.aten, name) for name in valued("operators")[op].split(","))
+    assert all(hasattr(torch.ops.aten, name) for name in fact_values("operators")[op].split(","))
 
 
-@pytest.mark.parametrize("name", sorted(valued("alias")))
+@pytest.mark.parametrize("name", sorted(fact_values("alias")))
 def test_aliases(name: str) -> None:
-    op, x = valued("alias")[name], matrix()
+    op, x = fact_values("alias")[name], matrix()
     y = x.flip(0)
     given: tuple[Any, ...] = {"abs": (x,), "cat": ([x, y],), "clamp": (x, 0.3, 0.6)}.get(op, (x, y))
     given = (x, 0, 1) if op in ("transpose", "movedim") else given
     assert torch.equal(getattr(torch, name)(*given), getattr(torch, op)(*given))
 
 
-@pytest.mark.parametrize("op", sorted(having("same-rank")))
+@pytest.mark.parametrize("op", sorted(operations_with("same-rank")))
 def test_in_place(op: str) -> None:
-    if f"{op}_" in in_place({op}) and op not in CALLS and op not in having("beside"):
+    if f"{op}_" in in_place({op}) and op not in CALLS and op not in operations_with("beside"):
         x = matrix().half()
         found = getattr(x, f"{op}_")(*([0] if op in test_policy.ALONG else []))
         assert found is x

@@ -155,6 +155,6 @@ def test_values_joined_many_times_are_walked_once() -> None:
     joined = first = symbols.fresh()
     for _ in range(1000):
         joined = symbols.intern("either", parts=(joined, symbols.intern("attribute", "module", parts=(joined,))))
-    assert sum(1 for _ in symbols.behind(joined)) == 2001
+    assert sum(1 for _ in symbols.derivation(joined)) == 2001
     assert first in symbols.alternatives(joined)
     assert sum(1 for _ in symbols.alternatives(joined)) == 1001

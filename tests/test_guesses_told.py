@@ -631,13 +631,13 @@ def test_only_such_guesses_are_told() -> None:
     others = [guess for guess in GUESSES if not guess.decides]
     assert len(others) + len(DECIDING) == len(GUESSES)
     with pytest.raises(AssertionError):
-        others[0].taken("x")
+        others[0].guesses("x")
 
 
 def test_rules_name_the_fields_they_go_by() -> None:
     semantics = Path(__file__).parents[1] / "amplint" / "semantics"
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(semantics.rglob("*.py")))
-    fields = {*re.findall(r'\.taken\([^\n]*, "(\w+)"\)', text), *re.findall(r'about="(\w+)"', text)}
+    fields = {*re.findall(r'\.guesses\([^\n]*, "(\w+)"\)', text), *re.findall(r'about="(\w+)"', text)}
     assert fields
     for rule in RULES.values():
         used = {field for field in fields if re.search(rf"\.{field}\b", inspect.getsource(rule))}
@@ -649,13 +649,13 @@ def test_names_that_are_known_match_and_are_not_told(guess: Guess) -> None:
     for known in guess.known:
         name = f"{known}{guess.examples[0].rpartition('.')[2]}" if known.endswith(".") else known
         assert guess.search(name), name
-        assert not guess.taken(name)
-    assert guess.taken("something") == (Guessed("something", guess.name),)
+        assert not guess.guesses(name)
+    assert guess.guesses("something") == (Guessed("something", guess.name),)
 
 
 @pytest.mark.parametrize("guess", DECIDING.values(), ids=lambda guess: guess.name)
 def test_the_page_has_a_heading_for_each(guess: Guess) -> None:
-    (guessed,) = guess.taken("something")
+    (guessed,) = guess.guesses("something")
     headings = re.findall(r"^## (.*)$", GUESSES_PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     anchors = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
     assert guessed.url.partition("#")[2] in anchors

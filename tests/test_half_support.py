@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, RETURNED, SINGULAR_VALUES, lacks
 
 INFO = Path(torch.__file__).parent / "testing" / "_internal"
@@ -75,7 +75,7 @@ def test_what_is_returned(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_refused_on_the_cpu_alone(dtype: torch.dtype) -> None:
-    assert having("no-half-on-cpu") == {"cdist", "multi_margin_loss"}
+    assert operations_with("no-half-on-cpu") == {"cdist", "multi_margin_loss"}
     with pytest.raises(RuntimeError, match="not implemented for"):
         torch.nn.functional.multi_margin_loss(torch.ones(4, 4, dtype=dtype), torch.arange(4))
 

@@ -67,7 +67,7 @@ def test_lines_of_ipython_are_hidden(line: str) -> None:
     ast.parse(shown)
     assert len(rows) == 1
     assert len(shown.split("\n")) == len(text.split("\n"))
-    assert rows.shown_again(shown, 0, 1) == text
+    assert rows.restored_rows(shown, 0, 1) == text
 
 
 @pytest.mark.parametrize("text", PYTHON)
@@ -103,23 +103,23 @@ def test_what_is_broken_is_not_made_whole(text: str) -> None:
 def test_what_stands_for_them(text: str, shown: str) -> None:
     found, rows = hidden(text)
     assert found == shown
-    assert rows.shown_again(found, 0, len(rows)) == text
+    assert rows.restored_rows(found, 0, len(rows)) == text
 
 
 def test_a_text_that_holds_the_sign() -> None:
     text = "x = 1  # <ipython 0>\n!ls"
     shown, rows = hidden(text)
     assert shown == "x = 1  # <ipython 0>\n# <ipython_ 0>"
-    assert rows.shown_again(shown, 0, 1) == text
+    assert rows.restored_rows(shown, 0, 1) == text
 
 
 def test_hidden_rows_must_come_back_once_and_in_order() -> None:
     shown, rows = hidden("if x:\n    !a\n!b\n")
-    assert rows.shown_again(shown.replace("    pass", "        pass"), 0, 2) == "if x:\n        !a\n!b\n"
+    assert rows.restored_rows(shown.replace("    pass", "        pass"), 0, 2) == "if x:\n        !a\n!b\n"
     lines = shown.split("\n")
     for changed in ([*lines, lines[2]], lines[:2], [lines[0], lines[2], lines[1]], [*lines[:2], f"  {lines[2]}"]):
-        assert rows.shown_again("\n".join(changed), 0, 2) is None
-    assert rows.shown_again(shown.replace("pass", "None"), 0, 2) is None
+        assert rows.restored_rows("\n".join(changed), 0, 2) is None
+    assert rows.restored_rows(shown.replace("pass", "None"), 0, 2) is None
 
 
 @pytest.mark.parametrize("line", ["%cd x", "!ls", "  !{cmd}", "x = !ls", "x=%pwd", "!7z x", '!"a b"'])

@@ -106,7 +106,7 @@ def test_what_is_known_of_the_text_of_a_followed_file_is_kept_longer_than_its_tr
         followed.append(modules.source(str(tmp_path / "utils.py")))
     assert followed[0] is followed[1]
     assert followed[0] is not None
-    assert any(chunk.grown for chunk in followed[0].chunks) == bool(kept)
+    assert any(chunk.has_tree for chunk in followed[0].chunks) == bool(kept)
 
 
 def test_packages_that_hand_names_on(tmp_path: Path) -> None:

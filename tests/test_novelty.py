@@ -22,18 +22,18 @@ def test_code_is_over_when_it_tells_nothing_for_some_runs_that_cost_something() 
     novelty, patience = Novelty(), Patience(runs=2, steps=30)
     for steps in (10, 10):
         assert not novelty.is_over("train", patience)
-        novelty.ran("train", novelty.told, steps)
+        novelty.ran("train", novelty.event_count, steps)
     assert not novelty.is_over("train", patience)
-    novelty.ran("train", novelty.told, 10)
+    novelty.ran("train", novelty.event_count, 10)
     assert novelty.is_over("train", patience)
     assert not novelty.is_over("validate", patience)
 
 
 def test_what_is_new_begins_the_patience_anew() -> None:
     novelty, patience = Novelty(), Patience(runs=1, steps=0)
-    novelty.ran("train", novelty.told, 1)
-    before = novelty.told
-    novelty.tell(Backward, NODE, {"loss": object()})
+    novelty.ran("train", novelty.event_count, 1)
+    before = novelty.event_count
+    novelty.record(Backward, NODE, {"loss": object()})
     novelty.ran("train", before, 1)
     assert not novelty.is_over("train", patience)
 
@@ -47,8 +47,8 @@ def test_new_is_another_place_kind_or_flag() -> None:
         (Backward, cst.Name(value="loss"), {"again": True}),
         (Unscale, NODE, {"again": False}),
     ]:
-        novelty.tell(kind, node, details)
-    assert novelty.told == 4
+        novelty.record(kind, node, details)
+    assert novelty.event_count == 4
 
 
 VALIDATED = """

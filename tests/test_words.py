@@ -156,7 +156,7 @@ def test_no_word_is_looked_for_in_names_elsewhere() -> None:
     ]
     assert found == [
         'base.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
-        "layers.py: clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
+        "layers.py: clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
         "words.py: lowered = text.lower()",
     ]
 

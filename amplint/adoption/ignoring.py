@@ -146,13 +146,13 @@ def _checked(page: Page, codes: dict[_Comment, set[str]], holds: Callable[[bytes
     if not all(page.may_edit(edit.span) for edit in edits):
         return None
     new = splice(old, locate(lines, edits))
-    if verify(old, new, edits) is not None or _meaning(old) != _meaning(new):
+    if verify(old, new, edits) is not None or _syntax_dump(old) != _syntax_dump(new):
         return None
     after = page.restored(new)
     return after if after is not None and holds(after) else None
 
 
-def _meaning(text: str) -> str | None:
+def _syntax_dump(text: str) -> str | None:
     """A dump of the syntax tree, which comments and layout do not affect. None for a syntax error."""
     tree = parse(text)
     return None if tree is None else call_deep(ast.dump, tree)

@@ -18,7 +18,7 @@ from anyio.abc import Process
 from amplint.agents import told
 from amplint.agents.answers import LONGEST, Memory, Peak, Traced, cut, fitting
 from amplint.agents.workspace import Refused, Workspace
-from amplint.reports.text import from_here, visible_lines
+from amplint.reports.text import display_path, visible_lines
 from amplint.reports.trace import summary
 from amplint.source.files import read
 from amplint.trace.findings import findings
@@ -78,7 +78,7 @@ async def memory(
             variant=each["variant"],
             total=each["total"],
             kinds=each["peak"],
-            path=visible_lines(from_here(each["filename"])) if each["filename"] else "",
+            path=visible_lines(display_path(each["filename"])) if each["filename"] else "",
             row=each["row"],
             phase=each["phase"],
             refused=told.short(each["refused"]),

@@ -64,7 +64,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
 
     def told(work: Callable[[], BaseModel]) -> CallToolResult:
         with one_at_a_time:
-            return _told(work)
+            return _tool_result(work)
 
     @made.tool(annotations=_READS)
     def check(
@@ -138,7 +138,7 @@ def _add_runners(made: MCPServer[None], workspace: Workspace) -> None:
         """RUN the script as if on a GPU, without one: which dtypes its lines compute in, and what goes wrong."""
         size = [] if image_size is None else ["--image-size", str(image_size)]
         options = ["--steps", str(steps), "--skip", "0", "--max-batch", str(max_batch), "--gpu", gpu, *size]
-        return await _told_later(lambda: runs.trace(workspace, path, arguments, options, seconds))
+        return await _async_tool_result(lambda: runs.trace(workspace, path, arguments, options, seconds))
 
     @made.tool(annotations=_RUNS)
     async def memory(
@@ -150,17 +150,17 @@ def _add_runners(made: MCPServer[None], workspace: Workspace) -> None:
     ) -> Annotated[CallToolResult, Memory]:
         """RUN the script with fake tensors and tell the peak of a GPU's memory, as it is and in variants."""
         options = ["--accumulate", str(accumulate), "--gpu", gpu]
-        return await _told_later(lambda: runs.memory(workspace, path, arguments, options, seconds))
+        return await _async_tool_result(lambda: runs.memory(workspace, path, arguments, options, seconds))
 
 
-def _told(work: Callable[[], BaseModel]) -> CallToolResult:
+def _tool_result(work: Callable[[], BaseModel]) -> CallToolResult:
     """Return `work()`; any failure is raised as ToolError, in one line and without a traceback."""
     with _failures():
         return _result(work())
 
 
-async def _told_later(work: Callable[[], Awaitable[BaseModel]]) -> CallToolResult:
-    """As `_told`, for an awaitable."""
+async def _async_tool_result(work: Callable[[], Awaitable[BaseModel]]) -> CallToolResult:
+    """As `_tool_result`, for an awaitable."""
     with _failures():
         return _result(await work())
 

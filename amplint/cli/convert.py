@@ -20,7 +20,7 @@ from amplint.engine.linting import text_target
 from amplint.engine.projects import Projects
 from amplint.records import dataclass
 from amplint.reports.diff import unified
-from amplint.reports.places import in_file
+from amplint.reports.places import file_label
 from amplint.reports.text import one_line, visible
 
 DONE, LEFT, FAILED = 0, 1, 2
@@ -224,7 +224,7 @@ def _take(converted: Converted, tally: _Tally, output: _Output) -> None:
 
 
 def _place(filename: str, remark: Remark) -> str:
-    return f"{in_file(filename, remark.cell)}:{remark.row}"
+    return f"{file_label(filename, remark.cell)}:{remark.row}"
 
 
 def _summary(tally: _Tally, *, written: bool) -> str:

@@ -44,7 +44,7 @@ class Ending:
         self._fail_on = fail_on
         self._machine = Machine()
         self._process = os.getpid()
-        self._telling = self._terminated = False
+        self._is_reporting = self._terminated = False
 
     def __enter__(self) -> Ending:
         if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -55,11 +55,11 @@ class Ending:
         if signal.getsignal(signal.SIGTERM) == self._terminate:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if self._terminated:
-            _die()
+            _end_by_signal()
 
-    def tell(self, record: Record) -> int:
+    def report(self, record: Record) -> int:
         """Write and report `record`; return the exit status. Raises Failure if it cannot be written."""
-        self._telling = True
+        self._is_reporting = True
         self._line.close()
         if self._output is not None:
             traced.write(file_of(self._output, record), record.to_json())
@@ -88,18 +88,18 @@ class Ending:
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a fork of the traced process
-            _die()
+            _end_by_signal()
         self._terminated = True
-        if not self._telling:
+        if not self._is_reporting:
             with open(os.dup(2), "w", encoding="utf-8") as unlocked, contextlib.redirect_stderr(unlocked):
                 try:  # the script may be writing to its own standard error, which nobody else can do meanwhile
-                    self.tell(self._watch.so_far())
+                    self.report(self._watch.partial_record())
                 except click.ClickException as failure:
                     failure.show()
-            _die()
+            _end_by_signal()
 
 
-def _die() -> None:
+def _end_by_signal() -> None:
     """End by SIGTERM with its default action."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)

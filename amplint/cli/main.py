@@ -76,7 +76,7 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        return _reader_gone()
+        return _silence_output()
     except Exception as failure:
         if os.environ.get("AMPLINT_TRACEBACK"):
             raise
@@ -93,11 +93,11 @@ def _flushed(status: int) -> int:
         with contextlib.suppress(AttributeError, ValueError):  # a traced script has closed or replaced it
             sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_gone()
+        return _silence_output()
     return status
 
 
-def _reader_gone() -> int:
+def _silence_output() -> int:
     """Redirect output to /dev/null, so that Python does not report the closed pipe at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

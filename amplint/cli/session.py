@@ -63,7 +63,7 @@ def run(options: Options) -> int:
             return NOTHING if complete else FAILED
         if options.show_files:
             return _show_files(options, projects) if complete else FAILED
-        marked = _marking(options.trace) if options.trace is not None else None
+        marked = _trace_marker(options.trace) if options.trace is not None else None
         outcome = _lint_stdin(options, projects) if options.from_stdin else _lint_files(options, projects)
     except ConfigError as failure:
         raise Failure(str(failure)) from None
@@ -79,7 +79,7 @@ def run(options: Options) -> int:
     return FINDINGS if (counting or outcome.diff) and not options.exit_zero else NOTHING
 
 
-def _marking(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Finding]]:
+def _trace_marker(path: Path) -> Callable[[list[Finding], dict[str, bytes]], list[Finding]]:
     """A function that marks findings by the record at `path`. Raises Failure."""
     from amplint.cli.marking import marked  # imports all reports of the tracer
     from amplint.cli.report import read
@@ -101,7 +101,7 @@ def _discovered(options: Options, projects: Projects) -> Found:
     return found
 
 
-def _keeper(options: Options, projects: Projects) -> Callable[[_Outcome, Sequence[Target]], None]:
+def _baseline_filter(options: Options, projects: Projects) -> Callable[[_Outcome, Sequence[Target]], None]:
     """A function that drops findings in the baseline or in unchanged lines. Raises Failure."""
     if options.baseline is None and options.diff_base is None:
         return lambda outcome, targets: None
@@ -136,7 +136,7 @@ def _add_ignores(outcome: _Outcome, targets: Sequence[Target], linter: Linter) -
 
 
 def _lint_files(options: Options, projects: Projects) -> _Outcome:
-    keep = _keeper(options, projects)
+    keep = _baseline_filter(options, projects)
     found = _discovered(options, projects)
     outcome = _Outcome([*found.problems], len(found.targets), incomplete=bool(found.missing))
     with contextlib.closing(Cache(options.cache_folder() if found.targets else None)) as cache:
@@ -156,7 +156,7 @@ def _lint_files(options: Options, projects: Projects) -> _Outcome:
 
 
 def _lint_stdin(options: Options, projects: Projects) -> _Outcome:
-    keep = _keeper(options, projects)
+    keep = _baseline_filter(options, projects)
     target = text_target(options.stdin_filename or "<stdin>", projects)
     raw = read_stdin(target.settings.max_file_size)
     outcome = _Outcome(files=1, given={target.filename: raw})

@@ -146,7 +146,7 @@ def run(
             raise Failure(str(failure)) from None
         with contextlib.suppress(AttributeError, ValueError):  # the script has closed or replaced it
             sys.stdout.flush()
-        found = ending.tell(watch.record)
+        found = ending.report(watch.record)
     ctx.exit(status or found)
 
 

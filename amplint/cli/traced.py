@@ -15,8 +15,8 @@ from amplint.cli.terminal import wants_colour, width
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context, Sources, content
 from amplint.reports.full import full
-from amplint.reports.ranks import unequal
-from amplint.reports.text import from_here
+from amplint.reports.ranks import unequal_lines_text
+from amplint.reports.text import display_path
 from amplint.reports.trace import summary
 from amplint.trace.packages import refusal
 from amplint.trace.record import Record
@@ -68,11 +68,11 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Only the findings, no 
 def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) -> None:
     """Print the summary, unless `quiet`, and the findings; to standard error if `err`."""
     if not quiet:
-        click.echo(summary(record, found, width()) + unequal(record), err=err)
+        click.echo(summary(record, found, width()) + unequal_lines_text(record), err=err)
     names = {
         name for finding in found for name in (finding.filename, *(note.filename for note in finding.notes)) if name
     }
-    sources = Sources({from_here(name): text for name in names if (text := content(name)) is not None})
+    sources = Sources({display_path(name): text for name in names if (text := content(name)) is not None})
     colour = wants_colour(sys.stderr if err else sys.stdout)
     context = Context(load_rules()[0].rules, sources, width=width(), colour=colour)
     shown = [_from_here(finding) for finding in found]
@@ -80,8 +80,8 @@ def show(record: Record, found: Sequence[Finding], *, quiet: bool, err: bool) ->
 
 
 def _from_here(finding: Finding) -> Finding:
-    notes = [replace(note, filename=from_here(note.filename)) for note in finding.notes]
-    return replace(finding, filename=from_here(finding.filename), notes=tuple(notes))
+    notes = [replace(note, filename=display_path(note.filename)) for note in finding.notes]
+    return replace(finding, filename=display_path(finding.filename), notes=tuple(notes))
 
 
 def status(found: Sequence[Finding], least: str | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.bfloat16_scalers import KIND, Scalers
-from amplint.codemods.conditions import decided, drop_empty, empty_conditions, settled
+from amplint.codemods.conditions import drop_empty, empty_conditions, folded_condition, with_edited_conditions
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
 from amplint.codemods.objects import Objects
@@ -77,19 +77,19 @@ def _converted(script: Script) -> str:
         return script.text
     if not regions:
         raise Refusal(script.row(ours[0].node), "the float16 region this scaler serves is not in sight")
-    _no_other_scaler(script, scalers)
+    _refuse_foreign_scaler(script, scalers)
     if old is not None:
         raise Refusal(script.row(old.node), f"{old.name} is deprecated: convert from cuda-amp first")
     conditions, empty = scalers.conditions(), empty_conditions(script)
     passes = Passes(script)
-    with passes.told():
+    with passes.mapped_refusals():
         passes.script = script.apply(regions)
         passes.script = _never_skipped(passes.script)
         scalers = _scalers(passes.script)
         passes.script = passes.script.apply(scalers.edits())
         passes.script = _joined(passes.script, conditions)
         passes.script = drop_empty(passes.script, empty)
-        _no_scaler_left(passes.script, scalers)
+        _refuse_remaining_scaler(passes.script, scalers)
     return remove_stale_imports(script.text, passes.script.text)
 
 
@@ -98,9 +98,9 @@ def _never_skipped(script: Script) -> Script:
 
     def edit_of(script: Script, node: cst.If) -> Edit | None:
         value = _scalers(script).comparison(node.test) if isinstance(node.test, cst.Comparison) else None
-        return settled(script, node, taken=value) if value is not None else None
+        return folded_condition(script, node, taken=value) if value is not None else None
 
-    script = decided(script, edit_of)
+    script = with_edited_conditions(script, edit_of)
     gone = (script.rewrite.remove_statement(node) for node in _scalers(script).readings())
     return script.apply(edit for edit in gone if edit is not None)
 
@@ -136,12 +136,12 @@ def _joined(script: Script, conditions: set[str]) -> Script:
     def edit_of(script: Script, node: cst.If) -> Edit | None:
         rest = node.orelse.body if isinstance(node.orelse, cst.Else) else None
         same = rest is not None and script.text_of(node.test) in conditions and node.body.deep_equals(rest)
-        return settled(script, node, taken=True) if same else None
+        return folded_condition(script, node, taken=True) if same else None
 
-    return decided(script, edit_of)
+    return with_edited_conditions(script, edit_of)
 
 
-def _no_other_scaler(script: Script, scalers: Scalers) -> None:
+def _refuse_foreign_scaler(script: Script, scalers: Scalers) -> None:
     """Raise Refusal if a scaler from elsewhere scales a loss."""
     for call in script.calls:
         func = call.func
@@ -152,7 +152,7 @@ def _no_other_scaler(script: Script, scalers: Scalers) -> None:
                 raise Refusal(script.row(call), f"where {script.text_of(func.value)} is made is not in sight")
 
 
-def _no_scaler_left(script: Script, scalers: Scalers) -> None:
+def _refuse_remaining_scaler(script: Script, scalers: Scalers) -> None:
     """Raise Refusal if a use of the scaler remains."""
     for node in Objects(script, scalers.objects.known).mentions(KIND):
         raise Refusal(script.row(node), f"what {script.text_of(node)} is used for here is not understood")

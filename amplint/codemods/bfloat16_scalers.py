@@ -87,7 +87,7 @@ class Scalers:
             if isinstance(above, cst.Attribute) and above.value is node:
                 found += self._method(node, above)
             elif isinstance(above, cst.Arg):
-                found += self._handed(node, above)
+                found += self._argument_removal(node, above)
             elif self._is_alias(node) or self._is_none(node):
                 found.append(self._removed(node))
         for scope, function in self.script.functions.items():
@@ -172,7 +172,7 @@ class Scalers:
         call = self.script.source.parent(argument)
         return isinstance(call, cst.Call) and self.script.text_of(call.func) == "dict"
 
-    def _handed(self, node: cst.CSTNode, argument: cst.Arg) -> Iterator[Edit]:
+    def _argument_removal(self, node: cst.CSTNode, argument: cst.Arg) -> Iterator[Edit]:
         call = self.script.source.parent(argument)
         if self.script.target(call) is None or not isinstance(call, cst.Call):
             raise Refusal(self.script.row(node), "the scaler is handed to something that is not in this file")

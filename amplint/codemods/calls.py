@@ -51,7 +51,7 @@ class Calls:
         """The functions of this file that `call` runs; empty if they are unknown or elsewhere."""
         return self._known(call) or frozenset()
 
-    def leading_to(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
+    def functions_reaching(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
         """The functions that contain one of `nodes`, or a call that reaches one; `constructors` are optional."""
         found: set[cst.CSTNode] = set()
         while True:
@@ -77,7 +77,7 @@ class Calls:
         offset = 0 if static or self._script.method_owner(function) is None else 1
         return self._script.rewrite.find_argument(call, name, place[0] - offset) if place is not None else None
 
-    def passed(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
+    def arguments_for(self, function: cst.FunctionDef, name: str) -> list[cst.BaseExpression] | None:
         """The arguments for a parameter of `function`, or its default, also of processes spawned to run it.
 
         None if a call site is unknown.
@@ -145,7 +145,7 @@ class Calls:
             above = self._script.source.parent(node)
             named = isinstance(above, (cst.FunctionDef, cst.ClassDef, cst.Param)) and above.name is node
             word = self._is_attribute(node) or (isinstance(above, cst.Arg) and above.keyword is node)
-            if named or word or self._script.hides(self._script.scope(node), home, node.value):
+            if named or word or self._script.is_shadowed(self._script.scope(node), home, node.value):
                 continue
             if not self._script.rewrite.names_type(node):
                 yield node

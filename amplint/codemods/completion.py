@@ -13,7 +13,7 @@ from dataclasses import replace
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.rows import row_before
-from amplint.codemods.surroundings import look_at_the_clock
+from amplint.codemods.surroundings import check_time
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_round
 from amplint.fixes.imports import remove_stale_imports
@@ -58,7 +58,7 @@ class Completion:
             ]
         return text, done
 
-    def objections(self, text: str) -> list[Remark]:
+    def new_problems(self, text: str) -> list[Remark]:
         """The new errors and warnings in `text` that are not accepted, by the rows of the original."""
         found = [one for one in self._new(text) if self._stops(one)]
         remarks = (replace(_remark(one), row=row_before(self._before, text, one.span.start.row)) for one in found)
@@ -102,6 +102,6 @@ def _remark(finding: Finding) -> Remark:
 @functools.lru_cache(maxsize=4)
 def all_findings(text: str, path: str) -> list[Finding]:
     """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype."""
-    look_at_the_clock()
+    check_time()
     rules = all_rules()
     return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))

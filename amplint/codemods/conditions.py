@@ -17,7 +17,7 @@ def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [test]
 
 
-def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
+def folded_condition(script: Script, node: cst.If, *, taken: bool) -> Edit:
     """The edit that replaces an `if` by its body or its `else`."""
     first, last = script.rows(node)
     rest = node.orelse
@@ -37,7 +37,7 @@ def settled(script: Script, node: cst.If, *, taken: bool) -> Edit:
     return Edit(script.whole_rows(first, last), text)
 
 
-def decided(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) -> Script:
+def with_edited_conditions(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) -> Script:
     """The script after the edit of each `if` that has one, the innermost first: each changes the rows of others."""
     while True:
         edits = (edit_of(script, node) for node in reversed(list(script.of_kind(cst.If))))
@@ -52,7 +52,7 @@ def drop_empty(script: Script, before: frozenset[str]) -> Script:
 
     `before` has the conditions of those that were empty already.
     """
-    return decided(script, lambda script, node: _emptied(script, node, before))
+    return with_edited_conditions(script, lambda script, node: _edit_of_emptied(script, node, before))
 
 
 def empty_conditions(script: Script) -> frozenset[str]:
@@ -61,7 +61,7 @@ def empty_conditions(script: Script) -> frozenset[str]:
     return frozenset(script.text_of(node.test) for node in found if _only_passes(node.body))
 
 
-def _emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
+def _edit_of_emptied(script: Script, node: cst.If, before: frozenset[str]) -> Edit | None:
     if not _only_passes(node.body) or script.text_of(node.test) in before:
         return None
     if script.is_elif(node) or isinstance(node.orelse, cst.If):

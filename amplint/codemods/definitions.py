@@ -22,7 +22,7 @@ class Given:
     index: int | None = None
 
 
-def bound_at(
+def reaching_definitions(
     script: Script, calls: Calls, node: cst.CSTNode, path: str
 ) -> tuple[list[cst.CSTNode], cst.FunctionDef | None]:
     """The definitions of `path` that reach `node`: statements of one function, or the function with such a parameter.
@@ -44,7 +44,7 @@ def bound_at(
         function = script.function_of(function)
 
 
-def given_by(assign: cst.Assign, path: str) -> Iterator[Given]:
+def values_from(assign: cst.Assign, path: str) -> Iterator[Given]:
     """The values that `assign` gives `path`, as its target or as an element of one."""
     for target in (one.target for one in assign.targets):
         if dotted(target) == path:
@@ -61,7 +61,7 @@ def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
     """The expression that `binding` assigns to `path`; None if that is not an expression of its own."""
     if isinstance(binding, cst.AnnAssign):
         return binding.value
-    given = list(given_by(binding, path)) if isinstance(binding, cst.Assign) else []
+    given = list(values_from(binding, path)) if isinstance(binding, cst.Assign) else []
     if len(given) != 1:
         return None
     value = given[0].value
@@ -71,7 +71,7 @@ def value_of(binding: cst.CSTNode, path: str) -> cst.BaseExpression | None:
 
 def values_of(script: Script, calls: Calls, node: cst.CSTNode, path: str) -> list[cst.BaseExpression | None]:
     """The expressions assigned or passed to `path` at `node`, None for unknown ones; empty if the calls are unknown."""
-    bindings, function = bound_at(script, calls, node, path)
+    bindings, function = reaching_definitions(script, calls, node, path)
     if function is not None:
-        return list(calls.passed(function, path) or [])
+        return list(calls.arguments_for(function, path) or [])
     return [value_of(binding, path) for binding in bindings]

@@ -9,7 +9,7 @@ from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Change, Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, row_after, row_before
-from amplint.codemods.surroundings import SECONDS, OutOfTime, among, look_at_the_clock
+from amplint.codemods.surroundings import SECONDS, OutOfTime, check_time, conversion_scope
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
 from amplint.engine.modules import Modules
@@ -44,7 +44,7 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
 
 
 def _within(modules: Modules | None, codemod: Codemod, text: str, wish: Wish, path: str) -> Conversion:
-    with among(modules):
+    with conversion_scope(modules):
         return _converted(codemod, text, wish, path)
 
 
@@ -52,7 +52,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
     text, done, left = original, list[Remark](), list[Remark]()
     completion = Completion(original, path, wish.allow)
     for _ in range(ROUNDS):
-        look_at_the_clock()
+        check_time()
         with deep_recursion():
             plan = codemod(text, wish, path)
         if plan.refused:
@@ -60,11 +60,11 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
                 original, refused=tuple(replace(one, row=row_before(original, text, one.row)) for one in plan.refused)
             )
         if not plan.changes:
-            objections = completion.objections(text) if done else []
+            objections = completion.new_problems(text) if done else []
             if objections:
                 return Conversion(original, refused=tuple(objections), tried=text)
             left += [*plan.left, *(completion.infos(text) if done else ())]
-            dtype = reach.brought_in(wish) if done else None
+            dtype = reach.introduced_dtype(wish) if done else None
             left += reach.remarks(original, text, path, dtype, tuple(left)) if dtype is not None else ()
             return Conversion(text, tuple(done), left=tuple(dict.fromkeys(left)))
         new, applied = _applied(text, plan.changes)

@@ -28,7 +28,7 @@ def convert_files(
     `running` holds the file that is being converted, and its start by `time.monotonic`.
     """
     running = {} if running is None else running
-    together = _Together({target.path: target.filename for target in targets}, wish, write=write)
+    together = _ConversionBatch({target.path: target.filename for target in targets}, wish, write=write)
     for target in targets:
         running.clear()
         running[target.filename] = time.monotonic()
@@ -36,7 +36,7 @@ def convert_files(
         together.trim()
 
 
-class _Together(Modules):
+class _ConversionBatch(Modules):
     """The files that are converted together, path -> the file name of reports.
 
     Of two that import each other, the one converted first sees the other in its original form.
@@ -120,7 +120,7 @@ def _placed(remarks: Iterable[Remark], page: Page) -> tuple[Remark, ...]:
     placed = []
     for remark in remarks:
         start = Position(remark.row, 1)
-        span = page.near(Span(start, start))
+        span = page.approximate_position(Span(start, start))
         placed.append(Remark(span.start.row, remark.text, span.cell))
     return tuple(placed)
 

@@ -31,34 +31,37 @@ class Flag:
         function = self._script.function_of(place)
         if function is self._option.home and self._script.row(place) < self._option.since:
             raise Refusal(place, "the arguments of the script are not known yet here")
-        if self._knows(function):
+        if self._has_arguments_in_scope(function):
             return self._option.expression
         if function is None:
             raise Refusal(place, "the arguments of the script are not known here")
         if function not in self._handed:
             self._handed[function] = self._kind.name
-            self._hand_on(function, place)
+            self._add_parameter(function, place)
         return self._handed[function]
 
-    def _knows(self, function: cst.FunctionDef | None) -> bool:
+    def _has_arguments_in_scope(self, function: cst.FunctionDef | None) -> bool:
         """Whether the script's arguments are available by their own name in `function`."""
         if function not in self._known:
             self._known[function] = True  # a recursive call does not decide
-            self._known[function] = function is self._option.home or (function is not None and self._is_told(function))
+            self._known[function] = function is self._option.home or (
+                function is not None and self._has_option(function)
+            )
         return self._known[function]
 
-    def _is_told(self, function: cst.FunctionDef) -> bool:
+    def _has_option(self, function: cst.FunctionDef) -> bool:
         if self._script.assignments(function, self._option.name):
             return False
         found = self._script.parameter(function, self._option.name)
         if found is None:
-            return self._knows(self._script.function_of(function))
-        passed = self._calls.passed(function, self._option.name) or ()
+            return self._has_arguments_in_scope(self._script.function_of(function))
+        passed = self._calls.arguments_for(function, self._option.name) or ()
         return bool(passed) and all(
-            dotted(value) == self._option.name and self._knows(self._script.function_of(value)) for value in passed
+            dotted(value) == self._option.name and self._has_arguments_in_scope(self._script.function_of(value))
+            for value in passed
         )
 
-    def _hand_on(self, function: cst.FunctionDef, place: cst.CSTNode) -> None:
+    def _add_parameter(self, function: cst.FunctionDef, place: cst.CSTNode) -> None:
         """Add the flag as the last parameter of `function`."""
         callers = self._calls.callers(function)
         if not callers or not parameters.takes_more(function) or any(one.star for c in callers for one in c.args):

@@ -9,7 +9,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
@@ -18,7 +18,7 @@ _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """Function that bounds a tensor -> the position of the upper bound, the tensor being the first argument."""
 _Body = cst.FunctionDef | cst.Module
-_FOURIER = having("no-bfloat16")
+_FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
 _WORDS = {
     "grad",
@@ -60,7 +60,7 @@ def of(
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
-        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_handed_on(chunk, node):
+        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_used_as_value(chunk, node):
             yield node, "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
         elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
@@ -77,7 +77,7 @@ def of(
                 yield from _quotients(node)
 
 
-def _is_handed_on(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
+def _is_used_as_value(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
     """Whether `node` is the function that autocast refuses, used as a value."""
     if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
         return False

@@ -21,12 +21,12 @@ from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
 _CLASS = "torch.nn.BCELoss"
 _SUCCESSORS = {f"{HOME[name]}.{name}": better for name, better in WITH_LOGITS.items()}
-_SHAPING = having("reshapes") | {"contiguous", "to", "cuda", "t"}
+_SHAPING = operations_with("reshapes") | {"contiguous", "to", "cuda", "t"}
 _ABOUT_SHAPE = frozenset({"size", "shape", "dim", "numel", "device", "ndim"})
 _THE_TENSOR_ITSELF = frozenset({"grad", "grad_fn", "retain_grad", "register_hook", "backward"})
 
@@ -160,7 +160,7 @@ class _Logits:
         if held in self._held:
             return
         self._held[held] = None
-        values = self._variables.given_to(held)
+        values = self._variables.assigned_values(held)
         if not values:
             raise Unclear
         for given in values:
@@ -220,22 +220,22 @@ class _Logits:
         """Insert the sigmoid at other uses of the followed values. Raises Unclear."""
         for layer in self._layers:
             for call in self._models.calls_of_last(layer):
-                self._goes(call, None)
+                self._follow_use(call, None)
         held: set[Held] = set()
         parts: set[Part] = set()
         while held != self._held.keys() or parts != self._parts.keys():
             for one in self._held.keys() - held:
                 held.add(one)
-                for node in self._variables.reads_of(one):
+                for node in self._variables.reached_reads(one):
                     if self._variables.held(node) != one:
                         self._follow_held(Held(one.variable))
-                    self._goes(node, None)
+                    self._follow_use(node, None)
             for function, index in self._parts.keys() - parts:
                 parts.add((function, index))
                 for call in self._models.calls_of_function(function):
-                    self._goes(call, index)
+                    self._follow_use(call, index)
 
-    def _goes(self, start: cst.BaseExpression, index: int | None) -> None:
+    def _follow_use(self, start: cst.BaseExpression, index: int | None) -> None:
         node: cst.CSTNode = start
         above = self._script.source.parent(node)
         while isinstance(above, cst.Attribute) and above.value is node and index is None:
@@ -286,7 +286,7 @@ class _Logits:
         variable = self._variables.of(target)
         if variable is None:
             raise Unclear
-        held = self._variables.held_by(variable, assign)
+        held = self._variables.value_after(variable, assign)
         if index is not None:
             self._follow_held(held)
         return held in self._held or Held(variable) in self._held
@@ -296,7 +296,7 @@ class _Logits:
         call = self._script.source.parent(argument)
         for function in self._calls.targets(call) if isinstance(call, cst.Call) else ():
             for held in self._held:
-                given = self._variables.given_to(held) if held.variable.home is function else None
+                given = self._variables.assigned_values(held) if held.variable.home is function else None
                 if any(one.value is argument.value for one in given or ()):
                     return True
         return False

@@ -60,7 +60,7 @@ def _reads(script: Script, node: cst.Name) -> bool:
         isinstance(each, (cst.Import, cst.ImportFrom)) for each in script.source.ancestors(node)
     ):
         return False
-    return not script.hides(script.scope(node), (), node.value, by_import=False)
+    return not script.is_shadowed(script.scope(node), (), node.value, by_import=False)
 
 
 def _outermost(script: Script, node: cst.Name, name: str) -> Use:

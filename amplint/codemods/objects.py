@@ -43,7 +43,7 @@ class Objects:
         found: list[str] = []
         for length in range(len(scope) + 1):
             for text, kinds in self._names.get(scope[:length], {}).items():
-                if kind in kinds and not self._is_hidden(text, scope, length):
+                if kind in kinds and not self._is_shadowed(text, scope, length):
                     found.append(text)
         return list(dict.fromkeys(found))
 
@@ -73,13 +73,13 @@ class Objects:
         for length in range(len(scope), -1, -1):
             kinds = self._names.get(scope[:length], {}).get(text)
             if kinds is not None:
-                return set() if self._is_hidden(text, scope, length) else kinds
+                return set() if self._is_shadowed(text, scope, length) else kinds
         return set()
 
-    def _is_hidden(self, text: str, scope: Scope, length: int) -> bool:
+    def _is_shadowed(self, text: str, scope: Scope, length: int) -> bool:
         """Whether a function between that of `length` names and `scope` shadows the root of `text`."""
         root = text.partition(".")[0]
-        return root != "self" and self._script.hides(scope, scope[:length], root)
+        return root != "self" and self._script.is_shadowed(scope, scope[:length], root)
 
     def _follow(self) -> None:
         """Propagate aliases through arguments and assignments."""
@@ -88,15 +88,15 @@ class Objects:
             for argument in call.args:
                 given = dotted(argument.value)
                 if given is not None and given in texts:
-                    target, name = script.target(call), script.taken_by(call, argument)
+                    target, name = script.target(call), script.bound_parameter(call, argument)
                     if target is not None and name is not None:
-                        self._hand_on(script.scope(call), given, target, name)
+                        self._propagate_kinds(script.scope(call), given, target, name)
         for node in script.of_kind(cst.Assign):
             given = dotted(node.value)
             name = dotted(node.targets[0].target) if len(node.targets) == 1 else None
             if given is not None and given in texts and name is not None:
-                self._hand_on(script.scope(node), given, script.scope(node), name)
+                self._propagate_kinds(script.scope(node), given, script.scope(node), name)
 
-    def _hand_on(self, scope: Scope, given: str, there: Scope, name: str) -> None:
+    def _propagate_kinds(self, scope: Scope, given: str, there: Scope, name: str) -> None:
         for kind in set(self._kinds(scope, given)):
             self._learn(there, name, kind)

@@ -121,7 +121,7 @@ def _arguments(script: Script, call: cst.Call) -> tuple[cst.FunctionDef | None, 
     """
     home, above = script.function_of(call), script.source.parent(call)
     if isinstance(above, cst.Arg):
-        return _handed_to(script, above)
+        return _receiving_parameter(script, above)
     bound = [path for path in _bound(script, call) if "." not in path]
     if home is not None and (isinstance(above, cst.Return) or (len(bound) == 1 and _returns(script, home, bound[0]))):
         calls = [one for one in script.calls if dotted(one.func) == home.name.value]
@@ -133,11 +133,11 @@ def _returns(script: Script, function: cst.FunctionDef, name: str) -> bool:
     return any(one.value is not None and dotted(one.value) == name for one in script.returns(function))
 
 
-def _handed_to(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:
+def _receiving_parameter(script: Script, argument: cst.Arg) -> tuple[cst.FunctionDef, str] | None:
     """The function whose only call passes `argument`, and its parameter."""
     call = script.source.parent(argument)
     scope = script.target(call) if isinstance(call, cst.Call) else None
-    name = script.taken_by(call, argument) if isinstance(call, cst.Call) else None
+    name = script.bound_parameter(call, argument) if isinstance(call, cst.Call) else None
     if scope is None or name is None or len(scope) > 1 or sum(script.target(one) == scope for one in script.calls) > 1:
         return None
     return script.functions[scope], name

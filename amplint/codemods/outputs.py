@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.surroundings import look_at_the_clock, modules
+from amplint.codemods.surroundings import check_time, modules
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
@@ -176,7 +176,7 @@ def _is_product(node: cst.CSTNode) -> bool:
 @functools.lru_cache(maxsize=8)
 def found(text: str, path: str) -> Found:
     """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
-    look_at_the_clock()
+    check_time()
     rules = [rule for rule in all_rules() if rule.name in _RULES]
     assuming = [rule for rule in rules if rule.assumed]
     source = Source(path or "<text>", text, path)

@@ -128,7 +128,7 @@ class Places:
             return holder.body
         return self.top
 
-    def climb(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Block]]:
+    def enclosing_statements(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, Block]]:
         """The statement that contains `node` with its block, then the compound statement around it with its own, ...
 
         Begins with the compound statement if `node` stands in its row. Ends with the body of the function, or the top
@@ -158,7 +158,7 @@ class Places:
 
     def common(self, nodes: Sequence[cst.CSTNode]) -> tuple[Block, list[cst.CSTNode]] | None:
         """The innermost block that contains all `nodes`, and for each the statement of that block that contains it."""
-        chains = [list(self.climb(node)) for node in nodes]
+        chains = [list(self.enclosing_statements(node)) for node in nodes]
         if not all(chains):
             return None
         for _, block in chains[0]:

@@ -25,7 +25,7 @@ _IMPORTERS = frozenset({"import_module", "__import__"})
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
-def brought_in(wish: Wish) -> str | None:
+def introduced_dtype(wish: Wish) -> str | None:
     """The half dtype that a conversion introduces; None if it introduces none."""
     if wish.source is not None:
         return "bfloat16" if wish.source == "float16" else None

@@ -52,14 +52,14 @@ class Reasons:
         self._found: list[Refusal] = []
 
     @contextlib.contextmanager
-    def gathered(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """Keep a refusal raised within for later."""
         try:
             yield
         except Refusal as refusal:
             self._found.append(refusal)
 
-    def settle(self) -> None:
+    def raise_collected(self) -> None:
         """Raise one Refusal for all collected ones, if any."""
         if self._found:
             first, *others = self._found

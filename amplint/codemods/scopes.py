@@ -52,7 +52,7 @@ class Scopes(Places):
         bound, imported = self._bindings.get(scope, (frozenset(), frozenset()))
         return name in bound or (by_import and name in imported)
 
-    def hides(self, scope: Scope, home: Scope, name: str, *, by_import: bool = True) -> bool:
+    def is_shadowed(self, scope: Scope, home: Scope, name: str, *, by_import: bool = True) -> bool:
         """Whether a function around `scope`, but not around `home`, shadows `name`."""
         inner = (scope[:length] for length in range(len(home) + 1, len(scope) + 1))
         return any(self.binds(each, name, by_import=by_import) for each in inner)
@@ -74,7 +74,7 @@ class Scopes(Places):
             return method if method in self.functions else None
         return None
 
-    def taken_by(self, call: cst.Call, argument: cst.Arg) -> str | None:
+    def bound_parameter(self, call: cst.Call, argument: cst.Arg) -> str | None:
         """The parameter that binds `argument` in a call of a function of this file; None if that is not known."""
         target = self.target(call)
         if target is None or any(each.star for each in call.args):

@@ -25,7 +25,7 @@ class Passes:
         return row_before(self.first.text, self.script.text, row)
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def mapped_refusals(self) -> Iterator[None]:
         """Raise refusals with the rows of the first script."""
         try:
             yield

@@ -33,7 +33,7 @@ _frames: list[_Frame] = []
 
 
 @contextmanager
-def among(modules: Modules | None) -> Iterator[None]:
+def conversion_scope(modules: Modules | None) -> Iterator[None]:
     """Convert within `modules`, or those of the enclosing conversion, and measure the time."""
     frame = _Frame(modules or (_frames[-1].modules if _frames else Modules()))
     _frames.append(frame)
@@ -50,7 +50,7 @@ def modules() -> Modules:
     return _frames[-1].modules if _frames else Modules()
 
 
-def look_at_the_clock() -> None:
+def check_time() -> None:
     """Raise OutOfTime if the conversion exceeds its time limit."""
     if _frames and _frames[-1].spent() > SECONDS:
         raise OutOfTime

@@ -36,7 +36,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     if regions.refused:
         return regions
     if regions.changes:
-        changes = [replace(one, left=tuple(_but_halves(one.left))) for one in regions.changes]
+        changes = [replace(one, left=tuple(_without_half_remarks(one.left))) for one in regions.changes]
         return replace(regions, changes=tuple(changes))
     script = Script(text, path)
     found = [*_casts(script), *_switches(script), *_deepspeed(script)]
@@ -47,7 +47,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     return Plan(left=(*bfloat16.halves(text), *_files(script)))
 
 
-def _but_halves(remarks: tuple[Remark, ...]) -> Iterator[Remark]:
+def _without_half_remarks(remarks: tuple[Remark, ...]) -> Iterator[Remark]:
     """`remarks` without those on code that is converted next."""
     return (remark for remark in remarks if remark.text != bfloat16.STILL)
 

@@ -6,7 +6,7 @@ import functools
 
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
-from amplint.codemods.definitions import Given, given_by
+from amplint.codemods.definitions import Given, values_from
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -86,22 +86,22 @@ class Variables:
     def held(self, node: cst.BaseExpression) -> Held | None:
         """The variable and reaching definition that `node` reads."""
         variable = self.of(node)
-        return Held(variable, self._latest(node, variable)) if variable is not None else None
+        return Held(variable, self._reaching_definition(node, variable)) if variable is not None else None
 
-    def held_by(self, variable: Variable, assign: cst.Assign) -> Held:
+    def value_after(self, variable: Variable, assign: cst.Assign) -> Held:
         """The value of `variable` from `assign` on."""
         return Held(variable, assign if self._has_several(variable) else None)
 
-    def given_to(self, held: Held) -> list[Given] | None:
+    def assigned_values(self, held: Held) -> list[Given] | None:
         """Everything assigned to or passed for the value `held`; None if that is not known."""
         return self.given(held.variable) if held.since is None else self._given_at(held.since, held.variable)
 
-    def reads_of(self, held: Held) -> list[cst.BaseExpression]:
+    def reached_reads(self, held: Held) -> list[cst.BaseExpression]:
         """The reads that the definition of `held` may reach."""
         reads = self.reads(held.variable)
         if held.since is None:
             return reads
-        return [node for node in reads if self._latest(node, held.variable) in (None, held.since)]
+        return [node for node in reads if self._reaching_definition(node, held.variable) in (None, held.since)]
 
     def _places(self, variable: Variable) -> list[cst.CSTNode]:
         """The definitions of a variable: its parameter and its assignments."""
@@ -112,20 +112,20 @@ class Variables:
     def _given_at(self, place: cst.CSTNode, variable: Variable) -> list[Given] | None:
         if isinstance(place, cst.Param):
             assert isinstance(variable.home, cst.FunctionDef)
-            passed = self._calls.passed(variable.home, variable.path)
+            passed = self._calls.arguments_for(variable.home, variable.path)
             return [Given(value) for value in passed] if passed is not None else None
-        return list(given_by(place, variable.path)) if isinstance(place, cst.Assign) else None
+        return list(values_from(place, variable.path)) if isinstance(place, cst.Assign) else None
 
     def _has_several(self, variable: Variable) -> bool:
         """Whether a variable of a function or the top level has several definitions."""
         return len(self._places(variable)) > 1 and not isinstance(variable.home, cst.ClassDef)
 
-    def _latest(self, node: cst.CSTNode, variable: Variable) -> cst.CSTNode | None:
+    def _reaching_definition(self, node: cst.CSTNode, variable: Variable) -> cst.CSTNode | None:
         """The definition of `variable`, of several, that certainly reaches `node`; None if there is no such."""
         places = self._places(variable)
         if not self._has_several(variable) or self._script.function_of(node) is not variable.home:
             return None
-        for statement, block in self._script.climb(node):
+        for statement, block in self._script.enclosing_statements(node):
             for above in reversed(block[: block.index(statement)]):
                 found = [one for one in places if self._script.inside(above, one)]
                 if found:

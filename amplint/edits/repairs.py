@@ -9,15 +9,15 @@ from amplint.findings import Applicability, Edit, Fix
 from amplint.semantics.events import DividedLossRead, Event, ScaledLossRead, TensorOp
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 WITH_LOGITS = {"binary_cross_entropy": "binary_cross_entropy_with_logits", "BCELoss": "BCEWithLogitsLoss"}
 MIXING = (
-    having("keeps")
-    | having("reduces")
+    operations_with("keeps")
+    | operations_with("reduces")
     | {"exp", "log", "pow", "square", "size", "view", "reshape", "to", "cuda", "cpu", "item"}
 )
 """Operations that take tensors of several dtypes, or only one tensor."""
@@ -51,7 +51,7 @@ def _is_path(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name)
 
 
-def near_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
+def loss_on_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     """Remove a sigmoid and use the loss on logits, if both are in one function and have no other use."""
     if not isinstance(event.node, cst.Call):
         return None
@@ -81,7 +81,9 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     ]
     others = [one for one in every(statement, cst.Call) if not any(one is loss for loss in losses)]
     inputs = [rewrite.find_argument(one, "input", 0) for one in losses]
-    if not all(map(_mixes, others)) or any(argument is None or argument.star for argument in inputs):
+    if not all(map(_has_tensor_operation_name, others)) or any(
+        argument is None or argument.star for argument in inputs
+    ):
         return None
     wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
     if wrapped is None:
@@ -90,7 +92,7 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
 
 
-_ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | having("reshapes"))
+_ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | operations_with("reshapes"))
 
 
 def _is_bce(call: cst.Call) -> bool:
@@ -102,7 +104,7 @@ def _is_float(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "float"
 
 
-def _mixes(call: cst.Call) -> bool:
+def _has_tensor_operation_name(call: cst.Call) -> bool:
     """Whether a call's name is that of an elementwise operation, reduction, cast or view of PyTorch."""
     return isinstance(call.func, cst.Attribute) and call.func.attr.value in MIXING | _ANY_DTYPE
 

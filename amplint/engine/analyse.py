@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from amplint.engine.deep import call_deep, deep_recursion
-from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, defect, describe, diagnostic
+from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, describe, diagnostic, internal_error
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows, screen_together, words_of
 from amplint.findings import Finding, Position, Span
@@ -69,7 +69,7 @@ def analyse(job: Job, modules: Modules) -> Analysis:
 def _analyse(job: Job, modules: Modules) -> Analysis:
     if len(job.raw) > MOST_BYTES and b"\0" not in job.raw:
         return Analysis([_too_large(job)] if job.rules or job.others else [])
-    if not (job.rules or job.others) and not is_config(job.path) and _python_says(job.raw) is None:
+    if not (job.rules or job.others) and not is_config(job.path) and _parser_error(job.raw) is None:
         return Analysis([])
     try:
         return _interpreted(job, modules)
@@ -77,7 +77,7 @@ def _analyse(job: Job, modules: Modules) -> Analysis:
         message = f"too deeply nested to be analysed ({describe(failure)})"
         return Analysis([diagnostic(SyntaxErrorFound, job.filename, message)])
     except Exception as failure:
-        return Analysis([defect(job.filename, "The analysis", failure)])
+        return Analysis([internal_error(job.filename, "The analysis", failure)])
     finally:
         forget()
         modules.trim()
@@ -141,14 +141,14 @@ def _too_large(job: Job) -> Finding:
 
 def _syntax_error(filename: str, raw: bytes, message: str, position: Position) -> Finding:
     """A diagnostic with CPython's message for a syntax error, which is more familiar than libcst's."""
-    own = _python_says(raw)
+    own = _parser_error(raw)
     if isinstance(own, SyntaxError) and own.lineno and message.startswith("syntax error"):
         message, position = f"syntax error: {own.msg}", Position(own.lineno, max(1, own.offset or 1))
     span = Span(position, Position(position.row, position.column + 1))
     return diagnostic(SyntaxErrorFound, filename, message, span=span)
 
 
-def _python_says(raw: bytes) -> Exception | None:
+def _parser_error(raw: bytes) -> Exception | None:
     """The error of CPython's own parser, which is about ten times faster than libcst; None if the file parses."""
     try:
         with warnings.catch_warnings():

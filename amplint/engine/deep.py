@@ -32,11 +32,11 @@ def call_deep(function: Callable[..., T], *arguments: Any) -> T:
         return function(*arguments)
     with _starting:
         thread = _thread()
-    answer: T = thread.call(_roomy, function, *arguments)
+    answer: T = thread.call(_call_in_large_frame, function, *arguments)
     return answer
 
 
-def _roomy(function: Callable[..., T], *arguments: Any) -> T:
+def _call_in_large_frame(function: Callable[..., T], *arguments: Any) -> T:
     """Return `function(*arguments)`, called below a frame so large that CPython maps memory for many more with it.
 
     CPython from 3.11 on allocates frames in chunks of 16 KiB and unmaps a chunk when its first frame ends: recursion
@@ -45,7 +45,7 @@ def _roomy(function: Callable[..., T], *arguments: Any) -> T:
     return function(*arguments)
 
 
-_roomy.__code__ = _roomy.__code__.replace(co_stacksize=_FRAME_WORDS)
+_call_in_large_frame.__code__ = _call_in_large_frame.__code__.replace(co_stacksize=_FRAME_WORDS)
 
 
 def collect_rarely() -> None:

@@ -122,7 +122,7 @@ def diagnostic(kind: type[Rule], filename: str, message: str, *, span: Span = ST
     return Finding(kind.code, kind.name, kind.severity, message, filename, span, reason)
 
 
-def defect(filename: str, what: str, failure: BaseException) -> Finding:
+def internal_error(filename: str, what: str, failure: BaseException) -> Finding:
     """The diagnostic for an internal `failure` during `what`."""
     reason = "This is a defect in amplint; please report it together with the file."
     return diagnostic(RuleCrashed, filename, f"{what} failed: {describe(failure)}", reason=reason)

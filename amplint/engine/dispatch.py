@@ -91,7 +91,7 @@ class Dispatcher:
             self._seen[place] += 1
             self._reported[place] += bool(reports)
             for key, (_, report) in reports.items():
-                self._rests(key, report)
+                self._record_guesses(key, report)
                 if key not in self._reports or _rank(report) < _rank(self._reports[key][1]):
                     self._reports[key] = place, report
 
@@ -99,7 +99,7 @@ class Dispatcher:
         """Whether a rule gets events that only hold under an assumption about dtypes."""
         return bool(rule.assumed) and rule.code in self._asked
 
-    def _rests(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
+    def _record_guesses(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
         """Record the guesses that every report of a rule at a node depends on."""
         told = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
         rests = (one for one in told if not one.about or one.about in report.rule.goes_by)
@@ -122,7 +122,7 @@ class Dispatcher:
                 kept.setdefault((finding.code, finding.span, finding.elsewhere if self._whole else None), finding)
         found = sorted([*kept.values(), *self._crashes.values()], key=lambda finding: (finding.span, finding.code))
         once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
-        return list(_gathered(found, once)) if once else found
+        return list(_merged_by_code(found, once)) if once else found
 
     def _counts(self, place: _Place, report: Report) -> bool:
         """Whether a report is kept: on every path that the rule requires, and by no other rule for the same mistake."""
@@ -152,7 +152,7 @@ class Dispatcher:
             caller = next((note for note in map(self._caller, reversed(report.event.sites)) if note is not None), None)
             elsewhere = replace(caller, message=report.message) if caller is not None and caller.filename else None
         fix = self._fix(report) if here else None
-        severity, unseen = self._weighed(report)
+        severity, unseen = self._severity_and_premises(report)
         if (
             severity is None
             or at is None
@@ -179,7 +179,7 @@ class Dispatcher:
             guesses=tuple(dict.fromkeys(replace(guessed, about="") for guessed in guesses)),
         )
 
-    def _weighed(self, report: Report) -> tuple[Severity | None, tuple[Premise, ...]]:
+    def _severity_and_premises(self, report: Report) -> tuple[Severity | None, tuple[Premise, ...]]:
         """The severity of a finding, None if it is dropped, and the premises that it rests on."""
         severity = Severity.INFO if report.event.assumed else report.severity
         certain = report.rule.anywhere or severity is Severity.ERROR
@@ -236,7 +236,7 @@ def _rank(report: Report) -> tuple[bool, int]:
     return report.event.assumed, weight(report.premises)
 
 
-def _gathered(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:
+def _merged_by_code(found: Iterable[Finding], once: Set[str]) -> Iterator[Finding]:
     """`found` with one finding per code in `once`: the first, whose notes list the other places."""
     others: dict[str, list[Finding]] = {}
     found = list(found)

@@ -110,13 +110,13 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
     broken, was_broken = ({one.code for one in some} & _BREAKING for some in (findings, state.findings))
     if not broken <= was_broken:
         return None
-    if any(_repeats(fix, state.findings, findings) for fix in applied):
+    if any(_makes_no_progress(fix, state.findings, findings) for fix in applied):
         return None
     codes = {finding.fix: finding.code for finding in state.findings}
     return _State(page, findings, raw, (*state.codes, *(codes[fix] for fix in applied)))
 
 
-def _repeats(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
+def _makes_no_progress(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
     """Whether the fix leaves as many findings `after` as `before`, with a fix that would insert the same text again."""
     cured = next(finding for finding in before if finding.fix == fix)
     left = [one for one in after if (one.code, one.message) == (cured.code, cured.message)]

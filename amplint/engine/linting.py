@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amplint.engine.config import ConfigError
-from amplint.engine.diagnostics import defect
+from amplint.engine.diagnostics import internal_error
 from amplint.engine.discover import Target
 from amplint.engine.projects import Projects
 from amplint.engine.run import Linter
@@ -80,5 +80,5 @@ def _repaired(
     except ConfigError:
         raise
     except Exception as failure:
-        return Linted(target, [defect(target.filename, "The repair", failure), *findings])
+        return Linted(target, [internal_error(target.filename, "The repair", failure), *findings])
     return Linted(target, repaired.findings, repaired)

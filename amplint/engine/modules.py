@@ -302,7 +302,7 @@ class Lookups:
         return [[*question, *answer] for question, answer in self._asked.items()]
 
 
-def still_holds(modules: Modules, path: str, asked: list[list[str]]) -> bool:
+def is_still_valid(modules: Modules, path: str, asked: list[list[str]]) -> bool:
     """Whether the queries `asked` for the file at `path` (see `Lookups.answers`) have the same answers now."""
     folder = os.path.dirname(path)
     for importer, question, place, content in asked:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
 from amplint.engine.modules import Modules
-from amplint.engine.running import noted
+from amplint.engine.running import track_running
 from amplint.engine.worker import Worker, WorkerDied
 
 _MOST_WORKERS = 16
@@ -34,7 +34,7 @@ def analyse_in_processes(
     for item in sorted(jobs.items(), key=lambda item: -len(item[1].raw)):
         waiting.put(item)
     answers: _Answers = queue.SimpleQueue()
-    teams = [_Team(waiting, answers, running) for _ in range(min(workers, len(jobs), _MOST_WORKERS))]
+    teams = [_WorkerThread(waiting, answers, running) for _ in range(min(workers, len(jobs), _MOST_WORKERS))]
     modules = Modules()
     try:
         for team in teams:
@@ -54,7 +54,7 @@ def _next(answers: _Answers) -> tuple[int, Analysis | None]:
             return answers.get(timeout=_PATIENCE_S)
 
 
-class _Team(threading.Thread):
+class _WorkerThread(threading.Thread):
     """A thread that passes the jobs in `waiting` to a worker process, and replaces the process if it dies."""
 
     def __init__(
@@ -72,7 +72,7 @@ class _Team(threading.Thread):
         with contextlib.suppress(queue.Empty):
             while not self._ended:
                 key, job = self._waiting.get_nowait()
-                with noted(self._running, job.filename):
+                with track_running(self._running, job.filename):
                     analysis = self._analysis(job)
                 self._answers.put((key, analysis))
         self.end()

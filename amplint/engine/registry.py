@@ -22,14 +22,14 @@ def load_registry() -> Registry:
         registry.add(diagnostic)
     registry.load()
     for rule in list(registry.rules.values()):
-        flaw = _flaw(rule)
+        flaw = _invalid_attribute(rule)
         if flaw:
             del registry.rules[rule.code]
             registry.broken.append(BrokenPlugin(rule.__module__, f"{rule.__qualname__} has no valid `{flaw}`"))
     return registry
 
 
-def _flaw(rule: type[Rule]) -> str | None:
+def _invalid_attribute(rule: type[Rule]) -> str | None:
     """The name of a class variable that is missing or has the wrong type."""
     kinds = {"code": str, "name": str, "severity": Severity, "screen": tuple, "default": bool}
     for name, kind in kinds.items():

@@ -13,13 +13,13 @@ from amplint.engine.analyse import Analysis, Job, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError, size_limit
 from amplint.engine.deep import call_deep
-from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFile, defect, diagnostic
+from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFile, diagnostic, internal_error
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
-from amplint.engine.modules import Modules, still_holds
+from amplint.engine.modules import Modules, is_still_valid
 from amplint.engine.patterns import ignored
 from amplint.engine.projects import Projects
-from amplint.engine.running import noted
+from amplint.engine.running import track_running
 from amplint.engine.screen import follows, is_test, screen
 from amplint.engine.suppress import suppress
 from amplint.findings import Finding, Span
@@ -142,7 +142,7 @@ class Linter:
                 results[index] = [unreadable(target, failure)]
                 continue
             except Exception as failure:
-                results[index] = [defect(target.filename, "Reading the file", failure)]
+                results[index] = [internal_error(target.filename, "Reading the file", failure)]
                 continue
             done[index] = work
             results[index] = findings or []
@@ -195,14 +195,14 @@ class Linter:
     def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
         path = work.target.path
         return self._cache.get(
-            work.key, work.target.filename, lambda asked: still_holds(self._modules, path, asked), stored=stored
+            work.key, work.target.filename, lambda asked: is_still_valid(self._modules, path, asked), stored=stored
         )
 
     def _analysed(self, work: _Work) -> list[Finding]:
         return self._kept(work, self._run(self._job(work)))
 
     def _run(self, job: Job) -> Analysis:
-        with noted(self.running, job.filename):
+        with track_running(self.running, job.filename):
             return analyse(job, self._modules)
 
     def _kept(self, work: _Work, analysis: Analysis) -> list[Finding]:
@@ -222,7 +222,7 @@ class Linter:
         try:
             kept = suppress(named, target.filename, work.page.raw, self._projects.rules, active)
         except Exception as failure:
-            kept = [defect(target.filename, "Reading the suppressions", failure), *named]
+            kept = [internal_error(target.filename, "Reading the suppressions", failure), *named]
         least = target.settings.min_severity
         return [finding for finding in kept if finding.severity >= least or finding.code in ALWAYS_ON]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def noted(running: dict[str, float], filename: str) -> Iterator[None]:
+def track_running(running: dict[str, float], filename: str) -> Iterator[None]:
     """Hold `filename` in `running`, with the start by `time.monotonic`, for the duration of the context."""
     running[filename] = time.monotonic()
     try:

@@ -57,15 +57,15 @@ def with_settings(
         return found
     known = _weights(found)
     once = {rule.code for rule in rules if rule.once} & {finding.code for finding in found}
-    more = [finding for finding in _read(program, rules, job, configs=True) if _weighs(finding, known, once)]
+    more = [finding for finding in _read(program, rules, job, configs=True) if _is_more_severe(finding, known, once)]
     if not program.assumed or not more:
         return found
     if any(finding.elsewhere is not None for finding in more):
         known |= _weights(_read(program, rules, job, configs=False))
-        more = [finding for finding in more if _weighs(finding, known, once)]
+        more = [finding for finding in more if _is_more_severe(finding, known, once)]
     replaced = {(finding.code, finding.span) for finding in more if finding.elsewhere is None}
     kept = [finding for finding in found if (finding.code, finding.span) not in replaced]
-    resting = [_resting(finding, program) for finding in more]
+    resting = [_with_config_dependency(finding, program) for finding in more]
     return sorted([*kept, *resting], key=lambda finding: (finding.span, finding.code))
 
 
@@ -89,7 +89,7 @@ def _place(finding: Finding) -> _Place:
     return finding.code, finding.span, finding.elsewhere and replace(finding.elsewhere, message="")
 
 
-def _weighs(finding: Finding, known: Mapping[_Place, Severity], once: Set[str]) -> bool:
+def _is_more_severe(finding: Finding, known: Mapping[_Place, Severity], once: Set[str]) -> bool:
     """Whether a finding is more severe than an info, and than the `known` severity at its place."""
     least = max(Severity.INFO, known.get(_place(finding), Severity.INFO))
     return finding.severity > least and finding.code not in once and finding.code not in ALWAYS_ON
@@ -106,7 +106,7 @@ def _named(program: Program, raw: bytes) -> Iterator[ConfigFile]:
             yield file
 
 
-def _resting(finding: Finding, program: Program) -> Finding:
+def _with_config_dependency(finding: Finding, program: Program) -> Finding:
     """`finding` with a statement that it depends on configuration files, and the settings it may depend on.
 
     Its fix is not safe, since other settings may need none.

@@ -36,11 +36,11 @@ def main() -> None:
     try:
         findings, files, size = _lint(wish)
     except ConfigError as failure:
-        _say(failure=one_line(str(failure)))
+        _send_message(failure=one_line(str(failure)))
         return
     sources = Sources()
     rows = [_row(finding, mark) for finding, mark in zip(findings, fingerprints(findings, sources.line), strict=True)]
-    _say(files=files, bytes=size, findings=rows)
+    _send_message(files=files, bytes=size, findings=rows)
 
 
 def _lint(wish: dict[str, Any]) -> tuple[list[Finding], int, int]:
@@ -58,7 +58,7 @@ def _lint(wish: dict[str, Any]) -> tuple[list[Finding], int, int]:
     linter = Linter(projects, Cache(None))
     results = []
     for target in targets:
-        _say(begins=target.filename)
+        _send_message(begins=target.filename)
         results += linter.check_all([target], lambda done: None)
     once = drop_repeated(results, [target.path for target in targets])
     findings = [*found.problems, *(finding for some in once for finding in some)]
@@ -91,7 +91,7 @@ def _row(finding: Finding, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def _say(**what: Any) -> None:
+def _send_message(**what: Any) -> None:
     print(json.dumps(what), flush=True)
 
 

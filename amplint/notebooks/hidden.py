@@ -46,7 +46,7 @@ class Hidden:
         """Whether `line` replaces a hidden row."""
         return self._sign.search(line) is not None
 
-    def shown_again(self, text: str, first: int, last: int) -> str | None:
+    def restored_rows(self, text: str, first: int, last: int) -> str | None:
         """`text` with the hidden rows from number `first` to before `last` restored.
 
         None unless each replacement occurs once, in order, and unchanged but for its indentation; those at the margin

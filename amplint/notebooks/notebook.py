@@ -9,7 +9,7 @@ from amplint.notebooks.document import Cell, Document
 from amplint.notebooks.hidden import Hidden, rows_of, with_ends
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page, Problem
-from amplint.notebooks.validity import objection, parses
+from amplint.notebooks.validity import parses, syntax_problem
 from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.source.encoding import SourceError
@@ -103,7 +103,7 @@ class Notebook(Page):
         changed: dict[int, str] = {}
         for section, following in zip(self._sections, bounds[1:], strict=True):
             body, found, rest = f"\n{rest}".partition(f"\n{following}\n")
-            source = self._hidden.shown_again(body[1:], *section.hidden) if found else None
+            source = self._hidden.restored_rows(body[1:], *section.hidden) if found else None
             if source is None:
                 return None
             if source == section.cell.source:
@@ -140,8 +140,8 @@ def _checked(shown: str) -> tuple[str, SourceError | None]:
     if parses(shown):
         return "", None
     if not shown[: len(shown) - len(shown.lstrip())].endswith((" ", "\t")):
-        return "", objection(shown)
-    failure = objection(f"if 1:\n{shown}")
+        return "", syntax_problem(shown)
+    failure = syntax_problem(f"if 1:\n{shown}")
     if failure is None:
         return "if 1:", None
     return "", SourceError(failure.message, Position(max(1, failure.position.row - 1), failure.position.column))

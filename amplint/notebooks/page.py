@@ -68,14 +68,14 @@ class Page:
         """`finding` with positions in the file, and without a fix that the file cannot take."""
         return replace(
             finding,
-            span=self.near(finding.span),
+            span=self.approximate_position(finding.span),
             notes=tuple(map(self._note, finding.notes)),
             fix=finding.fix and self._fix(finding.fix),
             elsewhere=finding.elsewhere and self._note(finding.elsewhere),
             shown=finding.shown and self._note(finding.shown),
         )
 
-    def near(self, span: Span) -> Span:
+    def approximate_position(self, span: Span) -> Span:
         """The position in the file of `span` of the text, or at least of its start."""
         return self.place(span) or self.place(Span(span.start, span.start)) or span
 
@@ -88,4 +88,4 @@ class Page:
         return replace(fix, edits=edits) if len(edits) == len(fix.edits) else None
 
     def _note(self, note: Note) -> Note:
-        return note if note.filename else replace(note, span=self.near(note.span))
+        return note if note.filename else replace(note, span=self.approximate_position(note.span))

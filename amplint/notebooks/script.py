@@ -10,7 +10,7 @@ from amplint.findings import Span
 from amplint.notebooks.hidden import Hidden, rows_of
 from amplint.notebooks.magics import masked
 from amplint.notebooks.page import Page
-from amplint.notebooks.validity import objection, parses
+from amplint.notebooks.validity import parses, syntax_problem
 from amplint.regex import regex
 from amplint.source.encoding import SourceError, decode, encode, rewritten
 from amplint.source.source import NEWLINE
@@ -39,7 +39,7 @@ class Script(Page):
             script = cls(raw)
         except SourceError:
             return None
-        return script if len(script._hidden) and objection(script._text) is None else None
+        return script if len(script._hidden) and syntax_problem(script._text) is None else None
 
     @property
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Script(Page):
         return "the result would change a line of IPython"
 
     def restored(self, text: str) -> bytes | None:
-        found = self._hidden.shown_again(text, 0, len(self._hidden))
+        found = self._hidden.restored_rows(text, 0, len(self._hidden))
         return None if found is None or self.loses(text) else rewritten(self._file, found)
 
     def may_edit(self, span: Span) -> bool:

@@ -15,7 +15,7 @@ def parses(text: str) -> bool:
     return _failure(text) is None
 
 
-def objection(text: str) -> SourceError | None:
+def syntax_problem(text: str) -> SourceError | None:
     """The error in `text` as Python, in CPython's words for a syntax error; None if it is valid."""
     if "\0" in text:
         return SourceError("the cell contains NUL characters; Python cannot run it")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.reports.context import Context
-from amplint.reports.marks import said
+from amplint.reports.marks import mark_text
 from amplint.reports.text import fitting, one_line, visible
 
 LONGEST = 8_000
@@ -48,7 +48,7 @@ def _line(finding: Finding) -> str:
     cell = f":cell {finding.cell}" if finding.cell is not None else ""
     place = f"{_path(finding.filename)}{cell}:{start.row}:{start.column}"
     repair = f"{finding.fix.applicability.value}-fix" if finding.fix else "no-fix"
-    trace = f". Trace: {_cut(one_line(said(finding.mark)))}" if said(finding.mark) else ""
+    trace = f". Trace: {_cut(one_line(mark_text(finding.mark)))}" if mark_text(finding.mark) else ""
     advice = f". Instead: {_cut(one_line(finding.advice))}" if finding.advice else ""
     told = f"{_cut(one_line(finding.message))}{trace}{advice}"
     return f"{place} {finding.code} {finding.severity.label} {repair}: {told}\n"

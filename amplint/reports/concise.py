@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding
 from amplint.reports.context import Context
-from amplint.reports.marks import said
-from amplint.reports.places import pointed
+from amplint.reports.marks import mark_text
+from amplint.reports.places import location_text
 from amplint.reports.text import one_line
 
 
@@ -20,6 +20,6 @@ def concise(findings: Sequence[Finding], context: Context) -> str:
 
 
 def _line(finding: Finding) -> str:
-    place = pointed(finding.filename, finding.span)
-    mark = f" [trace: {one_line(said(finding.mark))}]" if said(finding.mark) else ""
+    place = location_text(finding.filename, finding.span)
+    mark = f" [trace: {one_line(mark_text(finding.mark))}]" if mark_text(finding.mark) else ""
     return f"{place}: {finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}{mark}\n"

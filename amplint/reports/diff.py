@@ -7,7 +7,7 @@ import os
 
 from amplint.notebooks.reading import cells_of
 from amplint.regex import regex
-from amplint.reports.places import in_file
+from amplint.reports.places import file_label
 from amplint.reports.text import visible, without_commands
 from amplint.source.encoding import shown_text
 
@@ -29,7 +29,7 @@ def unified(filename: str, old: bytes, new: bytes, *, escape: bool) -> str:
     if before is None or after is None:
         return _diff(filename, shown_text(old), shown_text(new), escape)
     return "".join(
-        _diff(in_file(filename, cell), f"{source}\n", f"{after[cell]}\n", escape)
+        _diff(file_label(filename, cell), f"{source}\n", f"{after[cell]}\n", escape)
         for cell, source in before.items()
         if source != after[cell]
     )

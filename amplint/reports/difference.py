@@ -10,7 +10,7 @@ from pathlib import PurePath
 from amplint.findings import Finding
 from amplint.records import dataclass
 from amplint.reports.context import Sources
-from amplint.reports.ran import PASSES, Line, digits, lines
+from amplint.reports.ran import PASSES, Line, lines, scale_text
 from amplint.reports.text import visible, wrap
 from amplint.reports.trace import place
 from amplint.reports.verdict import steps, verdict
@@ -111,7 +111,7 @@ def _scales(record: Record) -> str:
     scales = sorted({step.scale for step in record.scaler_steps})
     if not scales:
         return "none"
-    return digits(scales[0]) if len(scales) == 1 else f"{digits(scales[0])} to {digits(scales[-1])}"
+    return scale_text(scales[0]) if len(scales) == 1 else f"{scale_text(scales[0])} to {scale_text(scales[-1])}"
 
 
 def _last_loss(record: Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.reports.context import Sources
-from amplint.reports.text import columns, cut, from_here, visible, wrap
+from amplint.reports.text import columns, cut, display_path, visible, wrap
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
 from amplint.trace.record import Record
 
@@ -52,24 +52,24 @@ def _tensors(comparison: Comparison) -> Iterator[str]:
 
 
 def _adds(drift: LineDrift) -> str:
-    number = amount(None, drift.kind) if drift.kind else f"+{amount(drift.added)}"
+    number = error_text(None, drift.kind) if drift.kind else f"+{error_text(drift.added)}"
     instead = " instead of float32" if drift.coarse and not drift.kind else ""
     backward = " backward" * (drift.phase == "backward" and not drift.op.endswith("_backward"))
     return f"{number}  {drift.op}{backward}, {drift.dtype}{instead}"
 
 
 def _tensor(drift: TensorDrift) -> str:
-    return f"{visible(drift.name)} {amount(drift.error)}"
+    return f"{visible(drift.name)} {error_text(drift.error)}"
 
 
-def amount(error: float | None, kind: str = "") -> str:
+def error_text(error: float | None, kind: str = "") -> str:
     """`0.013`, or `inf` or `nan`."""
     return {"inf": "inf", "nan": "NaN", "": "inf or NaN"}[kind] if error is None else f"{error:.2g}"
 
 
 def _place(drift: LineDrift) -> str:
     filename, row = _code(drift)
-    return f"{visible(from_here(filename))}:{row}"
+    return f"{visible(display_path(filename))}:{row}"
 
 
 def _code(drift: LineDrift) -> tuple[str, int]:

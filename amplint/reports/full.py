@@ -10,8 +10,8 @@ from amplint.findings import Applicability, Finding, Note, Position, Severity, S
 from amplint.reports.concise import concise
 from amplint.reports.context import Context
 from amplint.reports.excerpt import blank, excerpt, marked_rows
-from amplint.reports.marks import said
-from amplint.reports.places import line, pointed
+from amplint.reports.marks import mark_text
+from amplint.reports.places import line, location_text
 from amplint.reports.text import visible, wrap
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -46,7 +46,7 @@ class _Block:
 
     def lines(self) -> Iterator[str]:
         finding, width = self._finding, self._context.width
-        place = self._bold(pointed(finding.filename, finding.span))
+        place = self._bold(location_text(finding.filename, finding.span))
         title = self._paint(f"{finding.code} {finding.name}", _COLOURS[finding.severity])
         yield f"{place}: {title} [{finding.severity.label}]"
         yield from wrap(finding.message, width, _INDENT)
@@ -57,7 +57,7 @@ class _Block:
             for number, note in enumerate(steps, 1):
                 yield from self._step(number, note)
             yield ""
-        if told := said(finding.mark):
+        if told := mark_text(finding.mark):
             yield from self._paragraph("Trace: ", told)
         for guessed in finding.guesses:
             yield from self._paragraph("Guess: ", f"{guessed} See {guessed.url}")

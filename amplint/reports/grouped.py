@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amplint.findings import Finding, Span
 from amplint.reports.context import Context
-from amplint.reports.marks import said
+from amplint.reports.marks import mark_text
 from amplint.reports.text import one_line, visible
 
 
@@ -21,7 +21,9 @@ def grouped(findings: Sequence[Finding], context: Context) -> str:
 def _lines(findings: Sequence[Finding]) -> str:
     places = [_place(finding.span) for finding in findings]
     width = max(map(len, places))
-    return "".join(f"  {place:<{width}}  {_told(finding)}\n" for place, finding in zip(places, findings, strict=True))
+    return "".join(
+        f"  {place:<{width}}  {_finding_text(finding)}\n" for place, finding in zip(places, findings, strict=True)
+    )
 
 
 def _place(span: Span) -> str:
@@ -29,6 +31,6 @@ def _place(span: Span) -> str:
     return f"{cell}{span.start.row}:{span.start.column}"
 
 
-def _told(finding: Finding) -> str:
-    mark = f" [trace: {one_line(said(finding.mark))}]" if said(finding.mark) else ""
+def _finding_text(finding: Finding) -> str:
+    mark = f" [trace: {one_line(mark_text(finding.mark))}]" if mark_text(finding.mark) else ""
     return f"{finding.code}[{finding.name}] {finding.severity.label}: {one_line(finding.message)}{mark}"

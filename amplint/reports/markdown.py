@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from amplint.findings import Applicability, Finding, Severity
 from amplint.regex import regex
 from amplint.reports.context import Context
-from amplint.reports.places import in_file
+from amplint.reports.places import file_label
 from amplint.reports.text import fitting, one_line
 
 LONGEST = 65_536
@@ -55,7 +55,7 @@ def _left_out(number: int) -> str:
 def _item(finding: Finding, context: Context) -> str:
     rule = context.rules.get(finding.code)
     code = f"[{finding.code}]({rule.url()})" if rule else literal(finding.code)
-    place = _code(f"{in_file(finding.filename, finding.cell)}:{finding.span.start.row}")
+    place = _code(f"{file_label(finding.filename, finding.cell)}:{finding.span.start.row}")
     lines = [f"- **{finding.severity.label}** {place} {code} {literal(finding.message)}"]
     if finding.advice:
         lines.append(f"  <br>{literal(finding.advice)}")

@@ -9,7 +9,7 @@ from amplint.claims import Mark, Verdict
 from amplint.findings import Finding
 
 
-def said(mark: Mark | None) -> str:
+def mark_text(mark: Mark | None) -> str:
     """`confirmed; mul took float16, gave float16 (3 times)`; empty if the trace has no verdict."""
     if mark is None:
         return ""

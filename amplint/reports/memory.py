@@ -71,7 +71,7 @@ def of_peaks(found: Sequence[Estimate], gpu: Gpu, width: int = 80) -> str:
     """
     first = found[0]
     unit = Unit.for_sizes(each.total for each in found)
-    rows = [_row(each, _twin(each, found[:index]), unit) for index, each in enumerate(found)]
+    rows = [_row(each, _equal_variant(each, found[:index]), unit) for index, each in enumerate(found)]
     head = f"peak memory on {gpu.name}, in {unit.name}"
     parts = [head, "", *table(("", *_SHOWN, "other", "total", _FITS), rows), ""]
     if any(each.derived for each in found):
@@ -94,7 +94,7 @@ def refusal(each: Estimate) -> str:
     return one_line(f"{each.refused} ({place(each.filename, each.row)})" if each.row else each.refused)
 
 
-def _twin(each: Estimate, before: Sequence[Estimate]) -> Estimate | None:
+def _equal_variant(each: Estimate, before: Sequence[Estimate]) -> Estimate | None:
     """The first earlier variant with the same result."""
     return next((one for one in before if each.peak and one.peak == each.peak), None)
 

@@ -7,12 +7,12 @@ from amplint.reports.context import Sources
 from amplint.reports.text import visible
 
 
-def pointed(filename: str, span: Span) -> str:
+def location_text(filename: str, span: Span) -> str:
     """`train.py:3:5`, and `train.ipynb:cell 2:3:5` in a notebook."""
-    return f"{in_file(filename, span.cell)}:{span.start.row}:{span.start.column}"
+    return f"{file_label(filename, span.cell)}:{span.start.row}:{span.start.column}"
 
 
-def in_file(filename: str, cell: int | None) -> str:
+def file_label(filename: str, cell: int | None) -> str:
     """The file name, with the cell in a notebook."""
     return visible(filename) if cell is None else f"{visible(filename)}:cell {cell}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amplint.findings import Finding
-from amplint.reports.marks import said
+from amplint.reports.marks import mark_text
 
 
 def paragraphs(finding: Finding, title: str = "") -> list[str]:
@@ -13,6 +13,6 @@ def paragraphs(finding: Finding, title: str = "") -> list[str]:
     """
     start = finding.span.start
     cell = f"In cell {finding.cell}, line {start.row}, column {start.column}:" if finding.cell is not None else ""
-    trace = f"Trace: {said(finding.mark)}" if said(finding.mark) else ""
+    trace = f"Trace: {mark_text(finding.mark)}" if mark_text(finding.mark) else ""
     guesses = (f"{guessed} See {guessed.url}" for guessed in finding.guesses)
     return [part for part in (cell, title + finding.message, trace, *guesses, finding.reason, finding.advice) if part]

@@ -94,7 +94,7 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.2g} %"
 
 
-def digits(scale: float) -> str:
+def scale_text(scale: float) -> str:
     """A loss scale: `1048576`, without an exponent up to ten digits."""
     return f"{scale:.10g}"
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from amplint.reports.text import from_here, visible
+from amplint.reports.text import display_path, visible
 from amplint.trace.record import Record
 
 _LINES = 12
 
 
-def whose(record: Record) -> str:
+def rank_suffix(record: Record) -> str:
     """`, rank 0 of 2` or `, 2 ranks`; empty for a single rank."""
     if record.ranks == 1:
         return ""
     return f", {record.ranks} ranks" if record.rank is None else f", rank {record.rank} of {record.ranks}"
 
 
-def unequal(record: Record) -> str:
+def unequal_lines_text(record: Record) -> str:
     """Some of the lines that ranks ran unequally often; empty if there are none."""
     counts = [difference for difference in record.divergences if difference.kind == "count"]
     if not counts:
         return ""
     shown = [
-        f"  {visible(from_here(count.filename))}:{count.row}  {count.phase}: "
+        f"  {visible(display_path(count.filename))}:{count.row}  {count.phase}: "
         + ", ".join(f"{visible(what)} on rank {rank}" for rank, what in count.did)
         for count in counts[:_LINES]
     ]

@@ -67,16 +67,16 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def from_here(filename: str) -> str:
+def display_path(filename: str) -> str:
     """`filename` relative to site-packages, to the current folder, or absolute, whichever is shortest.
 
     `elsewhere` if it is empty.
     """
-    from amplint.trace.packages import packaged
+    from amplint.trace.packages import package_path
 
     if not filename:
         return "elsewhere"
-    return packaged(filename) or min(os.path.relpath(filename), os.path.abspath(filename), key=len)
+    return package_path(filename) or min(os.path.relpath(filename), os.path.abspath(filename), key=len)
 
 
 def columns(text: str) -> int:

@@ -13,9 +13,9 @@ from amplint.reports.drift import against_float32
 from amplint.reports.exponents import Range, scales, shares, summed
 from amplint.reports.float8 import float8
 from amplint.reports.module_table import by_module
-from amplint.reports.ran import PASSES, Line, changed, codes, digits, lines, named, share, total_seconds
-from amplint.reports.ranks import whose
-from amplint.reports.text import columns, cut, from_here, visible, wrap
+from amplint.reports.ran import PASSES, Line, changed, codes, lines, named, scale_text, share, total_seconds
+from amplint.reports.ranks import rank_suffix
+from amplint.reports.text import columns, cut, display_path, visible, wrap
 from amplint.reports.verdict import verdict
 from amplint.trace.check import through
 from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
@@ -32,7 +32,7 @@ _TOGETHER = "\N{NO-BREAK SPACE}"
 def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     """The summary, in lines of at most `width` columns where possible; `found` are the checks' findings."""
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
-    head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{whose(record)}"
+    head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{rank_suffix(record)}"
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
     verdicts = wrap(verdict(record, found, place).text, width, "  ", "")
@@ -54,7 +54,7 @@ def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str
     if len(ran) > _LINES:
         yield f"  ... and {len(ran) - _LINES} more lines"
     for filename in sorted(changed(record)):
-        yield f"  {visible(from_here(filename))} has changed since; its lines may be others"
+        yield f"  {visible(display_path(filename))} has changed since; its lines may be others"
 
 
 def _head(line: Line, sources: Sources, marks: str, width: int) -> Iterator[str]:
@@ -102,19 +102,19 @@ def _scaler(record: Record) -> Iterator[str]:
         yield from ("", "loss scale:")
     several = len({step.scaler for step in record.scaler_steps}) > 1
     by_scaler = sorted(record.scaler_steps, key=lambda step: step.scaler)
-    stretches = [list(group) for _, group in groupby(by_scaler, _stretch)]
+    stretches = [list(group) for _, group in groupby(by_scaler, _grouping_key)]
     for stretch in stretches[:_STEPS]:
         first, last = stretch[0], stretch[-1]
         numbers = f"step {first.step + 1}" if first is last else f"steps {first.step + 1} to {last.step + 1}"
         what = "skipped: gradients were inf or NaN" if first.skipped else "stepped"
-        after = f" -> {digits(first.after)}" if first.after is not None and first.after != first.scale else ""
+        after = f" -> {scale_text(first.after)}" if first.after is not None and first.after != first.scale else ""
         who = f"{first.scaler}, " if several else ""
-        yield f"  {who}{numbers}: {digits(first.scale)}{after}  {first.optimizer} {what}"
+        yield f"  {who}{numbers}: {scale_text(first.scale)}{after}  {first.optimizer} {what}"
     if len(stretches) > _STEPS:
         yield f"  ... and {len(stretches) - _STEPS} more changes"
 
 
-def _stretch(step: ScalerStep) -> object:
+def _grouping_key(step: ScalerStep) -> object:
     """Equal for adjacent steps that are shown as one: the scale did not change in them."""
     quiet = not step.skipped and step.after in (None, step.scale)
     return (step.scaler, step.optimizer, step.scale) if quiet else step
@@ -141,7 +141,9 @@ def _gradients(gradients: list[Histogram]) -> Iterator[str]:
     if carried:
         at = shares(summed(gradient for gradient in gradients if gradient.scale != 1.0), half)
         over = f", {share(at.over, at.numbers)} overflow" if at.over else ""
-        which = digits(carried[0]) if len(carried) == 1 else f"{digits(carried[0])} to {digits(carried[-1])}"
+        which = (
+            scale_text(carried[0]) if len(carried) == 1 else f"{scale_text(carried[0])} to {scale_text(carried[-1])}"
+        )
         yield f"with the scale in use, {which}: {share(at.lost, at.numbers)}{over}"
 
 
@@ -176,4 +178,4 @@ def _held(record: Record) -> Iterator[str]:
 
 def place(filename: str, row: int) -> str:
     """`train.py:12` relative to the current folder, `elsewhere` without a line."""
-    return f"{visible(from_here(filename))}:{row}" if row else "elsewhere"
+    return f"{visible(display_path(filename))}:{row}" if row else "elsewhere"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.records import dataclass
-from amplint.reports.ran import digits
+from amplint.reports.ran import scale_text
 from amplint.trace.absence import absence
 from amplint.trace.check import through
 from amplint.trace.record import NonFinite, Record
@@ -106,7 +106,7 @@ def _makes(first: NonFinite, place: Place) -> str:
     kind = "NaN" if first.kind == "nan" else first.kind
     if first.phase == "optimizer":
         return f"{first.api} at {place(first.filename, first.row)} takes gradients that are {kind}"
-    scale = f" at a loss scale of {digits(first.scale)}" if first.scale is not None else ""
+    scale = f" at a loss scale of {scale_text(first.scale)}" if first.scale is not None else ""
     backward = f", in the backward pass{scale}" if first.phase == "backward" else ""
     return f"{place(first.filename, first.row)}{through(first)} makes {kind} ({first.op} in {first.dtype}{backward})"
 
@@ -114,7 +114,7 @@ def _makes(first: NonFinite, place: Place) -> str:
 def _from_to(scales: Sequence[float]) -> str:
     if not scales:
         return "unknown size"
-    return digits(scales[0]) if scales[0] == scales[-1] else f"{digits(scales[0])} to {digits(scales[-1])}"
+    return scale_text(scales[0]) if scales[0] == scales[-1] else f"{scale_text(scales[0])} to {scale_text(scales[-1])}"
 
 
 def _steps(number: int) -> str:

@@ -38,7 +38,7 @@ def interpret(
     from amplint.source.configs.file import ConfigFile
 
     if isinstance(program.main, ConfigFile):
-        from amplint.semantics.configs.told import tell as tell_config
+        from amplint.semantics.configs.told import emit_config as tell_config
 
         tell_config(program, program.main, tell, kinds)
         return None

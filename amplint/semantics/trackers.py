@@ -24,7 +24,7 @@ from amplint.semantics.memory.clip_order import ClipOrder
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
-from amplint.semantics.memory.undone import Undone
+from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models.averages import Averages
 from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
@@ -82,7 +82,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Owners,
     Ledger,
     Rhythm,
-    Undone,
+    Obligations,
     ClipOrder,
     # objects
     ConfigFiles,

@@ -37,7 +37,7 @@ class Guess:
     known: tuple[str, ...] = ()
     stems: tuple[str, ...] = ()
 
-    def taken(self, name: str, about: str = "") -> tuple[Guessed, ...]:
+    def guesses(self, name: str, about: str = "") -> tuple[Guessed, ...]:
         """The guess for an object called `name`, or for the field `about` of an event; empty if the name is known."""
         assert self.decides
         library = tuple(each for each in self.known if each.endswith("."))

@@ -171,11 +171,11 @@ def _at(document: Document, findings: list[Finding], uri: str, place: types.Rang
     for index, finding in enumerate(findings):
         part = document.part(finding.span)
         where = document.range(finding.span)
-        if part is not None and part.uri == uri and _meet(where, place):
+        if part is not None and part.uri == uri and _overlap(where, place):
             yield index, finding
 
 
-def _meet(one: types.Range, other: types.Range) -> bool:
+def _overlap(one: types.Range, other: types.Range) -> bool:
     return one.start.line <= other.end.line and other.start.line <= one.end.line
 
 

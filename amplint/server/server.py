@@ -88,7 +88,7 @@ class Server(LanguageServer):
         self._lints: dict[str, asyncio.Task[None]] = {}
         self._changed: set[str] = set()
         self._serial = 0
-        self._said = ""
+        self._last_message = ""
         self.options: object = {}
         self.was_shut_down = False
 
@@ -201,10 +201,10 @@ class Server(LanguageServer):
             after = await self.work(make, document, findings[wish.index])
         return None if after is None else document.edit(after)
 
-    def say(self, message: str) -> None:
+    def show_message(self, message: str) -> None:
         """Show one line to the user, unless it repeats the last one."""
-        if message != self._said:
-            self._said = message
+        if message != self._last_message:
+            self._last_message = message
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"amplint: {one_line(message)}"))
 
     def _text(self, content: str) -> Text:
@@ -214,7 +214,7 @@ class Server(LanguageServer):
         try:
             self._checker.configure(table)
         except ConfigError as failure:
-            loop.call_soon_threadsafe(self.say, str(failure))
+            loop.call_soon_threadsafe(self.show_message, str(failure))
         loop.call_soon_threadsafe(self.lint_again)
 
     def _update(self, document: Document, *, now: bool = False) -> None:
@@ -244,9 +244,9 @@ class Server(LanguageServer):
         try:
             found, shown = await self.work(self._checked, document)
         except ConfigError as failure:
-            self.say(str(failure))
+            self.show_message(str(failure))
         except Exception as failure:
-            self.say(f"{document.path} could not be linted, please report it: {describe(failure)}")
+            self.show_message(f"{document.path} could not be linted, please report it: {describe(failure)}")
         if self._documents.get(uri) is not document:
             return
         self._found[uri] = document.serial, found

@@ -50,7 +50,7 @@ class Layout:
         return low + 1, offset - self.starts[low]
 
     @functools.cached_property
-    def bare(self) -> str:
+    def blanked(self) -> str:
         """The text, of the same length, with comments and line continuations blanked and string contents as `_`."""
         parts: list[str] = []
         text, done = self.text, 0
@@ -85,14 +85,14 @@ class Layout:
         shown, done = [], start
         for field in _nested(fields):
             shown.append(_NOT_A_BREAK.sub("_", self.text[done : field.start]))
-            shown.append(Layout(self.text[field.start : field.end]).bare)
+            shown.append(Layout(self.text[field.start : field.end]).blanked)
             done = field.end
         shown.append(_NOT_A_BREAK.sub("_", self.text[done:end]))
         return "".join(shown)
 
     def before(self, offset: int) -> int:
         """The offset of the last character of code before `offset`, -1 for none."""
-        bare = self.bare
+        bare = self.blanked
         offset -= 1
         while offset >= 0 and bare[offset] in _BLANK:
             offset -= 1
@@ -100,17 +100,17 @@ class Layout:
 
     def after(self, offset: int) -> int:
         """The offset of the first character of code from `offset` on, the length of the text for none."""
-        found = _CODE.search(self.bare, offset)
-        return found.start() if found else len(self.bare)
+        found = _CODE.search(self.blanked, offset)
+        return found.start() if found else len(self.blanked)
 
     def closing(self, offset: int) -> int:
         """The offset of the bracket that closes the one at `offset`."""
         depth = 0
-        for found in _BRACKETS.finditer(self.bare, offset):
+        for found in _BRACKETS.finditer(self.blanked, offset):
             depth += 1 if found.group() in _OPENING else -1
             if not depth:
                 return found.start()
-        return len(self.bare)
+        return len(self.blanked)
 
     def encloses(self, start: int, end: int) -> bool:
         """Whether the text from `start` to `end` begins with a bracket that closes at its end."""

@@ -57,13 +57,13 @@ class Places:
         start, end = self.find(node)
         closes: int | None = None
         found = []
-        while (opening := layout.before(start)) >= 0 and layout.bare[opening] == "(":
+        while (opening := layout.before(start)) >= 0 and layout.blanked[opening] == "(":
             closing = layout.after(end)
-            if closing >= len(layout.bare) or layout.bare[closing] != ")":
+            if closing >= len(layout.blanked) or layout.blanked[closing] != ")":
                 break
             if closes is None:
                 closes = self._foreign(node)
-            if closing == closes or (closes == _BEFORE_COLON and layout.bare[layout.after(closing + 1)] == ":"):
+            if closing == closes or (closes == _BEFORE_COLON and layout.blanked[layout.after(closing + 1)] == ":"):
                 break
             found.append((opening, closing))
             start, end = opening, closing + 1
@@ -136,37 +136,37 @@ class Places:
         start, end = self._of_parts(node)
         if isinstance(node, (cst.Else, cst.Finally)):
             word = "else" if isinstance(node, cst.Else) else "finally"
-            return self._layout.bare.rindex(word, 0, start), end
+            return self._layout.blanked.rindex(word, 0, start), end
         return self._word_before(start), end
 
     def _word_before(self, start: int) -> int:
         last = self._layout.before(start)
-        bare = self._layout.bare
+        bare = self._layout.blanked
         while last and (bare[last - 1].isalnum() or bare[last - 1] == "_") and (bare[last].isalnum()):
             last -= 1
         return last
 
     def _comp_for(self, node: cst.CompFor) -> Range:
         start, end = self._of_parts(node)
-        start = self._layout.bare.rindex("for", 0, self.outer(node.target)[0])
+        start = self._layout.blanked.rindex("for", 0, self.outer(node.target)[0])
         return (self._word_before(start) if node.asynchronous is not None else start), end
 
     def _starred_dict_element(self, node: cst.StarredDictElement) -> Range:
         start, end = self._of_parts(node)
-        return self._layout.bare.rindex("**", 0, start), end
+        return self._layout.blanked.rindex("**", 0, start), end
 
     def _param(self, node: cst.Param) -> Range:
         start, end = self.find(node.name)
-        return (self._layout.bare.rindex(node.star, 0, start) if node.star else start), end
+        return (self._layout.blanked.rindex(node.star, 0, start) if node.star else start), end
 
     def _type_parameters(self, node: cst.TypeParameters) -> Range:
         start, end = self._of_parts(node)
-        return self._layout.bare.rindex("[", 0, start), self._layout.bare.index("]", end) + 1
+        return self._layout.blanked.rindex("[", 0, start), self._layout.blanked.index("]", end) + 1
 
     def _param_star(self, node: cst.ParamStar) -> Range:
         above = self._parents[node]
         assert isinstance(above, cst.Parameters)
-        start = self._layout.bare.rindex("*", 0, self.find(above.kwonly_params[0])[0])
+        start = self._layout.blanked.rindex("*", 0, self.find(above.kwonly_params[0])[0])
         return start, start + 1
 
     def _asynchronous(self, node: cst.Asynchronous) -> Range:
@@ -186,8 +186,8 @@ class Places:
         else:
             left = above.target if isinstance(above, cst.AugAssign) else above.left  # type: ignore[attr-defined]
         words = (type(node).__doc__ or "").strip("`").split()
-        start = self._layout.bare.index(words[0], self.outer(left)[1])
-        return start, self._layout.bare.index(words[-1], start) + len(words[-1])
+        start = self._layout.blanked.index(words[0], self.outer(left)[1])
+        return start, self._layout.blanked.index(words[-1], start) + len(words[-1])
 
     def _module(self, node: cst.Module) -> Range:
         return self._of_parts(node) if node.body else (0, 0)
@@ -203,7 +203,7 @@ def word_range(layout: Layout, node: cst.Name) -> Range:
     if kind in _WHOLE:
         return start, end
     if kind is ast.Attribute:
-        found = _LAST_WORD.search(layout.bare, max(start, end - 1000), end) if not layout.plain else None
+        found = _LAST_WORD.search(layout.blanked, max(start, end - 1000), end) if not layout.plain else None
         return (found.start() if found else end - len(at.attr)), end
     if kind is ast.MatchAs and at.pattern is not None:
         return _words(layout, at, 1, 1, 1)
@@ -225,13 +225,13 @@ def _words(layout: Layout, anchor: Any, mode: int, first: int, last: int) -> Ran
     else:
         place = layout.offset(anchor.lineno, anchor.col_offset)
     if mode == 2:
-        found = _LAST_WORD.search(layout.bare, max(0, place - 1000), place)
+        found = _LAST_WORD.search(layout.blanked, max(0, place - 1000), place)
         assert found is not None
-        word = _WORD.match(layout.bare, found.start())
+        word = _WORD.match(layout.blanked, found.start())
         assert word is not None
         return word.span()
     start = end = place
-    for index, found in enumerate(_WORD.finditer(layout.bare, place)):
+    for index, found in enumerate(_WORD.finditer(layout.blanked, place)):
         if index == first:
             start = found.start()
         if index == last:

@@ -15,7 +15,7 @@ _ENTRIES = 2_048
 _forgotten: list[Callable[[], None]] = []
 
 
-def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
+def cached_per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
     """Cache `function` per chunk; its result must contain no nodes, since the tree may be discarded."""
 
     @functools.wraps(function)
@@ -28,7 +28,7 @@ def per_chunk(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
     return remembered
 
 
-def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
+def cached_per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
     """Cache `function` per tree of a chunk; its result may contain nodes of the tree."""
 
     @functools.wraps(function)
@@ -41,7 +41,7 @@ def per_tree(function: Callable[[Chunk], T]) -> Callable[[Chunk], T]:
     return remembered
 
 
-def per_file(function: Callable[P, T]) -> Callable[P, T]:
+def cached_per_file(function: Callable[P, T]) -> Callable[P, T]:
     """Cache `function` by its arguments until `forget`, which bounds the lifetime of syntax trees among them."""
     cached = functools.lru_cache(_ENTRIES)(function)
     _forgotten.append(cached.cache_clear)
@@ -49,6 +49,6 @@ def per_file(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def forget() -> None:
-    """Clear the caches of `per_file` after the analysis of a file."""
+    """Clear the caches of `cached_per_file` after the analysis of a file."""
     for clear in _forgotten:
         clear()

@@ -169,7 +169,7 @@ class Chunk:
         return self._concrete[node]
 
     @property
-    def grown(self) -> bool:
+    def has_tree(self) -> bool:
         """Whether the tree has been built."""
         return "module" in self.__dict__
 
@@ -265,10 +265,10 @@ class Source:
 
         No node of the file may be in use.
         """
-        left = sum(len(chunk.text) for chunk in self._cut_already() if chunk.grown)
+        left = sum(len(chunk.text) for chunk in self._cut_already() if chunk.has_tree)
         keeps = 0 < left <= most
         for chunk in self._cut_already():
-            if not (keeps and chunk.grown):
+            if not (keeps and chunk.has_tree):
                 chunk.prune()
         for name in ("_homes",) if keeps else ("_homes", "layout", "lines"):
             self.__dict__.pop(name, None)
@@ -293,7 +293,7 @@ class Source:
         if node not in self._homes:
             row = getattr(node.at, "lineno", 0)
             likely = self.chunks[max(0, bisect.bisect_right(self._first_rows, row) - 1) :][:1] if row else []
-            chunks = (one for some in (likely, self.chunks) for one in some if one.grown)
+            chunks = (one for some in (likely, self.chunks) for one in some if one.has_tree)
             self._homes[node] = next((one for one in chunks if node is one.module or node in one.parents), None)
         return self._homes[node]
 

@@ -649,25 +649,25 @@ OPERATIONS, _COLUMNS = _columns()
 """Name of each operation -> its forms, letters of `FORMS`."""
 
 
-def having(*facts: str) -> frozenset[str]:
+def operations_with(*facts: str) -> frozenset[str]:
     """The operations with all these facts."""
     return frozenset.intersection(*(frozenset(_COLUMNS[fact]) for fact in facts))
 
 
-def valued(fact: str) -> Mapping[str, str]:
+def fact_values(fact: str) -> Mapping[str, str]:
     """Operation -> the value of a fact, for operations that have it."""
     return _COLUMNS[fact]
 
 
 def parameters(fact: str) -> dict[str, tuple[tuple[str, int], ...]]:
     """Operation -> parameters, each with its position after the first one, for a fact that lists some."""
-    listed = {op: (one.partition(":") for one in value.split(",")) for op, value in valued(fact).items()}
+    listed = {op: (one.partition(":") for one in value.split(",")) for op, value in fact_values(fact).items()}
     return {op: tuple((name, int(place)) for name, _, place in found) for op, found in listed.items()}
 
 
 def spellings(*operations: str) -> frozenset[str]:
     """All names of these operations."""
-    return frozenset(operations).union(name for name, same in valued("alias").items() if same in operations)
+    return frozenset(operations).union(name for name, same in fact_values("alias").items() if same in operations)
 
 
 def in_place(operations: Set[str]) -> frozenset[str]:
@@ -675,6 +675,6 @@ def in_place(operations: Set[str]) -> frozenset[str]:
     return frozenset(f"{name}_" for name in operations if "i" in OPERATIONS.get(name, ""))
 
 
-def called_as(form: str) -> frozenset[str]:
+def operations_with_form(form: str) -> frozenset[str]:
     """The operations that have this form."""
     return frozenset(name for name, forms in OPERATIONS.items() if form in forms)

@@ -6,26 +6,26 @@ tests/test_half_support.py compares both.
 
 from __future__ import annotations
 
-from amplint.torchlib.catalogue import called_as, having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with, operations_with_form
 
-NEVER = having("no-half")
+NEVER = operations_with("no-half")
 """Operations of `torch`, `torch.linalg` and tensors that refuse float16 and bfloat16 on every device."""
 
-RETURNED = {op: tuple(map(int, counts.split("/"))) for op, counts in valued("returns").items()}
+RETURNED = {op: tuple(map(int, counts.split("/"))) for op, counts in fact_values("returns").items()}
 """Operation of `NEVER` -> how many tensors of its result have the dtype of its operand, and how many there are."""
 
-LIFTED = having("no-half-but-cast")
+LIFTED = operations_with("no-half-but-cast")
 """Operations that refuse both, too, but that CUDA autocast computes in float32."""
 
-_LOSSES = LIFTED | (NEVER & having("loss"))
+_LOSSES = LIFTED | (NEVER & operations_with("loss"))
 
-FFT = having("no-bfloat16") & called_as("x")
+FFT = operations_with("no-bfloat16") & operations_with_form("x")
 """Functions of `torch.fft` that refuse bfloat16 on every device; CUDA supports float16 for some sizes."""
 
-COMPLEX = having("no-bfloat16") & called_as("f")
+COMPLEX = operations_with("no-bfloat16") & operations_with_form("f")
 """Functions of `torch` that refuse bfloat16 on every device."""
 
-CUDA_LACKS = having("no-half-on-cuda")
+CUDA_LACKS = operations_with("no-half-on-cuda")
 """Operations of `torch`, `torch.linalg` and `torch.special` that refuse both on CUDA alone."""
 
 CUDA_GAINED = {"angle": (2, 14)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.torchlib.catalogue import called_as, having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with, operations_with_form
 from amplint.torchlib.promotion import FLOATING
 
 IDLE_METHODS = frozenset(
@@ -70,10 +70,10 @@ INHERITED_HARMLESS = frozenset(
 )
 """Unseen methods that do not affect gradients, scalers and optimizers of their object."""
 
-FLOAT32_BY_DEFAULT = tuple(sorted(having("float32")))
+FLOAT32_BY_DEFAULT = tuple(sorted(operations_with("float32")))
 """Functions that create float32 tensors when called without a dtype, some of them depending on the content."""
 
-CASTS = valued("casts")
+CASTS = fact_values("casts")
 """Method of tensors -> the dtype it casts to."""
 DISCARDED_CAST = (
     r"(?m)^[ \t]+[\w.]+\.(?:(half|float|bfloat16|double)\(\)|(to|type|type_as)\([^()\n]*(?:dtype|float|half)[^\n]*\))"
@@ -83,7 +83,9 @@ DISCARDED_CAST = (
 FLOATING_CASTS = frozenset(name for name, dtype in CASTS.items() if dtype in FLOATING)
 CLEARING = ("zero_", "detach_", "requires_grad_")
 """Methods of `parameter.grad` that drop the accumulated gradient."""
-SAME_NUMBERS = called_as("m") & FLOATING_CASTS.union(*map(having, ("reshapes", "copies", "transfers")))
+SAME_NUMBERS = operations_with_form("m") & FLOATING_CASTS.union(
+    *map(operations_with, ("reshapes", "copies", "transfers"))
+)
 """Methods of tensors whose result has the same numbers in the same order, perhaps in another shape, dtype or device."""
 
 CHANGES_WEIGHTS = frozenset(

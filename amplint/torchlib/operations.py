@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from amplint.records import dataclass
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FOLLOWS_INPUT, INTEGER, KEEPS, Regime, Treatment, treatment
 from amplint.torchlib.promotion import (
@@ -22,22 +22,30 @@ from amplint.torchlib.promotion import (
     Operand,
     Typed,
     can_hold,
-    possibilities,
+    possible_operands,
     promote,
     result_type,
 )
 
 POSSIBILITIES = 128
 """The limit of dtype combinations for which the outcome is computed."""
-ELEMENTWISE, FLOATING_ELEMENTWISE = having("promotes"), having("promotes-to-floating")
+ELEMENTWISE, FLOATING_ELEMENTWISE = operations_with("promotes"), operations_with("promotes-to-floating")
 """Operations that promote their operands, the latter integers to floating."""
-ALIKE, PROMOTED, EXPANDED = having("alike"), having("promotes-floating"), having("expands")
-JOINS, PRODUCTS_INSIDE, NOT_IN_HALF = having("of-cat"), having("of-products"), having("no-half-on-cpu")
-FROM_FIRST, NEEDS_FLOATING, NOT_NARROWING = having("of-first"), having("needs-floating"), having("widens-only")
-COUNTS, INTEGERS_TOO = having("counts"), KEEPS | having("keeps-integers")
-FILLS, INTO_ANY = having("fills"), having("into-any")
-OUT_ALIKE, OUT_OF_ANY = having("out-alike"), having("out-any")
-NORMS = having("normalises")
+ALIKE, PROMOTED, EXPANDED = operations_with("alike"), operations_with("promotes-floating"), operations_with("expands")
+JOINS, PRODUCTS_INSIDE, NOT_IN_HALF = (
+    operations_with("of-cat"),
+    operations_with("of-products"),
+    operations_with("no-half-on-cpu"),
+)
+FROM_FIRST, NEEDS_FLOATING, NOT_NARROWING = (
+    operations_with("of-first"),
+    operations_with("needs-floating"),
+    operations_with("widens-only"),
+)
+COUNTS, INTEGERS_TOO = operations_with("counts"), KEEPS | operations_with("keeps-integers")
+FILLS, INTO_ANY = operations_with("fills"), operations_with("into-any")
+OUT_ALIKE, OUT_OF_ANY = operations_with("out-alike"), operations_with("out-any")
+NORMS = operations_with("normalises")
 ATTENTION = "scaled_dot_product_attention"
 MASK_REFUSED = "its mask is float32, which its CUDA kernels refuse or misread beside half queries"
 """The CPU takes such a mask since 2.5; before, it was refused everywhere."""
@@ -136,9 +144,9 @@ def _outcome(
     table = treatment(around.version)
     devices: Sequence[str | None] = sorted(around.devices) if around.devices is not None else [None]
     lows: Sequence[str | None] = sorted(around.dtypes) if around.dtypes is not None else [None]
-    choices = [possibilities(operand) for operand in operands]
+    choices = [possible_operands(operand) for operand in operands]
     if out is not None:
-        choices.append(possibilities(out))
+        choices.append(possible_operands(out))
     if not 0 < math.prod(map(len, choices)) * len(devices) * len(lows) <= POSSIBILITIES:
         return UNKNOWN, False
     results, refusal = set[str](), None
@@ -148,7 +156,9 @@ def _outcome(
         for device, low in itertools.product(devices, lows):
             try:
                 result = _cast(op, operation, device, low, table) if asked is None else _asked(op, operation, asked)
-                results.add(result if kept is None else _received(op, operation, kept, result, out is not None))
+                results.add(
+                    result if kept is None else _dtype_after_write(op, operation, kept, result, out is not None)
+                )
             except Refused as reason:
                 refusal = str(reason)
             except Unsettled:
@@ -199,7 +209,7 @@ def _asked(op: str, operands: Sequence[Operand], asked: str) -> str:
     return asked
 
 
-def _received(op: str, operands: Sequence[Operand], kept: str, result: str, given_as_out: bool) -> str:
+def _dtype_after_write(op: str, operands: Sequence[Operand], kept: str, result: str, given_as_out: bool) -> str:
     """The dtype of a tensor of dtype `kept` after a result of dtype `result` is written to it."""
     if op in (OUT_OF_ANY if given_as_out else INTO_ANY):
         return kept
@@ -224,7 +234,7 @@ def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | N
             raise Refused("autocast does not let it run")
         inside = device == "cpu" and op in PRODUCTS_INSIDE
         if inside:
-            _native(op, operands, device)
+            _dtype_without_autocast(op, operands, device)
         if listed in table.promote[device]:
             wanted = _widest(operands, low)
         elif listed in table.lower[device] or inside:
@@ -235,7 +245,7 @@ def _cast(op: str, operands: Sequence[Operand], device: str | None, low: str | N
             wanted = "float32"
     if wanted is not None:
         operands = [Operand(wanted, o.category) if o.is_castable else o for o in operands]
-    return _native(op, operands, device)
+    return _dtype_without_autocast(op, operands, device)
 
 
 def _widest(operands: Sequence[Operand], low: str | None) -> str | None:
@@ -251,7 +261,7 @@ def _widest(operands: Sequence[Operand], low: str | None) -> str | None:
     return current
 
 
-def _native(op: str, operands: Sequence[Operand], device: str | None) -> str:
+def _dtype_without_autocast(op: str, operands: Sequence[Operand], device: str | None) -> str:
     """The dtype of the result without autocast."""
     tensors = [operand for operand in operands if not operand.is_number]
     kinds = {operand.dtype for operand in tensors}

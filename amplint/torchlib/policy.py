@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping, Set
 
 from amplint.records import dataclass
-from amplint.torchlib.catalogue import having, in_place, valued
+from amplint.torchlib.catalogue import fact_values, in_place, operations_with
 from amplint.torchlib.tables import policy
 
 
@@ -18,9 +18,13 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-LOSSES = having("loss", "cast") - having("no-half") - words("binary_cross_entropy multilabel_soft_margin_loss")
+LOSSES = (
+    operations_with("loss", "cast")
+    - operations_with("no-half")
+    - words("binary_cross_entropy multilabel_soft_margin_loss")
+)
 """Loss functions, computed in float32 by the autocast of every device."""
-_MADE_OF = {op: operators.split(",") for op, operators in valued("operators").items()}
+_MADE_OF = {op: operators.split(",") for op, operators in fact_values("operators").items()}
 """Operation -> the dispatcher's operators that determine its result, if they have other names."""
 
 
@@ -61,7 +65,7 @@ def _by_name(operators: Mapping[str, Set[str]]) -> dict[str, frozenset[str]]:
 def _deciding() -> dict[str, list[str]]:
     """Operator of the dispatcher -> the operations whose result it decides."""
     found: dict[str, list[str]] = {}
-    for op in having("cast"):
+    for op in operations_with("cast"):
         for operator in _MADE_OF.get(op, (op,)):
             found.setdefault(operator, []).append(op)
     return found
@@ -72,19 +76,19 @@ FLOAT32 = treatment().float32["cuda"]
 BANNED = treatment().banned["cuda"]
 """The treatment on CUDA in the newest version."""
 
-NOT_CAST_WITH_OUT = having("out-not-cast")
+NOT_CAST_WITH_OUT = operations_with("out-not-cast")
 NOT_CAST_IN_PLACE = in_place(NOT_CAST_WITH_OUT)
 """Forms of `LOWER`'s operations that autocast does not cast: functions called with `out`, and in-place methods."""
 
-KEEPS = having("keeps") | in_place(having("keeps")) | {"fill_"}
+KEEPS = operations_with("keeps") | in_place(operations_with("keeps")) | {"fill_"}
 """Operations whose result has the dtype of their input, integers included."""
-_ALONE = having("same-rank", "cast") - having("beside")
-FOLLOWS_INPUT = KEEPS | having("follows") | in_place(having("follows") | _ALONE)
+_ALONE = operations_with("same-rank", "cast") - operations_with("beside")
+FOLLOWS_INPUT = KEEPS | operations_with("follows") | in_place(operations_with("follows") | _ALONE)
 """Operations whose result has the dtype of their floating input, on every device."""
 
-BOOLEAN, INTEGER = having("bool"), having("int64")
+BOOLEAN, INTEGER = operations_with("bool"), operations_with("int64")
 
-MODULE_OPS = {cls: op for op, classes in valued("module").items() for cls in classes.split(",")}
+MODULE_OPS = {cls: op for op, classes in fact_values("module").items() for cls in classes.split(",")}
 """Class of `torch.nn` -> the operation its call runs."""
 
 

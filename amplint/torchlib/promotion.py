@@ -55,7 +55,7 @@ class Operand:
         return not self.is_number and self.dtype in FLOATING and self.dtype != "float64"
 
 
-def possibilities(operand: Typed) -> list[Operand]:
+def possible_operands(operand: Typed) -> list[Operand]:
     """The possible operands; empty if the dtype can be anything."""
     if operand.rank is None:
         categories = [_DIMENSIONED, _ZERO_DIMENSIONS]

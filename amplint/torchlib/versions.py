@@ -75,13 +75,13 @@ def asked(package: str, text: str, place: str) -> Wanted | None:
         numbers = version(digits)
         if sign in ("==", "===", ">=", "~=", "^"):
             least = max(least, numbers)
-        upper = _upper(sign, numbers, bool(star))
+        upper = _first_excluded_version(sign, numbers, bool(star))
         if upper is not None:
             before = upper if before is None else min(before, upper)
     return Wanted(package, text.strip(), place, least, before) if least or before is not None else None
 
 
-def _upper(sign: str, numbers: Version, star: bool) -> Version | None:
+def _first_excluded_version(sign: str, numbers: Version, star: bool) -> Version | None:
     """The first version that a part of a specifier excludes."""
     if sign == "<":
         return numbers

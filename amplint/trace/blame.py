@@ -41,7 +41,7 @@ class Ran:
     _versions: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._versions = self._now()
+        self._versions = self._current_versions()
 
     def inputs(self) -> list[Tensor]:
         """Its distinct input tensors."""
@@ -50,9 +50,9 @@ class Ran:
 
     def unchanged(self) -> bool:
         """Whether its inputs have not been modified since."""
-        return self._now() == self._versions
+        return self._current_versions() == self._versions
 
-    def again(self, index: int, instead: dict[int, Tensor]) -> Tensor | None:
+    def recomputed(self, index: int, instead: dict[int, Tensor]) -> Tensor | None:
         """Its result at `index` in float32, from the original inputs or, by identity, those in `instead`."""
         writes = self.func._schema.is_mutable
 
@@ -71,12 +71,12 @@ class Ran:
         made = [result] if isinstance(result, Tensor) else tensors((result,))
         return made[index] if index < len(made) else None
 
-    def _now(self) -> list[int]:
+    def _current_versions(self) -> list[int]:
         return [0 if one.is_inference() else one._version for one in self.inputs()]
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _ShadowWrite:
     """The last write to a shadow: the `index`-th result of `ran`, stored in `real`."""
 
     shadow: Shadow
@@ -94,13 +94,13 @@ class Blame:
 
     def __init__(self, shadows: Shadows) -> None:
         self._shadows = shadows
-        self._made: OrderedDict[int, _Made] = OrderedDict()
+        self._made: OrderedDict[int, _ShadowWrite] = OrderedDict()
         self._nbytes = 0
 
     def remember(self, ran: Ran, index: int, real: Tensor, shadow: Shadow) -> None:
         """Record `real`, a result of `ran`, as the tensor that `shadow` belongs to."""
         before = self._made.pop(id(shadow), None)
-        made = self._made[id(shadow)] = _Made(shadow, ran, index, real.detach())
+        made = self._made[id(shadow)] = _ShadowWrite(shadow, ran, index, real.detach())
         self._nbytes += made.nbytes - (before.nbytes if before is not None else 0)
         while len(self._made) > (_LEAST if self._nbytes > _ROOM else _REMEMBERED):
             self._nbytes -= self._made.popitem(last=False)[1].nbytes
@@ -115,7 +115,7 @@ class Blame:
         wrong = (real == 0) & (exact != 0)
         if not bool(wrong.any()):
             return None
-        alone = ran.again(index, {})
+        alone = ran.recomputed(index, {})
         if alone is not None and alone.shape == real.shape and bool((wrong & (alone != 0)).any()):
             return ran.own
         shadows = filter(None, map(self._shadows.find, ran.inputs()))
@@ -135,7 +135,7 @@ class Blame:
         def right(one: Tensor | None, shape: torch.Size) -> bool:
             return one is not None and one.shape == shape and cures(one)
 
-        first = ran.again(index, {})
+        first = ran.recomputed(index, {})
         if first is None or cures(first):
             return ran.own
         shape = first.shape
@@ -154,9 +154,9 @@ class Blame:
                     return shadow.zeroed or shadow.culprit
 
                 def through(
-                    instead: dict[int, Tensor], one: Tensor = one, shadow: Shadow = shadow, made: _Made = made
+                    instead: dict[int, Tensor], one: Tensor = one, shadow: Shadow = shadow, made: _ShadowWrite = made
                 ) -> Tensor | None:
-                    numbers = made.ran.again(made.index, instead)
+                    numbers = made.ran.recomputed(made.index, instead)
                     if numbers is None or numbers.shape != made.real.shape:
                         return None
                     whole = shadow.numbers.clone()
@@ -177,4 +177,4 @@ class Blame:
                     found.setdefault(shadow.culprit, {})[id(one)] = self._shadows.exact(one)
             return next((one for one, group in found.items() if len(group) > 1 and right(result(group), shape)), None)
 
-        return search(ran, lambda instead: ran.again(index, instead), _DEPTH) or ran.own
+        return search(ran, lambda instead: ran.recomputed(index, instead), _DEPTH) or ran.own

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Note, Position, Span
 from amplint.rule import Rule
 from amplint.trace.compared import LineDrift
-from amplint.trace.packages import packaged
+from amplint.trace.packages import package_path
 from amplint.trace.record import HalfLoss, NonFinite, Observation, Operation, Record
 
 Place = tuple[str, int, str, int]
@@ -87,7 +87,7 @@ def through(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
 
 def within(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
     """As `through`, but ` (model.head)` if no library was called, and empty without either."""
-    parts = [one.module, f"in {packaged(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
+    parts = [one.module, f"in {package_path(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
     told = ", ".join(filter(None, parts))
     return f" ({told})" if told else ""
 

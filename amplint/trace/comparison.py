@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.trace.blame import Blame, Ran
 from amplint.trace.calls import tensors
 from amplint.trace.compared import Comparison
@@ -33,7 +33,7 @@ _SMALL = 0.01
 """A gradient counts as at least so large, relative to all of them: what cancels out is noise in any dtype."""
 _LEFT = 0.1
 """Where less is left of the numbers in a sum, they cancelled out."""
-_NUMBERLESS = having("blank") | {"set"}
+_NUMBERLESS = operations_with("blank") | {"set"}
 _SUMS = frozenset({"add", "sub", "sum"})
 """Operators of which little may be left. In the backward pass that is noise: a bias in front of a normalisation."""
 
@@ -140,7 +140,7 @@ class Comparer:
         infinite, off = math.isinf(error), parts(error - arrived, half or torch.float16)
         if math.isinf(arrived) or (error > arrived and is_in_optimizer()):
             return
-        if off and not infinite and _is_aside(kind, index):
+        if off and not infinite and _matters_only_if_used(kind, index):
             shadow.error = arrived
             return
         culprit = ran.own
@@ -190,7 +190,7 @@ class Comparer:
         self._partings.tensor(what, name, tensor.dtype, found.error(max(least, cancelled * found.norm)))
 
 
-def _is_aside(kind: Kind, index: int) -> bool:
+def _matters_only_if_used(kind: Kind, index: int) -> bool:
     """Whether an error of a result matters only once the result is used.
 
     This holds for a cast, for what a norm saves for its derivative, and for a difference in float32: near 0 its

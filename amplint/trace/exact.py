@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.trace.attention import HALF_ONLY, attention
 from amplint.trace.calls import tensors
 from amplint.trace.shadows import Shadows, shares_storage
@@ -15,7 +15,7 @@ from amplint.trace.values import in_float32, is_plain
 
 FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 """What an operator raises that does not take what it gets."""
-_JUMPS = having("steps")
+_JUMPS = operations_with("steps")
 """Operators that choose among numbers: the choice is the run's, as masks and indices are."""
 
 

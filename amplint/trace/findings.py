@@ -17,7 +17,7 @@ _PLACES = 3
 def findings(record: Record) -> list[Finding]:
     """The findings of all checks in `record`, worst first, then by place."""
     checks = [rule for rule in load_registry().rules.values() if issubclass(rule, Check)]
-    return _worst_first([finding for check in checks for finding in _few(check().findings(record))])
+    return _worst_first([finding for check in checks for finding in _limited(check().findings(record))])
 
 
 def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]:
@@ -34,7 +34,7 @@ def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]
     return _worst_first([*alike, *(_on(finding, ranks, len(records)) for finding, ranks in found.values())])
 
 
-def _few(found: Iterable[Finding]) -> Iterator[Finding]:
+def _limited(found: Iterable[Finding]) -> Iterator[Finding]:
     """The findings of a check, at most `_PLACES` library lines for each line of the user's code."""
     lines: dict[tuple[str, Span], list[Finding]] = {}
     for finding in found:

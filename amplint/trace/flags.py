@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from amplint.records import dataclass
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.trace.tally import Kind
 from amplint.trace.values import is_plain, total
 
-_BLANK = having("blank")
+_BLANK = operations_with("blank")
 _UNKNOWN = -1
 """The flag of memory that nothing was written to yet."""
 _MOST = 20_000

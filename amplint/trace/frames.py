@@ -13,7 +13,7 @@ from torch.autograd import graph
 from torch.utils import checkpoint
 
 import amplint
-from amplint.trace.packages import packaged
+from amplint.trace.packages import package_path
 
 _HIDDEN = tuple(f"{Path(str(module.__file__)).parent}/" for module in (torch, amplint))
 """Folders whose code is never named."""
@@ -137,7 +137,7 @@ def _owner(filename: str) -> int:
 
 def _find_owner(filename: str) -> int:
     name = filename.replace("\\", "/")
-    package = packaged(name)
+    package = package_path(name)
     if name.startswith(("<", *_HIDDEN)) or (not package and name.startswith(_STANDARD)):
         return _OTHER
     return _LIBRARY if package and not package.startswith(_followed) else _OWN

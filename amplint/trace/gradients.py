@@ -79,7 +79,7 @@ class Gradients:
             for one in tensors((results,)):
                 self._carry(one)
 
-    def arrived(self) -> None:
+    def backward_ended(self) -> None:
         """A backward pass ended."""
         before, self._all = self._all, {}
         for parameter in self._parameters():

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.tables import policy
 from amplint.trace.check import plain
 from amplint.trace.record import Operation, is_floating
 
-PRODUCTS = having("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
+PRODUCTS = operations_with("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
 """Matrix products and convolutions by their names in the dispatcher."""
-_IDLE = having("view") | having("blank") | {"set", "resolve_conj", "resolve_neg", "_has_compatible_shallow_copy_type"}
+_IDLE = (
+    operations_with("view")
+    | operations_with("blank")
+    | {"set", "resolve_conj", "resolve_neg", "_has_compatible_shallow_copy_type"}
+)
 """Operators that compute nothing, without the mark of their in-place forms."""
 _CONVERSIONS = frozenset(f"torch.Tensor.{name}" for name in (*FLOATING_CASTS, "to", "type", "type_as"))
 
@@ -28,7 +32,7 @@ _INNER = {
     "nll_loss2d_forward": "nll_loss2d",
 }
 """Operators that are run for those of autocast's tables."""
-_LOSSES = having("loss") | {"log_softmax", "nll_loss2d"}
+_LOSSES = operations_with("loss") | {"log_softmax", "nll_loss2d"}
 """What a loss is made of: outside of regions none of it is to be in half, on any device."""
 _CASTING = frozenset({"multi_head_attention_forward", "rms_norm", "scaled_dot_product_attention"})
 """Functions that cast for themselves where a device has no kernel for the whole of them."""

@@ -81,9 +81,9 @@ def _computed(claim: Claim, seen: Seen) -> Mark:
     """The verdict about dtypes of operations."""
     meant = _meant(claim, seen.operations) or _meant(claim, seen.inner)
     if not meant:
-        return Mark(Verdict.UNDECIDED, _told(seen.operations))
+        return Mark(Verdict.UNDECIDED, _kinds_text(seen.operations))
     fits = [(operation, count) for operation, count in meant if _fits(claim, operation, seen)]
-    return Mark(Verdict.CONFIRMED, _told(fits)) if fits else Mark(Verdict.CONTRADICTED, _told(meant))
+    return Mark(Verdict.CONFIRMED, _kinds_text(fits)) if fits else Mark(Verdict.CONTRADICTED, _kinds_text(meant))
 
 
 def _fits(claim: Claim, operation: Operation, seen: Seen) -> bool:
@@ -134,13 +134,13 @@ def _raised(claim: Claim, seen: Seen) -> Mark:
     called = [(one, count) for one, count in seen.calls if not claim.ops or names_of(one.name) & names_of(*claim.ops)]
     if seen.failures or claim.sign is Sign.CAN_RAISE or not (ran or called):
         return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)
-    return Mark(Verdict.CONTRADICTED, _told(ran or called))
+    return Mark(Verdict.CONTRADICTED, _kinds_text(ran or called))
 
 
 def _not_finite(claim: Claim, seen: Seen) -> Mark:
     for origin in seen.nonfinite:
         return Mark(Verdict.CONFIRMED, f"{origin.op} gave {origin.kind} in {origin.dtype}")
-    return Mark(Verdict.UNDECIDED, _told(seen.operations)) if seen.exercised else _absent(claim, seen)
+    return Mark(Verdict.UNDECIDED, _kinds_text(seen.operations)) if seen.exercised else _absent(claim, seen)
 
 
 def _numbers(seen: Seen) -> list[str]:
@@ -153,7 +153,7 @@ def _numbers(seen: Seen) -> list[str]:
     return list(dict.fromkeys(told))[:_SHOWN]
 
 
-def _told(kinds: Kinds | Calls) -> str:
+def _kinds_text(kinds: Kinds | Calls) -> str:
     """`mul took float16, gave float16 (3 times)`, for the most frequent kinds."""
     most = sorted([*kinds], key=lambda kind: -kind[1])[:_SHOWN]
     return ", ".join(_one(kind, count) for kind, count in most)

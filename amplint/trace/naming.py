@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOATING_CASTS
 
-_OPERATORS = {operator: op for op, operator in valued("operator").items()}
+_OPERATORS = {operator: op for op, operator in fact_values("operator").items()}
 _ONE_NAME = {
     **_OPERATORS,
-    **valued("alias"),
+    **fact_values("alias"),
     **{f"{side}{op}": op for op in _OPERATORS.values() for side in "ri"},
     **dict.fromkeys(("truediv", "rtruediv", "itruediv"), "div"),
-    **dict.fromkeys(having("limits"), "clamp"),
+    **dict.fromkeys(operations_with("limits"), "clamp"),
     **dict.fromkeys((*FLOATING_CASTS, "type_as", "type", "to_copy"), "to"),
     "square": "pow",
     "setitem": "index_put",

@@ -57,7 +57,7 @@ class Origins:
         elif kind.computes:
             made = [tensor for tensor in outputs if is_plain(tensor)]
             if not all(map(is_finite, made)):
-                self._hit(kind, args, kwargs, inputs, made, began)
+                self._record_nonfinite(kind, args, kwargs, inputs, made, began)
 
     def leave_model(self, output: Tensor) -> None:
         """A whole model returned `output`."""
@@ -74,13 +74,15 @@ class Origins:
         self._pending.clear()
         self._on_the_way = False
 
-    def break_off(self) -> None:
+    def abort_step(self) -> None:
         """The script failed in the middle of a step."""
         self._flags.read()
         if self._on_the_way:
             self.confirm()
 
-    def _hit(self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], made: list[Tensor], began: bool) -> None:
+    def _record_nonfinite(
+        self, kind: Kind, args: Any, kwargs: Any, inputs: list[Tensor], made: list[Tensor], began: bool
+    ) -> None:
         others = [tensor for tensor in inputs if not any(tensor is result for result in made)]
         origin = began and not _is_meant(args, kwargs) and all(map(_is_known_finite, others))
         nan = any(bool(tensor.isnan().any()) for tensor in made)

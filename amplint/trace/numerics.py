@@ -157,7 +157,7 @@ class Numerics:
         if self.on:
             with unseen():
                 if results is None:
-                    self._watchers.gradients.arrived()
+                    self._watchers.gradients.backward_ended()
                 else:
                     self._watchers.gradients.computed(losses, results)
 
@@ -208,11 +208,11 @@ class Numerics:
         elif self.alert:
             self._origins.end_step()
 
-    def break_off(self) -> None:
+    def abort_step(self) -> None:
         """The script failed in the middle of a step."""
         if self.on:
             with unseen():
-                self._origins.break_off()
+                self._origins.abort_step()
 
     def write(self, record: Record) -> None:
         """Write the results into `record`."""

@@ -8,7 +8,7 @@ _FOLDERS = ("/site-packages/", "/dist-packages/")
 _NEVER = ("torch", "amplint")
 
 
-def packaged(filename: str) -> str:
+def package_path(filename: str) -> str:
     """The path of a file relative to site-packages, `timm/layers/mlp.py`; empty outside of it."""
     name = filename.replace("\\", "/")
     return next((name.rpartition(folder)[2] for folder in _FOLDERS if folder in name), "")

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def text(record: Record, width: int) -> str:
     """The output of `amplint trace` on a terminal of `width` columns, findings in short."""
-    from amplint.reports.ranks import unequal
-    from amplint.reports.text import from_here, one_line, wrap
+    from amplint.reports.ranks import unequal_lines_text
+    from amplint.reports.text import display_path, one_line, wrap
     from amplint.reports.trace import summary
 
     found = findings(record)
-    told = summary(record, found, width) + unequal(record)
+    told = summary(record, found, width) + unequal_lines_text(record)
     for one in found:
-        said = f"{from_here(one.filename)}:{one.span.start.row}: {one.code} {one.message}"
+        said = f"{display_path(one.filename)}:{one.span.start.row}: {one.code} {one.message}"
         told += "\n" + "\n".join(wrap(one_line(said), width, "  ", ""))
     return told.rstrip("\n") + "\n"
 

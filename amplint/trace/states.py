@@ -149,14 +149,14 @@ class States:
             state.begin = real
         else:
             if state.gradient:
-                self._vanished(state, kind, exact, real)
+                self._record_vanished(state, kind, exact, real)
             stayed = (real == state.real) & ((exact - state.exact).abs() > _NOTICED * state.exact.abs())
             state.unnoticed = state.unnoticed + stayed.float().mean()
             state.exact, state.kind = exact, kind
             state.count += 1
         state.real = real
 
-    def _vanished(self, state: _State, kind: Kind, exact: Tensor, real: Tensor) -> None:
+    def _record_vanished(self, state: _State, kind: Kind, exact: Tensor, real: Tensor) -> None:
         whole = torch.count_nonzero(state.real).double()
         lost = torch.count_nonzero((real == 0) & (exact != 0) & (state.real != 0)).double()
         self._sightings.add("vanished", kind, state.dtype, lost, whole)

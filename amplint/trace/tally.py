@@ -7,21 +7,21 @@ from typing import Any
 import torch
 
 from amplint.records import dataclass
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import words
 from amplint.trace.calls import name_of
 from amplint.trace.frames import Line
 from amplint.trace.record import Operation, dtype_name
 
 _MOVERS = frozenset({"embedding"}).union(
-    *map(having, ("reshapes", "selects", "reorders", "repeats", "joins", "copies", "replaces"))
+    *map(operations_with, ("reshapes", "selects", "reorders", "repeats", "joins", "copies", "replaces"))
 )
 """Operators that put numbers elsewhere."""
-_FILLERS = (having("fills") - {"copy"}).union(
-    *map(having, ("creates", "creates-like", "creates-new", "blank")), words("bernoulli scalar_tensor set")
+_FILLERS = (operations_with("fills") - {"copy"}).union(
+    *map(operations_with, ("creates", "creates-like", "creates-new", "blank")), words("bernoulli scalar_tensor set")
 )
 """Operators that give a tensor its first numbers, or none: what `empty` returns means nothing."""
-_BOUNDED = having("bounded")
+_BOUNDED = operations_with("bounded")
 """Operators whose results are no larger than their inputs, or than 1."""
 _CASTS = frozenset({"_to_copy", "copy"})
 _STATEFUL = ("batch_norm", "rnn", "lstm", "gru", "dropout", "fused_moving_avg")

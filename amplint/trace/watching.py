@@ -148,7 +148,7 @@ class Watch:
         """Do not record in this context."""
         return self._operators.paused()
 
-    def so_far(self) -> Record:
+    def partial_record(self) -> Record:
         """The record of a run that ends here, in the middle of a step."""
         with self._operators.paused():
             self._write()
@@ -198,7 +198,7 @@ class Watch:
     def _write(self) -> None:
         with contextlib.suppress(_DEVICE_ERROR):  # a failed device cannot be read
             if self.record.cut:
-                self._numerics.break_off()
+                self._numerics.abort_step()
             self._end_step()
             self._numerics.write(self.record)
         self.record.taken = self._step

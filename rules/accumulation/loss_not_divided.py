@@ -12,7 +12,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 from .edits import divided_loss
-from .places import end_of
+from .places import window_end_note
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -76,7 +76,7 @@ class LossNotDivided(Rule):
                 reason="The first micro-batch counts as a whole batch, each further one for less.",
                 advice="Divide each by the number of micro-batches.",
                 at=backward,
-                notes=[end_of(event)],
+                notes=[window_end_note(event)],
             )
         verdicts = {divided for _, divided in event.backwards}
         if True in verdicts or event.rescaled:
@@ -106,7 +106,7 @@ class LossNotDivided(Rule):
                 "the loss is not divided by the number of micro-batches whose gradients add up",
                 advice=f"Divide it before backward: {_divided(backward, window.every)}.",
                 at=backward,
-                notes=[*((other, "nor is it here") for other in others), end_of(window)],
+                notes=[*((other, "nor is it here") for other in others), window_end_note(window)],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

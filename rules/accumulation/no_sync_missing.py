@@ -10,7 +10,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event
 
 from .edits import synchronised_at_end
-from .places import end_of
+from .places import window_end_note
 
 if TYPE_CHECKING:
     from amplint.source import syntax as cst
@@ -77,7 +77,7 @@ class NoSyncMissing(Rule):
                 "gradients are reduced over all processes on every micro-batch",
                 advice="Run forward and backward of all but the last one in model.no_sync().",
                 at=backward,
-                notes=[(event.parallel, "the distributed model"), end_of(event)],
+                notes=[(event.parallel, "the distributed model"), window_end_note(event)],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

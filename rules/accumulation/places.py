@@ -22,7 +22,7 @@ def guard_statement(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
     return None
 
 
-def end_of(event: Accumulation) -> tuple[cst.CSTNode, str]:
+def window_end_note(event: Accumulation) -> tuple[cst.CSTNode, str]:
     """The note about the end of a window."""
     return event.node, "ends the window" if event.guard is not None else "each run of this loop is one window"
 

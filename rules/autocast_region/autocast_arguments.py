@@ -76,7 +76,7 @@ class AutocastArguments(Rule):
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         order = AUTOCAST_PARAMETERS[AUTOCASTS[event.api]]
         reason = f"PyTorch raises an error: the parameters of {event.api} are {', '.join(order)}."
-        for parameter, kind in _misplaced(event):
+        for parameter, kind in _wrongly_typed_arguments(event):
             message = f"autocast gets a {kind} for {parameter}, which takes a {TAKES[parameter]}"
             advice = f"Pass it as {BELONGS_TO[kind]}." if kind in BELONGS_TO else f"Pass a {TAKES[parameter]}."
             severity = Severity.WARNING if event.by_use and kind == "torch.device" else None
@@ -110,7 +110,7 @@ class AutocastArguments(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, AutocastCreated):
             return None
-        parameter, kind = next(_misplaced(event), ("", ""))
+        parameter, kind = next(_wrongly_typed_arguments(event), ("", ""))
         own = BELONGS_TO.get(kind)
         if kind == "torch.device":
             device = event.arguments[parameter][0].value
@@ -121,7 +121,7 @@ class AutocastArguments(Rule):
         return None
 
 
-def _misplaced(event: AutocastCreated) -> Iterator[tuple[str, str]]:
+def _wrongly_typed_arguments(event: AutocastCreated) -> Iterator[tuple[str, str]]:
     """The parameters with arguments of a wrong type, each with that type."""
     for parameter, taken in TAKES.items():
         if parameter in event.arguments and (kind := _kind(*event.arguments[parameter])) not in ("", taken):

@@ -95,7 +95,7 @@ class ManualCastInAutocast(Rule):
             yield from self._inputs
             yield from self._weights if event.index.steps or event.index.made else ()
         for cast in self._casts.values():
-            yield self._other_half(cast)
+            yield self._other_half_dtype(cast)
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         self._computed_with.update(operand.half.node for operand in event.operands if operand.half is not None)
@@ -109,7 +109,7 @@ class ManualCastInAutocast(Rule):
             self._casts.setdefault(event.node, event)
         yield from ()
 
-    def _other_half(self, event: HalfCast) -> Report:
+    def _other_half_dtype(self, event: HalfCast) -> Report:
         assert event.region_with is not None
         overflows = event.dtype == "float16"
         return self.report(

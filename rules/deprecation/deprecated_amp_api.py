@@ -72,7 +72,7 @@ class DeprecatedAmpApi(Rule):
                 root, imports = "torch", ["import torch"]
             spelled = root + successor.removeprefix("torch")
             edits = list(_change_use(event.node, event.name, spelled, rewrite))
-            if None in edits and _is_handed_on(event.node, event.name, rewrite):
+            if None in edits and _is_class_alias(event.node, event.name, rewrite):
                 edits = [rewrite.replace(event.node, f'functools.partial({spelled}, "{SUCCESSORS[event.name][1]}")')]
                 imports.append("import functools")
         done = tuple(filter(None, edits))
@@ -111,7 +111,7 @@ def _is_asked_for(node: cst.CSTNode, above: cst.CSTNode | None) -> bool:
     return isinstance(node, cst.Call) and isinstance(above, cst.Comparison)
 
 
-def _is_handed_on(node: cst.CSTNode, name: str, rewrite: Rewriter) -> bool:
+def _is_class_alias(node: cst.CSTNode, name: str, rewrite: Rewriter) -> bool:
     """Whether `node` is the class of regions, bound to a variable that this file only calls with keywords."""
     above = rewrite.source.parent(node)
     target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None

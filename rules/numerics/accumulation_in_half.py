@@ -22,7 +22,7 @@ from amplint.semantics.values.values import Tensor, number
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 
-from .sensitive import OUTSIDE, says, where
+from .sensitive import OUTSIDE, operand_evidence, precision_message
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -105,7 +105,9 @@ class AccumulationInHalf(Rule):
     def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
         if event.op in SUMS or event.how is How.GRADIENT:
             advice = f"Add up in float32: {event.op}(..., dtype=torch.float32)."
-            yield self.report(event, says(event), reason=OUTSIDE, advice=advice, claims=(), notes=where(event))
+            yield self.report(
+                event, precision_message(event), reason=OUTSIDE, advice=advice, claims=(), notes=operand_evidence(event)
+            )
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None

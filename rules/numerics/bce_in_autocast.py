@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.codemods import from_logits
-from amplint.edits.repairs import island, near_logits
+from amplint.edits.repairs import island, loss_on_logits
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
@@ -70,16 +70,16 @@ class BceInAutocast(Rule):
                 f"{' is on' if event.assumed else ''}",
                 advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss.",
                 at=event.module if event.assumed else None,
-                notes=[*_story(event), *notes],
+                notes=[*_module_note(event), *notes],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, TensorOp)
-        logits = near_logits(event, rewrite) or from_logits(rewrite.source.text, rewrite.source.path)
+        logits = loss_on_logits(event, rewrite) or from_logits(rewrite.source.text, rewrite.source.path)
         return logits or island(event, rewrite)
 
 
-def _story(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:
+def _module_note(event: TensorOp) -> Iterator[tuple[cst.CSTNode, str]]:
     """The other place of a module: its call where it is reported at the construction, and vice versa."""
     if event.module is not None:
         yield (event.node, "it is called here") if event.assumed else (event.module, "the loss is made here")

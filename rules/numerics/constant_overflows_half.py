@@ -12,7 +12,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import INVERTED, Event, FarConstant, TensorOp
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_ASSUMED, HUGE_NUMBERS
 
-from .constants import story
+from .constants import number_notes
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -79,7 +79,7 @@ class ConstantOverflowsHalf(Rule):
             f"{number.value:g} does not fit float16 and {'raises or limits nothing' if op in CLAMPS else outcome}",
             advice="Write torch.finfo(x.dtype).min (or .max) for a mask; else scale, or compute in float32.",
             at=number.place,
-            notes=story(event, number),
+            notes=number_notes(event, number),
             severity=Severity.WARNING if op == "to" else None,
         )
 

@@ -10,7 +10,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values.values import Number
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import (
     FLOAT16_MAX,
     FLOAT16_ROUNDS_TO_ZERO,
@@ -19,12 +19,14 @@ from amplint.torchlib.names import (
     TINY_NUMBERS,
 )
 
-from .constants import story
+from .constants import number_notes
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_OF_ONE_DTYPE = (having("keeps", "reduces") | having("follows", "reduces") | {"abs", "relu", "detach"}) - having("cast")
+_OF_ONE_DTYPE = (
+    operations_with("keeps", "reduces") | operations_with("follows", "reduces") | {"abs", "relu", "detach"}
+) - operations_with("cast")
 
 
 class ConstantVanishesInHalf(Rule):
@@ -78,7 +80,7 @@ class ConstantVanishesInHalf(Rule):
             if gone
             else "A constant over something below 1.5e-5 is past 65504, the largest float16 number.",
             at=number.place,
-            notes=story(event, number),
+            notes=number_notes(event, number),
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -9,7 +9,7 @@ from amplint.semantics.values.values import Number
 from amplint.source import syntax as cst
 
 
-def story(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:
+def number_notes(event: TensorOp, number: Number) -> Iterator[tuple[cst.CSTNode, str]]:
     """The nodes that made the tensor half, and that combines it with the number if its definition is elsewhere."""
     if event.half is not None:
         yield event.half, event.why

@@ -14,7 +14,7 @@ from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
 
-from .sensitive import OUTSIDE, says, where
+from .sensitive import OUTSIDE, operand_evidence, precision_message
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -108,29 +108,29 @@ class LossInHalf(Rule):
         if event.how is How.COMPLEMENT:
             yield self.report(
                 event,
-                says(event),
+                precision_message(event),
                 reason="Autocast leaves it in half, where a sigmoid is 1 past 8.3 in float16 and past 6.2 in bfloat16.",
                 advice="Convert the logits first, x.float(), or use a loss that takes logits.",
                 claims=(),
-                notes=where(event),
+                notes=operand_evidence(event),
             )
         elif event.how is How.COMPARED:
             yield self.report(
                 event,
-                says(event),
+                precision_message(event),
                 reason="Distributions that are alike differ in digits that half does not have.",
                 advice=f"Compute it in float32: {event.op}(..., dtype=torch.float32).",
                 claims=(),
-                notes=where(event),
+                notes=operand_evidence(event),
             )
         elif event.op in LOSSES | CURVES | {"softplus"} or event.how is How.ELSEWHERE:
             yield self.report(
                 event,
-                says(event),
+                precision_message(event),
                 reason=OUTSIDE,
                 advice="Convert what goes into it: x.float().",
                 claims=(),
-                notes=where(event),
+                notes=operand_evidence(event),
             )
 
     def on_loss_of_output(self, event: LossOfOutput) -> Iterator[Report]:

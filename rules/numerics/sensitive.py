@@ -24,12 +24,12 @@ _SAYS = {
 }
 
 
-def says(event: Sensitive) -> str:
+def precision_message(event: Sensitive) -> str:
     """The message."""
     return _SAYS[event.how].format(op=event.op, dtype=event.operand.dtype)
 
 
-def where(event: Sensitive) -> Iterator[tuple[cst.CSTNode, str]]:
+def operand_evidence(event: Sensitive) -> Iterator[tuple[cst.CSTNode, str]]:
     """The evidence that the operand can be half."""
     half = event.operand.half
     if half is not None and half.node is not None:

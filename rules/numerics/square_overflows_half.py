@@ -13,7 +13,7 @@ from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, H
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_SIGNS
 
-from .sensitive import OUTSIDE, says, where
+from .sensitive import OUTSIDE, operand_evidence, precision_message
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -107,7 +107,9 @@ class SquareOverflowsHalf(Rule):
         half = event.operand.half
         if event.how in _PRODUCTS:
             reason, advice = _PRODUCTS[event.how]
-            yield self.report(event, says(event), reason=reason, advice=advice, claims=(), notes=where(event))
+            yield self.report(
+                event, precision_message(event), reason=reason, advice=advice, claims=(), notes=operand_evidence(event)
+            )
         elif (
             event.op in LENGTHS
             and event.how not in (How.ELSEWHERE, How.GRADIENT)
@@ -115,7 +117,9 @@ class SquareOverflowsHalf(Rule):
             and "float16" in half.dtypes
         ):
             advice = "Convert the tensor to float32 before it is squared: x.float()."
-            yield self.report(event, says(event), reason=OUTSIDE, advice=advice, claims=(), notes=where(event))
+            yield self.report(
+                event, precision_message(event), reason=OUTSIDE, advice=advice, claims=(), notes=operand_evidence(event)
+            )
 
     def on_scaled_late(self, event: ScaledLate) -> Iterator[Report]:
         if "float16" in event.half.dtypes:

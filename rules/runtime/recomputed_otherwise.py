@@ -46,12 +46,12 @@ class RecomputedOtherwise(Check):
         """One finding for each recomputed line, with the first module that differs."""
         forward: dict[tuple[str, str], set[str]] = {}
         for operation in record.operations:
-            if operation.phase == "forward" and _tells(operation):
+            if operation.phase == "forward" and _has_autocast_dtype(operation):
                 forward.setdefault((operation.module, plain(operation)), set()).add(operation.outputs[0])
         seen: set[tuple[str, int]] = set()
         for again in record.operations:
             line = (again.filename, again.row)
-            if again.phase != "recomputation" or not _tells(again) or line in seen:
+            if again.phase != "recomputation" or not _has_autocast_dtype(again) or line in seen:
                 continue
             before = forward.get((again.module, plain(again)), {again.outputs[0]})
             if again.outputs[0] not in before and {again.outputs[0], *before} & HALF_DTYPES:
@@ -64,6 +64,6 @@ class RecomputedOtherwise(Check):
                 )
 
 
-def _tells(operation: Operation) -> bool:
+def _has_autocast_dtype(operation: Operation) -> bool:
     """Whether autocast determines its dtype, at a known line and in a known module."""
     return bool(operation.row and operation.module and operation.outputs) and plain(operation) in PRODUCTS

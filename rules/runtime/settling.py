@@ -25,7 +25,7 @@ def by_scaler(record: Record) -> Iterator[list[ScalerStep]]:
         yield sorted(steps, key=lambda step: step.step)
 
 
-def excess(steps: list[ScalerStep]) -> str:
+def skip_problem(steps: list[ScalerStep]) -> str:
     """The problem with the skipped steps of one scaler; empty if there is none."""
     lowest = min((step.scale for step in steps if step.skipped), default=_SETTLED)
     if lowest < _SETTLED:
@@ -40,7 +40,7 @@ def excess(steps: list[ScalerStep]) -> str:
 
 def hopeless(record: Record) -> set[int]:
     """The steps that scalers skip after the scale should have settled, or at a scale that could not be lower."""
-    return {step.step for steps in by_scaler(record) if excess(steps) for step in steps if step.skipped}
+    return {step.step for steps in by_scaler(record) if skip_problem(steps) for step in steps if step.skipped}
 
 
 def too_high(record: Record) -> set[float]:

@@ -8,7 +8,7 @@ from amplint.findings import Finding, Severity
 from amplint.trace.check import Check
 from amplint.trace.record import Record
 
-from .settling import by_scaler, excess
+from .settling import by_scaler, skip_problem
 
 
 class StepsSkipped(Check):
@@ -41,7 +41,7 @@ class StepsSkipped(Check):
     def findings(self, record: Record) -> Iterator[Finding]:
         """One finding for each scaler."""
         for steps in by_scaler(record):
-            why = excess(steps)
+            why = skip_problem(steps)
             if why:
                 advice = "Find where the first inf comes from, in the forward pass first."
                 first = steps[0]

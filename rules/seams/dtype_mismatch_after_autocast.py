@@ -10,7 +10,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, InputsDiffer, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
 
-from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, story
+from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, operand_notes
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -113,7 +113,7 @@ class DtypeMismatchAfterAutocast(Rule):
             event,
             f"{event.op} raises in half precision: {event.refusal}",
             advice="Convert one to the dtype of the other, x.to(y.dtype), or make it with dtype=y.dtype.",
-            notes=story(event),
+            notes=operand_notes(event),
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

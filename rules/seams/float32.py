@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from amplint.semantics.events import Clash, Operand, Operation
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
 from amplint.torchlib.policy import BANNED, NOT_CAST_IN_PLACE
 
 MAKING = tuple(f"{name}(".encode() for name in FLOAT32_BY_DEFAULT)
-WRITES = having("writes")
+WRITES = operations_with("writes")
 """Operations that write a source, which must have the same dtype, into a tensor."""
-JOINS = having("joins")
+JOINS = operations_with("joins")
 MEETING = (
     *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b".new_", b"softmax(",
     b"scaled_dot_product_attention",
@@ -22,7 +22,7 @@ MEETING = (
 )  # fmt: skip
 
 
-def story(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
+def operand_notes(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
     """The constructor of the float32 tensor, and the node that made the other one half."""
     made, why = event.steady.made, event.half.half
     if made is not None:

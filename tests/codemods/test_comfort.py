@@ -9,7 +9,7 @@ import pytest
 from amplint import api
 from amplint.cli import terminal
 from amplint.codemods import Wish, convert, surroundings
-from amplint.codemods.files import _Together
+from amplint.codemods.files import _ConversionBatch
 from amplint.engine.config import ConfigError
 from tests.codemods.running import LOOP
 from tests.codemods.test_command import NEW, OLD, REFUSED
@@ -107,7 +107,7 @@ def test_files_know_what_those_they_import_have_become(project: Path) -> None:
     paths = [str(project / name) for name in ("aloud.py", "weights.py")]
     Path(paths[1]).write_text(OLD, encoding="utf-8")
     Path(paths[0]).write_text("from weights import train\n" + OLD.replace("def train", "def other"), encoding="utf-8")
-    together = _Together({path: path for path in paths}, Wish(source="cuda-amp"), write=False)
+    together = _ConversionBatch({path: path for path in paths}, Wish(source="cuda-amp"), write=False)
     assert together.converted(paths[0]).done
     assert together.raw(paths[1]) == NEW.encode("utf-8")
     assert Path(paths[1]).read_text(encoding="utf-8") == OLD

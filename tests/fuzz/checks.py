@@ -27,7 +27,7 @@ from amplint.findings import Finding
 from amplint.reports.context import Context, Sources
 from amplint.reports.diff import unified
 from amplint.reports.formats import FORMATS
-from amplint.reports.ranks import unequal
+from amplint.reports.ranks import unequal_lines_text
 from amplint.reports.trace import summary
 from amplint.source.encoding import SourceError, decode, shown_text
 from amplint.trace.findings import findings as findings_of
@@ -145,7 +145,7 @@ def reported(raw: bytes) -> None:
     except UnreadableRecord:
         return
     found = findings_of(record)
-    text = summary(record, found, 80) + unequal(record)
+    text = summary(record, found, 80) + unequal_lines_text(record)
     text += FORMATS["full"](found, Context(RULES))
     assert not CONTROL.search(text), CONTROL.search(text)
     assert not re.search(r"^\s*::|##\[", text, re.MULTILINE), text

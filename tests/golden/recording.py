@@ -106,7 +106,7 @@ class Rendering:
         for source in self.program.sources:
             file = "" if source is self.program.main else f"{source.filename}:"
             for chunk in source.chunks:
-                if chunk.grown and chunk not in self._known:
+                if chunk.has_tree and chunk not in self._known:
                     self._known.add(chunk)
                     self._places.update(_places(chunk, file))
 

@@ -13,10 +13,10 @@ import torch
 
 import amplint.trace
 from amplint.cli import traced
-from amplint.reports.text import from_here
+from amplint.reports.text import display_path
 from amplint.trace import frames
 from amplint.trace.findings import findings
-from amplint.trace.packages import packaged, refusal
+from amplint.trace.packages import package_path, refusal
 from amplint.trace.record import Record
 from amplint.trace.showing import text
 from tests.trace.test_command import trace, trace_afresh
@@ -152,7 +152,7 @@ def test_operations_tell_both_lines_in_both_passes(package: ModuleType) -> None:
     record = watched(package, "Product")
     places = {(one.phase, one.op, one.library_row) for one in record.operations if one.library}
     assert {("forward", "prod", PRODUCT), ("backward", "mul", PRODUCT), ("forward", "mul", CUSTOM)} <= places
-    assert {packaged(one.library) for one in record.operations if one.library} == {"halves/operations.py"}
+    assert {package_path(one.library) for one in record.operations if one.library} == {"halves/operations.py"}
     lines = {one.row for one in record.operations if one.filename == __file__}
     assert len(lines - {0}) == 1
 
@@ -248,10 +248,10 @@ def test_the_option(package: ModuleType, tmp_path: Path, monkeypatch: pytest.Mon
 def test_paths_are_as_short_as_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "project" / "scripts").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "scripts")
-    assert from_here(f"{tmp_path}/project/scripts/../models/tcn.py") == "../models/tcn.py"
-    assert from_here(f"{tmp_path}/project/scripts/x/../train.py") == "train.py"
-    assert from_here("/a/../b.py") == "/b.py"
-    assert from_here(f"{tmp_path}/project/scripts/.venv/lib/python3.12/site-packages/timm/layers/mlp.py") == (
+    assert display_path(f"{tmp_path}/project/scripts/../models/tcn.py") == "../models/tcn.py"
+    assert display_path(f"{tmp_path}/project/scripts/x/../train.py") == "train.py"
+    assert display_path("/a/../b.py") == "/b.py"
+    assert display_path(f"{tmp_path}/project/scripts/.venv/lib/python3.12/site-packages/timm/layers/mlp.py") == (
         "timm/layers/mlp.py"
     )
-    assert from_here("") == "elsewhere"
+    assert display_path("") == "elsewhere"

@@ -54,9 +54,9 @@ def _planned(script: Script, count: int, *, add_flag: bool) -> Plan:
     conversion = _Conversion(script, observed, count, flag)
     reasons = Reasons()
     for place in dict.fromkeys(one.place for one in rounds):
-        with reasons.gathered():
+        with reasons.collecting():
             conversion.convert(place, [one for one in rounds if one.place is place])
-    reasons.settle()
+    reasons.raise_collected()
     return conversion.plan()
 
 
@@ -104,7 +104,7 @@ class _Conversion:
         self._end(parts, window, one=len(rounds) == 1)
         clears = [*parts.clears]
         if isinstance(place, cst.FunctionDef):
-            clears += self._hand_on(place, cleared=parts.clears_first())
+            clears += self._pass_position(place, cleared=parts.clears_first())
         if not clears:
             raise Refusal(place, "nothing in this loop clears the gradients")
 
@@ -116,7 +116,7 @@ class _Conversion:
     def _window(self, place: Place, *, counted: bool) -> Window:
         """The window of a loop; that of a function is passed to it."""
         if isinstance(place, cst.FunctionDef):
-            return windows.told(self._script)
+            return windows.function_window(self._script)
         windows.refuse_epochs(place)
         script, calls, window = self._script, self._observed.calls, None
         if counted and isinstance(place, cst.For):
@@ -131,7 +131,7 @@ class _Conversion:
         self._done.append(Remark(self._script.row(place), f"step once for {self._number} batches"))
         return window
 
-    def _hand_on(self, function: cst.FunctionDef, *, cleared: bool) -> list[cst.CSTNode]:
+    def _pass_position(self, function: cst.FunctionDef, *, cleared: bool) -> list[cst.CSTNode]:
         """Pass `function` the position of its batch in the window; return the nodes in callers that clear gradients.
 
         Gradients are `cleared` by the function, or one that it calls, at the beginning of a window.
@@ -139,8 +139,8 @@ class _Conversion:
         if function in self._handed:
             raise Refusal(function, f"{function.name.value}() calls itself")
         self._handed.add(function)
-        window = windows.told(self._script)
-        calls = self._handed_on(function, window)
+        window = windows.function_window(self._script)
+        calls = self._calls_with_position(function, window)
         clears: list[cst.CSTNode] = []
         for call in calls:
             place = self._script.loop_of(call) or self._script.function_of(call)
@@ -161,10 +161,10 @@ class _Conversion:
                 self._blocks.wrap(run, f"if {caller.ends}:")
             clears += parts.clears
             if isinstance(around, cst.FunctionDef):
-                clears += self._hand_on(around, cleared=cleared or parts.clears_first())
+                clears += self._pass_position(around, cleared=cleared or parts.clears_first())
         return clears
 
-    def _handed_on(self, function: cst.FunctionDef, window: Window) -> list[cst.Call]:
+    def _calls_with_position(self, function: cst.FunctionDef, window: Window) -> list[cst.Call]:
         """The calls of `function`, which pass the position in the window, named as its parameters are."""
         name = function.name.value
         calls = self._observed.calls.callers(function)
@@ -241,7 +241,7 @@ class _Conversion:
 
     def _begin(self, parts: Parts, window: Window) -> None:
         first, *others = [*parts.runs(parts.beginning)] or [[]]
-        if first and self._every_round(parts, first[0]):
+        if first and self._runs_every_iteration(parts, first[0]):
             self._blocks.wrap(first, f"if {window.begins}:", *window.sets)
         else:
             others = [first, *others] if first else others
@@ -251,9 +251,9 @@ class _Conversion:
         for run in others:
             self._blocks.wrap(run, f"if {window.begins}:")
 
-    def _every_round(self, parts: Parts, statement: cst.CSTNode) -> bool:
+    def _runs_every_iteration(self, parts: Parts, statement: cst.CSTNode) -> bool:
         """Whether `statement` runs in every iteration, before the backward passes."""
-        for around, block in self._script.climb(statement):
+        for around, block in self._script.enclosing_statements(statement):
             if block is parts.place.body.body or all(
                 block is self._script.block_of(self._script.statement_of(one) or one) for one in parts.backwards
             ):

@@ -8,13 +8,13 @@ from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 _SIZED = frozenset(
     {"list", "tuple", "sorted", "range", "TensorDataset", "random_split", "ConcatDataset", "ImageFolder"}
 )
 _SIZED_MODULES = ("datasets.", "torchvision.datasets.", "torch.utils.data.TensorDataset")
-_TENSORS = frozenset(f"torch.{name}" for name in having("creates"))
+_TENSORS = frozenset(f"torch.{name}" for name in operations_with("creates"))
 _SAMPLERS = ("DistributedSampler", "RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
 _DEEP = 4
 

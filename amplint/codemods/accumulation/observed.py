@@ -48,7 +48,7 @@ def observe(script: Script) -> Observed:
     """Interpret the file. Raises Refusal if part of it is unseen, and SourceError."""
     interpretation = Interpretation(script)
     found = Observed(interpretation.calls)
-    interpretation.follow(lambda event: _take_note(found, interpretation, event), *_KINDS)
+    interpretation.follow(lambda event: _record_event(found, interpretation, event), *_KINDS)
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
             _add_unreached(found, call, call.func)
@@ -95,7 +95,7 @@ def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None
             found.backwards.append(call)
 
 
-def _take_note(found: Observed, interpretation: Interpretation, event: Event) -> None:
+def _record_event(found: Observed, interpretation: Interpretation, event: Event) -> None:
     if isinstance(event, ManagedBackward):
         interpretation.refuse_manager(event, "runs the backward pass; ask it to accumulate gradients")
     if isinstance(event, Accumulation):

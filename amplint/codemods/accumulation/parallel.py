@@ -53,15 +53,15 @@ class Parallel:
             elif home is here:
                 found.append(path)
             elif here is not None:
-                found += self._handed(here, home, path)
+                found += self._receiving_parameters(here, home, path)
         return found
 
-    def _handed(self, here: cst.FunctionDef, home: cst.FunctionDef | None, path: str) -> list[str]:
+    def _receiving_parameters(self, here: cst.FunctionDef, home: cst.FunctionDef | None, path: str) -> list[str]:
         every = [param.name.value for param in positional(here)]
         found = [
             name
             for name in every
-            for values in [self._calls.passed(here, name) or []]
+            for values in [self._calls.arguments_for(here, name) or []]
             if any(dotted(value) == path and self._script.function_of(value) is home for value in values)
         ]
         known = path in every or bool(self._script.assignments(here, path))

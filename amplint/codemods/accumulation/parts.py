@@ -47,7 +47,7 @@ class Parts:
         self._add_dependents()
         for node, path in work.counters(script, place):
             if isinstance(place, cst.While) and path in paths(place.test):
-                self._tell_of_counter(node, path)
+                self._remark_on_counter(node, path)
             else:
                 self._count(node, path)
         self._check_exits()
@@ -59,7 +59,7 @@ class Parts:
                 self.left.append((step, f"{called_name(step)}() runs once in a window now, with all it counts"))
         for scheduler in work.schedulers(script, place, observed):
             if any(script.inside(one, scheduler) for one in (*self.beginning, *self.ending)):
-                self._tell_of(scheduler)
+                self._remark_on_schedule(scheduler)
 
     def runs(self, statements: Sequence[cst.CSTNode]) -> Iterator[list[cst.CSTNode]]:
         """`statements` in groups of adjacent ones of one block."""
@@ -86,17 +86,17 @@ class Parts:
             if earlier and later:
                 raise Refusal(node, "this stands between two backward passes whose gradients add up")
             if earlier:
-                if self._at_its_own_pace(node, statement):
+                if self._is_selected_by_counting(node, statement):
                     if not follows:
                         raise Refusal(node, "gradients are used here at some batches, which need not end a window")
                     continue
                 _add(self.ending, statement)
             elif node in self.clears or (follows and called_name(node) in ("step", "step_update")):
-                _add(self.beginning, self._alone(node))
+                _add(self.beginning, self._outermost_movable(node))
             elif not follows and called_name(node) != "get_scale":
                 raise Refusal(node, "gradients are used before the backward pass that makes them")
 
-    def _at_its_own_pace(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+    def _is_selected_by_counting(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
         """Whether `node`, within `statement`, runs for batches that a condition selects by counting."""
         loops = not isinstance(self.place, cst.FunctionDef)
         return any(
@@ -127,22 +127,22 @@ class Parts:
     def _unit(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The outermost statement of the loop that contains `node` and no backward pass, if there is one."""
         found: cst.CSTNode | None = None
-        for statement, _ in self._script.climb(node):
+        for statement, _ in self._script.enclosing_statements(node):
             if statement is self.place or any(self._script.inside(statement, one) for one in self.backwards):
                 break
             found = statement
         return found
 
-    def _alone(self, node: cst.CSTNode) -> cst.CSTNode:
+    def _outermost_movable(self, node: cst.CSTNode) -> cst.CSTNode:
         """The outermost statement that contains `node` and nothing that has to run in every iteration."""
         found: cst.CSTNode | None = None
-        for statement, _ in self._script.climb(node):
-            if statement is self.place or not self._belongs(statement, node):
+        for statement, _ in self._script.enclosing_statements(node):
+            if statement is self.place or not self._contains_only(statement, node):
                 break
             found = statement
         return required(found, node)
 
-    def _belongs(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
+    def _contains_only(self, statement: cst.CSTNode, node: cst.CSTNode) -> bool:
         """Whether `statement` contains nothing but `node`, clearing of gradients and other statements on `.grad`."""
         small = [inner for inner in walk(statement) if isinstance(inner, cst.BaseSmallStatement)]
         return all(
@@ -204,17 +204,17 @@ class Parts:
         for read in walk(self.place.body):
             if isinstance(read, (cst.Name, cst.Attribute)) and dotted(read) == path and not self._held(read):
                 holder = self._unit(read)
-                if holder is None or not (holder is mine or self._asks(holder, path)):
-                    self._tell_of_counter(node, path)
+                if holder is None or not (holder is mine or self._is_later_condition_on(holder, path)):
+                    self._remark_on_counter(node, path)
                     return
                 _add(asking, holder)
         for statement in asking:
             _add(self.ending, statement)
 
-    def _tell_of_counter(self, node: cst.AugAssign, path: str) -> None:
+    def _remark_on_counter(self, node: cst.AugAssign, path: str) -> None:
         self.left.append((node, f"{path} counts batches here, and no longer steps"))
 
-    def _asks(self, statement: cst.CSTNode, path: str) -> bool:
+    def _is_later_condition_on(self, statement: cst.CSTNode, path: str) -> bool:
         """Whether `statement`, after the backward passes, is a condition on `path`."""
         behind = all(self._order(one, statement) < 0 for one in self.backwards)
         return behind and isinstance(statement, cst.If) and any(dotted(node) == path for node in walk(statement.test))
@@ -236,7 +236,7 @@ class Parts:
     def _home(self) -> cst.FunctionDef | None:
         return self._script.function_of(self.place.body)
 
-    def _tell_of(self, scheduler: cst.Call) -> None:
+    def _remark_on_schedule(self, scheduler: cst.Call) -> None:
         assert isinstance(scheduler.func, cst.Attribute)
         made = work.constructions(self._script, scheduler.func.value) or []
         for place in made or [scheduler]:

@@ -30,7 +30,7 @@ def range_of(script: Script, calls: Calls, loop: cst.While) -> tuple[str, str]:
             counter is not None
             and isinstance(test.comparisons[0].operator, cst.LessThan)
             and len(counts) == 1
-            and _each_round(script, calls, loop, counts[0])
+            and _counts_every_iteration(script, calls, loop, counts[0])
             and _is_fixed(script, calls, loop, end)
         ):
             return counter, script.rewrite.text(end)
@@ -75,7 +75,7 @@ def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.Function
     return found
 
 
-def _each_round(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNode) -> bool:
+def _counts_every_iteration(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNode) -> bool:
     """Whether every iteration of `loop` runs `count`, an increment by 1, exactly once."""
     adds = isinstance(count, cst.AugAssign) and isinstance(count.operator, cst.AddAssign)
     if not (adds and isinstance(count, cst.AugAssign) and isinstance(count.value, cst.Integer)):

@@ -11,12 +11,12 @@ from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.methods import SAME_NUMBERS
 
 _DEEP = 12
 _KEEPS = SAME_NUMBERS | {"abs", "neg", "scale"}
-_LOSSES = having("loss")
+_LOSSES = operations_with("loss")
 
 
 class Reduction(enum.Enum):
@@ -146,7 +146,7 @@ class Reductions:
         """The last of `bindings` that certainly runs before `use`, and those after it."""
         row = self._script.row(use)
         earlier = [one for one in bindings if self._script.row(one) < row]
-        around = [block for _, block in self._script.climb(use)]
+        around = [block for _, block in self._script.enclosing_statements(use)]
         sure = [
             one
             for one in earlier

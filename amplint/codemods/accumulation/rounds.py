@@ -43,7 +43,7 @@ def find(script: Script, observed: Observed) -> list[Round]:
         if place is None:
             if not observed.steps:
                 raise Refusal(call, "no step of an optimizer was found that uses these gradients")
-            raise Refusal(call, _why_apart(call in observed.backwards, near=bool(near)))
+            raise Refusal(call, _missing_pair_message(call in observed.backwards, near=bool(near)))
         groups.setdefault(place, []).append(call)
     rounds: list[Round] = []
     for around, calls in groups.items():
@@ -86,7 +86,7 @@ def _inside(script: Script, inner: Round, outer: Round) -> bool:
     return inner.place is not outer.place and script.inside(outer.place, inner.place)
 
 
-def _why_apart(backward: bool, near: bool) -> str:
+def _missing_pair_message(backward: bool, near: bool) -> str:
     if near:
         return "this is not in a loop over batches"
     other = "step of an optimizer" if backward else "backward pass"

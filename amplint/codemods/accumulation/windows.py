@@ -62,17 +62,17 @@ def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window 
 
 def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str, helper: str) -> Window:
     """The windows of any loop: the helper groups its batches, or the numbers of its range."""
-    place, length = (one.name for one in told(script).parameters)
+    place, length = (one.name for one in function_window(script).parameters)
     if isinstance(loop, cst.For):
         edits = _around(script, loop, f"{place}, {length}, ", helper, f", {count}")
     else:
         counter, end = range_of(script, calls, loop)
         header = f"for {place}, {length}, _ in {helper}(range({counter}, {end}), {count})"
         edits = [Edit(Span(script.source.span(loop).start, script.source.span(loop.test).end), header)]
-    return replace(told(script), edits=tuple(edits))
+    return replace(function_window(script), edits=tuple(edits))
 
 
-def told(script: Script) -> Window:
+def function_window(script: Script) -> Window:
     """The windows of a function that takes the position of its batch in a window."""
     place, length = script.free("micro", "micro_batch", "place") or "micro_", _length(script)
     told = New(place, "int", "0"), New(length, "int", "1")

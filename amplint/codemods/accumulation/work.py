@@ -60,7 +60,7 @@ def constructions(script: Script, scheduler: cst.BaseExpression) -> list[cst.Cal
         for node in script.nodes
         if isinstance(node, cst.Assign)
         and isinstance(node.value, cst.Call)
-        and _ends(bound_paths(node, whole=True), last)
+        and _binds_last_name(bound_paths(node, whole=True), last)
     ]
     known = [call for call in made if SCHEDULER_CLASS.search(dotted(call.func) or "")]
     return known if known or SCHEDULER.search(last) else None
@@ -150,5 +150,5 @@ def _is_last(script: Script, place: Place, node: cst.Return) -> bool:
     return isinstance(place, cst.FunctionDef) and script.statement_of(node) is place.body.body[-1]
 
 
-def _ends(bound: set[str], last: str) -> bool:
+def _binds_last_name(bound: set[str], last: str) -> bool:
     return any(path.rpartition(".")[2] == last for path in bound)

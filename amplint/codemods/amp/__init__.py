@@ -6,7 +6,7 @@ import re
 
 from amplint.codemods.amp import devices, limits, managed, sharded
 from amplint.codemods.amp.arrays import Arrays
-from amplint.codemods.amp.checkpoints import hand_on_scaler
+from amplint.codemods.amp.checkpoints import pass_scaler_with_state
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
@@ -108,7 +108,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers)
-        hand_on_scaler(script, observed, scalers)
+        pass_scaler_with_state(script, observed, scalers)
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
@@ -141,7 +141,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Remark(row_edited(script.text, new, fix.edits, row), text)
 
     takes = "() can be given half tensors here; make sure that it takes them"
-    told = [(row, name + takes) for row, name in regions.strangers()]
+    told = [(row, name + takes) for row, name in regions.foreign_calls()]
     told += [(script.row(call), "NumPy has no bfloat16; what it gets here may be") for call in doubts]
     told += [
         (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")

@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 _STATES = ("state_dict", "load_state_dict")
 
 
-def hand_on_scaler(script: Script, observed: Observed, scalers: Scalers) -> None:
+def pass_scaler_with_state(script: Script, observed: Observed, scalers: Scalers) -> None:
     """Pass the scaler to functions that access the state of an optimizer parameter. Raises Refusal."""
     states = [call for name in _STATES for call in observed.calls.ending(name)]
     found = True
@@ -20,9 +20,9 @@ def hand_on_scaler(script: Script, observed: Observed, scalers: Scalers) -> None
             function, owner = script.function_of(call), _owner(call)
             if function is None or owner is None or scalers.serves(function, owner):
                 continue
-            passed = observed.calls.passed(function, owner) or ()
+            passed = observed.calls.arguments_for(function, owner) or ()
             if passed and all(scalers.serves(script.function_of(value), script.text_of(value)) for value in passed):
-                scalers.hand_on(function, owner, call)
+                scalers.pass_scaler(function, owner, call)
                 found = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amplint.codemods.calls import Calls
-from amplint.codemods.definitions import bound_at, values_of
+from amplint.codemods.definitions import reaching_definitions, values_of
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.source import syntax as cst
@@ -26,7 +26,7 @@ def spell(script: Script, calls: Calls, wanted: str, place: cst.CSTNode) -> str:
 
 def _is_device(script: Script, calls: Calls, name: str, place: cst.CSTNode, deep: int = _DEEP) -> bool:
     """Whether `name` is a `torch.device` at `place`: made in the function, class or file, or passed as an argument."""
-    _, function = bound_at(script, calls, place, name)
+    _, function = reaching_definitions(script, calls, place, name)
     parameter = script.parameter(function, name) if function is not None else None
     annotation = parameter[1].annotation if parameter is not None else None
     if annotation is not None and script.text_of(annotation.annotation) == "torch.device":

@@ -30,15 +30,15 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
         raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
     reasons, seen = Reasons(), set(observed.backwards)
     for node in script.nodes:
-        with reasons.gathered():
+        with reasons.collecting():
             _check_node(node, seen, scales=scales)
     for call in (*observed.backwards, *observed.steps):
-        with reasons.gathered():
+        with reasons.collecting():
             script.statement(call)
     for step, optimizer in observed.steps.items() if scales else ():
-        with reasons.gathered():
+        with reasons.collecting():
             _check_optimizer(script, step, optimizer)
-    reasons.settle()
+    reasons.raise_collected()
     if observed.backwards and not observed.steps and scales:
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:

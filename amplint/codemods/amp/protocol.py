@@ -25,19 +25,19 @@ class Protocol:
         self.done: list[Remark] = []
         reasons = Reasons()
         for call in observed.steps:
-            with reasons.gathered():
+            with reasons.collecting():
                 self._step(call)
         for group in self._rounds():
-            with reasons.gathered():
+            with reasons.collecting():
                 self._update(group)
         for use in observed.uses:
-            with reasons.gathered():
+            with reasons.collecting():
                 self._unscale(use)
-        reasons.settle()
+        reasons.raise_collected()
         for backward in observed.backwards:
-            with reasons.gathered():
+            with reasons.collecting():
                 self._scale(backward)
-        reasons.settle()
+        reasons.raise_collected()
 
     def _scale(self, backward: cst.Call) -> None:
         loss = self._observed.losses[backward]

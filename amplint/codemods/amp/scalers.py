@@ -46,7 +46,10 @@ class Scalers:
     @property
     def edits(self) -> list[Edit]:
         """The edits that construct the scaler and pass it on. Raises Refusal."""
-        made = [self._insertion(below, f"{name} = {self._construction(below)}") for (_, name), below in self._makings()]
+        made = [
+            self._insertion(below, f"{name} = {self._construction(below)}")
+            for (_, name), below in self._construction_statements()
+        ]
         above = [
             self._script.rewrite.insert_before(loop, f"{self.name} = {self._construction(loop)}")
             for loop in self._above
@@ -56,14 +59,17 @@ class Scalers:
     @property
     def rows(self) -> list[int]:
         """The rows at which the scaler is constructed or passed on."""
-        return [*map(self._script.row, (*(below for _, below in self._makings()), *self._above)), *self._rows]
+        return [
+            *map(self._script.row, (*(below for _, below in self._construction_statements()), *self._above)),
+            *self._rows,
+        ]
 
-    def _makings(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
+    def _construction_statements(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
         """The statements below which scalers are constructed; optimizers constructed later share the scaler."""
         for key, statements in self._made.items():
             kept: list[cst.CSTNode] = []
             for statement in sorted(statements, key=self._script.row):
-                around = [block for _, block in self._script.climb(statement)]
+                around = [block for _, block in self._script.enclosing_statements(statement)]
                 if key[1] != self.name and kept and around[0] is self._script.block_of(kept[-1]):
                     kept[-1] = statement
                 elif not any(block is self._script.block_of(above) for above in kept for block in around):
@@ -75,7 +81,7 @@ class Scalers:
         function = self._script.function_of(call)
         steps = [step for step in self._observed.steps if self._script.function_of(step) is function]
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
-        return self._reach(function, roots, call) if roots else self._without_steps(function, call)
+        return self._scaler_of(function, roots, call) if roots else self._without_steps(function, call)
 
     def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
         """Whether `function`, or a function around it, has the scaler of its `optimizer` already."""
@@ -89,11 +95,11 @@ class Scalers:
             for place, roots in self._known
         )
 
-    def hand_on(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
+    def pass_scaler(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
         """Pass `function` the scaler beside its parameter `optimizer`. Raises Refusal."""
-        self._reach(function, frozenset({optimizer}), node)
+        self._scaler_of(function, frozenset({optimizer}), node)
 
-    def _reach(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
+    def _scaler_of(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         """The scaler of the optimizers named by `roots` in `function`."""
         if (function, roots) not in self._known:
             self._known[function, roots] = self._found(function, roots, node)
@@ -108,14 +114,14 @@ class Scalers:
             binding
             for root in roots
             for binding in self._script.assignments(function, root)
-            if not _hands_back(binding, root)
+            if not _returns_argument(binding, root)
         ]
         loops = [binding for binding in bindings if isinstance(binding, cst.For)]
         if loops and len(loops) == len(bindings):
             sources = {path for loop in loops for path in paths(loop.iter)} - _WRAPPERS
             if sources == roots:
                 raise Refusal(node, "where the optimizers come from cannot be followed")
-            return self._reach(function, frozenset(sources), node)
+            return self._scaler_of(function, frozenset(sources), node)
         if bindings and all(self._script.assignments(function, root) for root in roots):
             self._make_below(function, bindings, node)
             return self.name
@@ -123,7 +129,7 @@ class Scalers:
             raise Refusal(node, "the optimizer is made in another file")
         if any(self._script.parameter(function, root) for root in roots):
             return self._from_callers(function, roots, node)
-        return self._reach(self._script.function_of(function), roots, node)
+        return self._scaler_of(self._script.function_of(function), roots, node)
 
     def _of_object(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         owner = self._script.method_owner(function)
@@ -200,7 +206,7 @@ class Scalers:
             if len(given) < len(found) or not named or any(argument.star for argument in call.args):
                 raise Refusal(call, "the optimizer cannot be followed into this call")
             outer = frozenset(path for argument in given for path in paths(argument.value))
-            name = self._reach(self._script.function_of(call), outer, call)
+            name = self._scaler_of(self._script.function_of(call), outer, call)
             last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
@@ -323,7 +329,7 @@ def _restoring(statement: cst.CSTNode) -> set[str]:
     return {f"{path}.load_state_dict" for one in every(statement, cst.Assign) for path in bound_paths(one)}
 
 
-def _hands_back(binding: cst.CSTNode, root: str) -> bool:
+def _returns_argument(binding: cst.CSTNode, root: str) -> bool:
     """Whether `binding` passes `root` through a call, as in `optimizer = decay(optimizer)`."""
     return (
         isinstance(binding, cst.Assign)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
 from amplint.codemods.bindings import called_name
-from amplint.codemods.conditions import conjunction, decided, settled
+from amplint.codemods.conditions import conjunction, folded_condition, with_edited_conditions
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
@@ -23,7 +23,7 @@ def unguard(script: Script) -> Script:
         imports = list(_apex_imports(script, node.body))
         names = {name for each in imports for small in each.body for _, name in imported(script, small)}
         if any(name == "apex" or name.startswith((AMP, FP16_UTILS)) for name in names):
-            told.update(_told(script, node, imports))
+            told.update(_flags_for_apex(script, node, imports))
             edits.append(_plain(script, node, imports))
     script = script.apply(edits)
     return _without(script, told) if told else script
@@ -37,7 +37,7 @@ def _apex_imports(script: Script, block: cst.BaseSuite) -> Iterator[cst.SimpleSt
             yield statement
 
 
-def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> dict[str, bool]:
+def _flags_for_apex(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> dict[str, bool]:
     """The names that are flags for apex; True for those that are true, False for those that are not None."""
     row = script.row(node)
     told: dict[str, bool] = {}
@@ -57,7 +57,7 @@ def _told(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine])
                 told[name] = False
             elif name is not None:
                 told.setdefault(name, True)
-            elif not _only_tells(handled):
+            elif not _only_reports(handled):
                 raise Refusal(script.row(handled), "without apex the script does something else")
     return told
 
@@ -79,13 +79,13 @@ def _flag(statement: cst.CSTNode, value: str) -> str | None:
     )
 
 
-def _only_tells(statement: cst.CSTNode) -> bool:
+def _only_reports(statement: cst.CSTNode) -> bool:
     """Whether a statement only raises, returns, passes or prints a message."""
     parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
-    return all(isinstance(part, (cst.Raise, cst.Pass, cst.Return)) or _says(part) for part in parts)
+    return all(isinstance(part, (cst.Raise, cst.Pass, cst.Return)) or _is_message(part) for part in parts)
 
 
-def _says(part: cst.CSTNode) -> bool:
+def _is_message(part: cst.CSTNode) -> bool:
     return isinstance(part, cst.Expr) and called_name(part.value) in _TELLS
 
 
@@ -110,7 +110,7 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
 
 def _without(script: Script, told: dict[str, bool]) -> Script:
     """The script with every condition on the `told` names decided."""
-    script = decided(script, lambda script, node: _decided(script, node, told))
+    script = with_edited_conditions(script, lambda script, node: _decided(script, node, told))
     gone = [
         edit
         for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)
@@ -146,7 +146,7 @@ def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None
             return None
         if kept:
             return Edit(script.rewrite.span(node.test), " and ".join(script.text_of(part) for part in kept))
-    return settled(script, node, taken=False not in values)
+    return folded_condition(script, node, taken=False not in values)
 
 
 def _value(test: cst.BaseExpression, told: dict[str, bool]) -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.codemods.bindings import called_name
 from amplint.codemods.calls import Calls
-from amplint.codemods.definitions import bound_at, value_of
+from amplint.codemods.definitions import reaching_definitions, value_of
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -40,7 +40,7 @@ def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, depth: int) -
     path = dotted(node)
     if path is None or (isinstance(node, cst.Attribute) and _is_switch(script, node.attr.value)):
         return path is not None
-    bindings, function = bound_at(script, Calls(script, {}), node, path)
+    bindings, function = reaching_definitions(script, Calls(script, {}), node, path)
     parameter = script.parameter(function, path) if function is not None else None
     if parameter is not None:
         return _is_boolean_parameter(parameter[1])

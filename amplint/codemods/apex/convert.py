@@ -69,7 +69,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
     def note(new: Iterable[Remark]) -> None:
         remarks.extend(replace(remark, row=passes.row(remark.row)) for remark in new)
 
-    with passes.told():
+    with passes.mapped_refusals():
         passes.script = unguard(original)
         begun = first_scale(passes.script, uses(passes.script))
         if begun is not None:
@@ -92,7 +92,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         edits = protocol.edits()
         note(protocol.remarks())
         if training:
-            _served(protocol, calls)
+            _check_optimizers(protocol, calls)
         scaler = reach.scaler if training else ""
         for index, setup in enumerate(calls):
             made = scaler_made(setup, scaler, wish) if training and index == 0 else None
@@ -105,7 +105,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         note(more)
         passes.script = script
         passes.script = drop_empty(drop_imports(script), empty)
-        _no_amp_left(passes.script)
+        _refuse_remaining_amp(passes.script)
         if on:
             passes.script = enter_autocast(passes.script, reach, flags, wish, training=training)
     text = passes.script.text
@@ -115,7 +115,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
 def _only_imported(script: Script) -> str:
     """The text without unused imports."""
     script = drop_imports(script)
-    _no_amp_left(script)
+    _refuse_remaining_amp(script)
     return script.text
 
 
@@ -137,7 +137,7 @@ def _alike(script: Script, calls: list[Setup]) -> None:
             raise Refusal(script.row(setup.call), "amp.initialize is called in several branches")
 
 
-def _served(protocol: Protocol, calls: list[Setup]) -> None:
+def _check_optimizers(protocol: Protocol, calls: list[Setup]) -> None:
     """Raise Refusal if an optimizer gets no scaled gradients, or is stepped in unseen code."""
     script, reach = protocol.script, protocol.reach
     row = script.row(calls[0].call)
@@ -150,7 +150,7 @@ def _served(protocol: Protocol, calls: list[Setup]) -> None:
                 raise Refusal(script.row(setup.call), f"the step of {target} is not in this file")
 
 
-def _no_amp_left(script: Script) -> None:
+def _refuse_remaining_amp(script: Script) -> None:
     """Raise Refusal if a use of apex for mixed precision remains, or an import of it cannot be removed."""
     left = next(
         (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None

@@ -6,7 +6,7 @@ import ast
 import textwrap
 
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.conditions import conjunction, decided, settled
+from amplint.codemods.conditions import conjunction, folded_condition, with_edited_conditions
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
@@ -51,9 +51,9 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
         if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice.test):
             return None
         same = _normal(choice.on, scaler) == _normal(choice.off, scaler)
-        return settled(script, node, taken=choice.taken) if same else None
+        return folded_condition(script, node, taken=choice.taken) if same else None
 
-    script = decided(script, edit_of)
+    script = with_edited_conditions(script, edit_of)
     _refuse_halves(script, reach, flags, scaler)
     return script
 

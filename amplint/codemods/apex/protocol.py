@@ -59,7 +59,7 @@ class Protocol:
             )
         if self.on and not self.states:
             found += kept_with_optimizer(self.script, self.reach, self.script.row(self.made_at))
-        return [*found, *self._stepped(steps), *self._handed()]
+        return [*found, *self._stepped(steps), *self._parameter_edits()]
 
     def remarks(self) -> Iterator[Remark]:
         """Remarks for review, once the edits are known."""
@@ -140,7 +140,7 @@ class Protocol:
         self._known_optimizers(given["optimizer"], row)
         yield self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
         if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
-            self._ends_window(use.call, optimizer)
+            self._check_window_end(use.call, optimizer)
             edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
             yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
 
@@ -161,7 +161,7 @@ class Protocol:
         """Whether the statement of `call` is about gradients, and not about the parameters alone."""
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
-    def _ends_window(self, call: cst.Call, optimizer: str) -> None:
+    def _check_window_end(self, call: cst.Call, optimizer: str) -> None:
         """Raise Refusal if the gradients are used on micro-batches that no step follows."""
         around = set(self.script.source.ancestors(call))
         for step, text in self.steps():
@@ -195,10 +195,10 @@ class Protocol:
             if isinstance(func, cst.Attribute) and func.attr.value == "step":
                 text = self.script.text_of(func.value)
                 steps = self.reach.objects.means(self.script.scope(call), text, "optimizer")
-                if steps and not self._in_vain(call, text):
+                if steps and not self._is_redundant(call, text):
                     yield call, text
 
-    def _in_vain(self, call: cst.Call, optimizer: str) -> bool:
+    def _is_redundant(self, call: cst.Call, optimizer: str) -> bool:
         """Whether a step follows `zero_grad`: apex needed one to prepare for `delay_unscale`."""
         block = list(self.script.rewrite.block_of(call))
         statement = self.script.rewrite.statement_of(call)
@@ -220,7 +220,7 @@ class Protocol:
         for call in last.values():
             yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
 
-    def _handed(self) -> Iterator[Edit]:
+    def _parameter_edits(self) -> Iterator[Edit]:
         """The edits that add the scaler to the parameters of each function that needs it, and to its calls."""
         for scope in dict.fromkeys(self.reach.handed):
             function = self.script.functions[scope]

@@ -120,24 +120,25 @@ class Reach:
         if uses_self and self.script.class_of(here) != self.script.class_of(there):
             return False
         return all(
-            self._binder(here, name) == self._binder(there, name) or self._twins(here, there, name) for name in names
+            self._binder(here, name) == self._binder(there, name) or self._have_common_parameter(here, there, name)
+            for name in names
         )
 
     def _binder(self, scope: Scope, name: str) -> Scope:
         near = (scope[:length] for length in range(len(scope), 0, -1))
         return next((each for each in near if self.script.binds(each, name)), ())
 
-    def _twins(self, here: Scope, there: Scope, name: str) -> bool:
+    def _have_common_parameter(self, here: Scope, there: Scope, name: str) -> bool:
         """Whether both functions have a parameter of this name, which then is assumed to be the same value."""
         one, other = self._binder(here, name), self._binder(there, name)
         if not other or name not in self.script.parameters(other):
             return False
-        return name in self.script.parameters(one) or (bool(one) and self._hands_on(one, other, name))
+        return name in self.script.parameters(one) or (bool(one) and self._passes_variable(one, other, name))
 
-    def _hands_on(self, one: Scope, other: Scope, name: str) -> bool:
+    def _passes_variable(self, one: Scope, other: Scope, name: str) -> bool:
         """Whether `one` passes its variable `name` to the parameter of that name of `other`."""
         return any(
-            self.script.taken_by(call, argument) == name and self.script.text_of(argument.value) == name
+            self.script.bound_parameter(call, argument) == name and self.script.text_of(argument.value) == name
             for call in self.calls_of(other)
             if self.script.scope(call) == one
             for argument in call.args

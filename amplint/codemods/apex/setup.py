@@ -88,7 +88,7 @@ def _is_number(node: cst.BaseExpression) -> bool:
 def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
     row = script.row(call)
     given = _arguments(script, call)
-    models, optimizers = _many(script, given.get("models")), _many(script, given.get("optimizers"))
+    models, optimizers = _listed_texts(script, given.get("models")), _listed_texts(script, given.get("optimizers"))
     nested = any(isinstance(given.get(name), (cst.List, cst.Tuple)) for name in ("models", "optimizers"))
     targets = _targets(script, call, len(models), given.get("optimizers") is not None, nested)
     remarks = list(_remarks(script, given, row))
@@ -135,7 +135,7 @@ def _arguments(script: Script, call: cst.Call) -> dict[str, cst.BaseExpression]:
     return {name: value for name, value in found.items() if script.text_of(value) != "None"}
 
 
-def _many(script: Script, node: cst.BaseExpression | None) -> list[str]:
+def _listed_texts(script: Script, node: cst.BaseExpression | None) -> list[str]:
     if node is None:
         return []
     if isinstance(node, (cst.List, cst.Tuple)):
@@ -165,7 +165,7 @@ def _targets(script: Script, call: cst.Call, models: int, two: bool, nested: boo
 
 def _many_in_place(script: Script, call: cst.Call) -> list[str]:
     given = _arguments(script, call)
-    return _many(script, given.get("models")) + _many(script, given.get("optimizers"))
+    return _listed_texts(script, given.get("models")) + _listed_texts(script, given.get("optimizers"))
 
 
 def _leaves(script: Script, target: cst.BaseExpression) -> list[str]:

@@ -54,7 +54,7 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
     row = script.row(statement)
     first, last = script.rows(statement)
     indentation = script.lines.indentation(first)
-    idle = _handed_back(script, setup, statement)
+    idle = _reassignments(script, setup, statement)
     rest = _rest(setup) if not idle else None
     if idle:
         last = script.rows(idle[-1])[1]
@@ -88,7 +88,7 @@ def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
     return Edit(script.whole_rows(script.rows(statement)[0], below), "")
 
 
-def _handed_back(script: Script, setup: Setup, statement: cst.CSTNode) -> list[cst.CSTNode]:
+def _reassignments(script: Script, setup: Setup, statement: cst.CSTNode) -> list[cst.CSTNode]:
     """The statements right below that assign all results back to the arguments, if nothing else reads them."""
     pairs = {f"{given} = {target}": target for target, given in setup.pairs if target != given}
     block = list(script.block_of(statement))

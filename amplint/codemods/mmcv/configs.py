@@ -79,10 +79,10 @@ def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) ->
     for setting in settings.values():
         first, last = script.rows(setting.statement)
         if setting is place and pieces:
-            _bound_before(script, settings, place)
+            _require_bound_names(script, settings, place)
             edits.append(Edit(script.whole_rows(first, last), spelled(script, pieces) + _end(script, last)))
         else:
-            above = len(_going(script, settings, setting, carried=setting.name in carried))
+            above = len(_removed_comments(script, settings, setting, carried=setting.name in carried))
             edits.append(Edit(script.whole_rows(first - above, last), ""))
         edits += [Edit(script.whole_rows(*script.rows(statement)), "") for statement in setting.dead]
     return edits
@@ -92,7 +92,9 @@ def _end(script: Script, row: int) -> str:
     return script.source.newline if row < len(script.lines) else ""
 
 
-def _going(script: Script, settings: dict[str, Setting], setting: Setting, *, carried: bool = True) -> tuple[str, ...]:
+def _removed_comments(
+    script: Script, settings: dict[str, Setting], setting: Setting, *, carried: bool = True
+) -> tuple[str, ...]:
     """The comments above a setting that are removed with it: those above nothing else, dropped only if about it."""
     rows = [script.rows(each.statement) for each in settings.values()]
     first, last = script.rows(setting.statement)
@@ -111,12 +113,12 @@ def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Pi
         comments = piece.comments
         if piece.origin is not None and piece.origin not in told:
             told.add(piece.origin)
-            comments = (*_going(script, settings, settings[piece.origin]), *comments)
+            comments = (*_removed_comments(script, settings, settings[piece.origin]), *comments)
         found.append(replace(piece, comments=comments))
     return found
 
 
-def _bound_before(script: Script, settings: dict[str, Setting], place: Setting) -> None:
+def _require_bound_names(script: Script, settings: dict[str, Setting], place: Setting) -> None:
     """Raise Refusal if a value that moves up to `place` uses a name that is bound later."""
     limit = script.row(place.statement)
     for setting in settings.values():

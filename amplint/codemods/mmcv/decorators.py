@@ -15,7 +15,7 @@ from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 _HELPER = '''def {name}(value):
     """Make half tensors float32, also those in lists, tuples and dicts."""
@@ -30,7 +30,7 @@ _HELPER = '''def {name}(value):
     return value
 '''
 _WIDTH = 79
-_LIKE = having("creates-new") | {"dtype", "type", "type_as"}
+_LIKE = operations_with("creates-new") | {"dtype", "type", "type_as"}
 """Attributes that pass on the dtype of a tensor."""
 _ENTERED = "autocast is entered by what calls this now, as mmengine's AmpOptimWrapper does"
 _NOT_HALF = "{} was made half by auto_fp16: here it may be float32 now"

@@ -81,7 +81,7 @@ def read(script: Script) -> dict[str, Setting]:
         dead = tuple(above for above, _ in given[:-1])
         beside = comments.behind(span), comments.above(0, span)
         found[name] = Setting(name, statement, assignment.value, entries, *beside, dead)
-    _only_here(script, found)
+    _refuse_later_use(script, found)
     return found
 
 
@@ -118,7 +118,7 @@ def _entries(script: Script, value: cst.BaseExpression, comments: _Comments) -> 
     return found if items(value) is not None else None
 
 
-def _only_here(script: Script, settings: dict[str, Setting]) -> None:
+def _refuse_later_use(script: Script, settings: dict[str, Setting]) -> None:
     """Raise Refusal if the config reads or changes a setting after its assignment."""
     bound = {one.targets[0].target for name in settings for _, one in assignments(script, name)}
     for node in script.of_kind(cst.Name):

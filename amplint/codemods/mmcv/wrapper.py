@@ -109,13 +109,13 @@ class Wrapper:
             why = f"whether {DELETE} takes back the mixed precision of a base is not known"
             raise Refusal(self.script.row(self._config.statement), why)
         if self._fp16 is not None and self._fp16.entries is None:
-            self._no_fp16()
+            self._refuse_disabled_fp16()
         elif self._fp16 is not None and scale is None and not inherits:
             why = "an empty fp16 is loss_scale=512.0 for some libraries and nothing for others"
             raise Refusal(self.script.row(self._fp16.statement), why)
         return True if scale is not None else False if self._hook is not None else None
 
-    def _no_fp16(self) -> None:
+    def _refuse_disabled_fp16(self) -> None:
         """Raise Refusal if `fp16 = None` overrides an inherited setting."""
         assert self._fp16 is not None
         row = self.script.row(self._fp16.statement)
@@ -185,7 +185,7 @@ class Wrapper:
             return
         entries = self._entries(setting)
         row = self.script.row(setting.statement)
-        self._one_optimizer(row, entries)
+        self._require_one_optimizer(row, entries)
         known = self._base or {}
         apart = frozenset(name for name in _APART if name in entries)
         stale = frozenset({DELETE} if setting.deletes and "optimizer" not in known else ())
@@ -206,7 +206,7 @@ class Wrapper:
         elif setting.deletes and known.get("paramwise_cfg") is not None:
             yield Piece("paramwise_cfg", "None")
 
-    def _one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
+    def _require_one_optimizer(self, row: int, entries: dict[str, Entry]) -> None:
         """Raise Refusal if `optimizer` does not describe one optimizer."""
         if "paramwise_options" in entries:
             raise Refusal(row, "paramwise_options is of mmselfsup: what it would be in mmengine is not known")

@@ -23,14 +23,14 @@ _CONVERTING = frozenset(
 class Beside:
     """The statements of such losses, given the statements of all regions and the names of the `losses` of training.
 
-    `strangers` are the calls of other libraries; a loss that is differentiated is float32.
+    `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32.
     """
 
     def __init__(
         self, script: Script, observed: Observed, flow: Flow, regions: Iterable[cst.CSTNode], losses: Set[str]
     ) -> None:
         self._script = script
-        self.strangers: list[cst.Call] = []
+        self.foreign_calls: list[cst.Call] = []
         self._foreign = {*observed.foreign, *_made_by(script, observed.foreign.keys())}
         self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
         self._flow = flow
@@ -83,13 +83,13 @@ class Beside:
             if any(self._calls(node, half)) and not any(every(node, cst.Yield)):
                 self._half[node] = set(half)
                 continue
-            self.strangers += (call for call in every(node, cst.Call) if self._is_strange(call, half))
+            self.foreign_calls += (call for call in every(node, cst.Call) if self._is_foreign_call(call, half))
             if isinstance(node.body[0], cst.Assign):
                 converts = any(called_name(call) in _CONVERTING for call in every(node, cst.Call))
                 bound = self._flow.binds(node)
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
 
-    def _is_strange(self, call: cst.Call, half: set[str]) -> bool:
+    def _is_foreign_call(self, call: cst.Call, half: set[str]) -> bool:
         """Whether `call` passes a result of a region to another library without a cast."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
         return strange and any(

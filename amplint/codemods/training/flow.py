@@ -8,7 +8,7 @@ from amplint.codemods.bindings import bound_paths, called_name, changed, paths
 from amplint.codemods.calls import only_raises
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.codemods.training.observed import Observed, records_nothing
+from amplint.codemods.training.observed import Observed, is_no_grad_function
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
@@ -36,9 +36,9 @@ class Flow:
         self._models = observed.models
         self._losses = observed.losses
         self._work = {*observed.backwards, *observed.steps, *observed.uses}
-        self._training = self._calls.leading_to(self._work)
-        self._running = self._calls.leading_to(self._forwards, constructors=False)
-        self._keeping = set(_that_keep_losses(script))
+        self._training = self._calls.functions_reaching(self._work)
+        self._running = self._calls.functions_reaching(self._forwards, constructors=False)
+        self._keeping = set(_loss_holders(script))
         self.unseen: dict[cst.Call, None] = {}
         """The calls that run a model out of sight."""
 
@@ -49,7 +49,10 @@ class Flow:
         """
         loss = self._losses[backward]
         found: dict[cst.CSTNode, None] = {}
-        ways = [[one for one in reversed(way) if not self.trains(one)] for way in self._ways(loss, paths(loss), 0)]
+        ways = [
+            [one for one in reversed(way) if not self.trains(one)]
+            for way in self._dependencies_before(loss, paths(loss), 0)
+        ]
         for way in ways:
             tainted = self._tainted(way, found)
             if not tainted and self._find_unseen(way):
@@ -79,7 +82,7 @@ class Flow:
                 elif not bound & models and (handed or dotted(call.func) in models or self._is_left_open(call)):
                     self.unseen[call] = None
         self._forwards |= self.unseen.keys()
-        self._running |= self._calls.leading_to(self._forwards, constructors=False)
+        self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(self.unseen)
 
     def _is_left_open(self, call: cst.Call) -> bool:
@@ -96,7 +99,7 @@ class Flow:
 
     def trains(self, node: cst.CSTNode) -> bool:
         """Whether `node` contains a backward pass, a step or a use of gradients, or a call that reaches one."""
-        return any(inner in self._work or self._leads(inner, self._training) for inner in walk(node))
+        return any(inner in self._work or self._calls_one_of(inner, self._training) for inner in walk(node))
 
     def binds(self, statement: cst.CSTNode) -> set[str]:
         """The variables that `statement` or a nested statement may bind or update."""
@@ -104,17 +107,17 @@ class Flow:
 
     def runs_model(self, node: cst.CSTNode) -> bool:
         """Whether `node` contains a forward pass, or a call that reaches one."""
-        return any(inner in self._forwards or self._leads(inner, self._running) for inner in walk(node))
+        return any(inner in self._forwards or self._calls_one_of(inner, self._running) for inner in walk(node))
 
-    def _leads(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
+    def _calls_one_of(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
         """Whether `node` is a call of one of `functions`."""
         return isinstance(node, cst.Call) and not functions.isdisjoint(self._calls.targets(node))
 
-    def _ways(self, node: cst.CSTNode, needed: set[str], depth: int) -> Iterator[list[cst.CSTNode]]:
+    def _dependencies_before(self, node: cst.CSTNode, needed: set[str], depth: int) -> Iterator[list[cst.CSTNode]]:
         """The statements before `node` on which `needed` depends, the latest first, for each path to it."""
         way: list[cst.CSTNode] = []
         inner = True
-        for statement, block in self._script.climb(node):
+        for statement, block in self._script.enclosing_statements(node):
             if not inner:
                 needed = self._through_header(statement, needed)
             inner = False
@@ -149,14 +152,14 @@ class Flow:
                 argument = self._calls.argument(call, function, name)
                 if argument is not None:
                     passed |= paths(argument.value)
-                    if self.runs_model(argument.value) and not self._only_looks(argument.value):
+                    if self.runs_model(argument.value) and not self._calls_without_gradients(argument.value):
                         raise PassedForward(argument.value, name)
-            for further in self._ways(call, passed, depth + 1):
+            for further in self._dependencies_before(call, passed, depth + 1):
                 yield [*way, *further]
 
-    def _only_looks(self, node: cst.CSTNode) -> bool:
+    def _calls_without_gradients(self, node: cst.CSTNode) -> bool:
         """Whether `node` calls a function that runs with gradients disabled."""
-        return any(map(records_nothing, self._calls.targets(node)))
+        return any(map(is_no_grad_function, self._calls.targets(node)))
 
     def _through_header(self, statement: cst.CSTNode, needed: set[str]) -> set[str]:
         bound = bound_paths(statement)
@@ -197,7 +200,7 @@ class Flow:
         return paths(statement) - {path for loop in every(statement, cst.For) for path in bound_paths(loop)}
 
 
-def _that_keep_losses(script: Script) -> Iterator[str]:
+def _loss_holders(script: Script) -> Iterator[str]:
     """The objects that hold a loss after a call, as in `model(x); loss = model.loss`."""
     for assignment in script.of_kind(cst.Assign):
         value = assignment.value

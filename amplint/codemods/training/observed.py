@@ -92,7 +92,7 @@ def observe(script: Script, *, scales: bool) -> Observed:
         call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
     }
     named = watch.found.forwards - watch.found.shared
-    evaluating = (call for call in script.calls if call in named and _only_looks(script.source, call))
+    evaluating = (call for call in script.calls if call in named and _disables_gradients(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
@@ -102,23 +102,23 @@ def observe(script: Script, *, scales: bool) -> Observed:
     return watch.found
 
 
-def records_nothing(function: cst.CSTNode) -> bool:
+def is_no_grad_function(function: cst.CSTNode) -> bool:
     """Whether a function is decorated to run with gradients disabled."""
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     return any(_switches_off(one.decorator) for one in decorators)
 
 
-def _only_looks(source: Source, node: cst.CSTNode) -> bool:
+def _disables_gradients(source: Source, node: cst.CSTNode) -> bool:
     """Whether gradients are disabled at `node`."""
     for above in source.ancestors(node):
         if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
             return True
         if isinstance(above, cst.FunctionDef):
-            return records_nothing(above)
+            return is_no_grad_function(above)
     return False
 
 
-def looks_only(statement: cst.CSTNode) -> bool:
+def is_no_grad_block(statement: cst.CSTNode) -> bool:
     """Whether `statement` is a `with` that disables gradients."""
     return isinstance(statement, cst.With) and any(_switches_off(item.item) for item in statement.items)
 
@@ -168,7 +168,7 @@ class _Watch:
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
         home = self._program.source_of(node)
-        return home is not None and home is not self.source and _only_looks(home, node)
+        return home is not None and home is not self.source and _disables_gradients(home, node)
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))

@@ -12,7 +12,7 @@ from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
 from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.observed import Observed, looks_only
+from amplint.codemods.training.observed import Observed, is_no_grad_block
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -95,7 +95,7 @@ class Regions:
             yield from required(self._script.rewrite.wrap_statements(region.statements, f"with {header(first)}"), first)
         yield from self._beside.widened()
 
-    def strangers(self) -> Iterator[tuple[int, str]]:
+    def foreign_calls(self) -> Iterator[tuple[int, str]]:
         """Row and name of the calls that pass half tensors to a library other than PyTorch's.
 
         Outside of regions these are outputs of a model, within regions values of training.
@@ -107,7 +107,7 @@ class Regions:
                 strange = name is not None and name.partition(".")[0] in self._observed.foreign
                 if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
                     yield self._script.row(node), name
-        for call in self._beside.strangers:
+        for call in self._beside.foreign_calls:
             yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
@@ -119,7 +119,7 @@ class Regions:
         for backward in self._observed.losses:
             chosen |= dict.fromkeys(self._flow.computing(backward))
         labels = self._labels(chosen)
-        self._apart = [one for one in chosen if looks_only(one) and self._flow.binds(one) & labels]
+        self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart}
         self._add_followers(chosen)
         runs = [run for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
@@ -176,7 +176,7 @@ class Regions:
         """Where the header of a `with` without gradients ends whose whole body a region is."""
         body = self._script.source.parent(region.statements[0])
         above = self._script.source.parent(body) if body is not None else None
-        if not isinstance(above, cst.With) or not looks_only(above):
+        if not isinstance(above, cst.With) or not is_no_grad_block(above):
             return None
         if len(self._script.block_of(region.statements[0])) > len(region.statements):
             return None
@@ -269,7 +269,7 @@ class Regions:
 
         Where that follows the condition that it stands in, all of this comes along.
         """
-        for one, block in self._script.climb(statement):
+        for one, block in self._script.enclosing_statements(statement):
             if one is not statement and (not isinstance(one, cst.If) or self._flow.trains(one)):
                 break
             run = self._up_to_loss(one, block, losses)

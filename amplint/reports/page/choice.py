@@ -18,7 +18,7 @@ class Shown(Generic[_T]):
     left_out: int
 
 
-def most(items: Sequence[_T], count: int, badness: Callable[[_T], float]) -> Shown[_T]:
+def worst_items(items: Sequence[_T], count: int, badness: Callable[[_T], float]) -> Shown[_T]:
     """At most `count` of `items`: those with the largest `badness`, in their original order."""
     worst = sorted(range(len(items)), key=lambda index: -badness(items[index]))[:count]
     return Shown([items[index] for index in sorted(worst)], len(items) - len(worst))

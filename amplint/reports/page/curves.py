@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, PercentFormatter
 
 from amplint.reports.exponents import FLOAT8, Range
-from amplint.reports.page.choice import most
+from amplint.reports.page.choice import worst_items
 from amplint.reports.page.figures import short
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
 from amplint.reports.page.tables import FLOAT16
-from amplint.reports.ran import digits
+from amplint.reports.ran import scale_text
 from amplint.reports.verdict import Place
 from amplint.trace.record import Float8, Record, ScalerStep, Series
 
@@ -63,7 +63,7 @@ def _scales(record: Record) -> Iterator[Markup]:
             figure, axis = _figure("Loss scale")
             skipped = _long_scales(axis, record.series) if long else _scale_of_each_step(axis, record.scaler_steps)
             axis.set_yscale("log", base=2, nonpositive="mask")
-            axis.yaxis.set_major_formatter(FuncFormatter(lambda scale, _: digits(scale)))
+            axis.yaxis.set_major_formatter(FuncFormatter(lambda scale, _: scale_text(scale)))
             axis.yaxis.set_major_locator(LogLocator(2, numticks=6))
             axis.minorticks_off()
             axis.margins(y=0.2)
@@ -113,7 +113,9 @@ def _sizes(what: str, members: Sequence[Series]) -> Markup:
     """A band from the smallest to the largest of all, and the worst as lines."""
     with style():
         figure, axis = _figure(_LARGEST[what])
-        worst = most(members, len(_COLOURS), lambda one: max((value for value in one.values if value), default=0)).rows
+        worst = worst_items(
+            members, len(_COLOURS), lambda one: max((value for value in one.values if value), default=0)
+        ).rows
         if len(members) > len(worst):
             axis.fill_between(*_band(members), color=FILL, alpha=0.5, linewidth=0, label=f"all {len(members)}")
         for one, colour in zip(worst, _COLOURS, strict=False):
@@ -138,7 +140,7 @@ def _float8(operands: Sequence[Float8]) -> Iterator[Markup]:
         of, title = Range.of(dtype), f"Largest numbers of operands, as {dtype} holds them"
         with style():
             figure, axis = _figure(title)
-            empty = most(
+            empty = worst_items(
                 members, len(_COLOURS), lambda one: -min((size for size in one.values if size), default=0)
             ).rows
             if len(members) > len(empty):

@@ -15,15 +15,15 @@ from markupsafe import Markup, escape
 
 from amplint import __version__
 from amplint.findings import Finding
-from amplint.reports.drift import amount
+from amplint.reports.drift import error_text
 from amplint.reports.modules import rows, tree
 from amplint.reports.page import figures, tables
 from amplint.reports.page.curves import curves
 from amplint.reports.page.labels import labels
 from amplint.reports.page.listing import Listing, listings
 from amplint.reports.page.tiles import tiles
-from amplint.reports.ran import digits, share, total_seconds
-from amplint.reports.text import from_here, visible
+from amplint.reports.ran import scale_text, share, total_seconds
+from amplint.reports.text import display_path, visible
 from amplint.reports.verdict import verdict
 from amplint.trace.record import PHASES, Divergence, HalfLoss, NonFinite, Operation, Record, ScalerStep, Series
 
@@ -44,7 +44,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
     names = labels(_filenames(record, found))
 
     def name(filename: str) -> str:
-        return names.get(filename) or from_here(filename)
+        return names.get(filename) or display_path(filename)
 
     def place(filename: str, row: int) -> str:
         return f"{name(filename)}:{row}" if row else "elsewhere"
@@ -102,8 +102,8 @@ def page(record: Record, found: Sequence[Finding]) -> str:
             "updates": figures.updates({row.name: row.ratios for row in updates.rows}),
         },
         share=share,
-        digits=digits,
-        amount=amount,
+        digits=scale_text,
+        amount=error_text,
     )
 
 

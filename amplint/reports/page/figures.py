@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, PercentFormatter
 
 from amplint.reports.exponents import by_name, rescaled, scales, shares, summed
-from amplint.reports.page.choice import most
+from amplint.reports.page.choice import worst_items
 from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDTH_IN, drawn, power, style
 from amplint.reports.page.tables import BFLOAT16, FLOAT16
-from amplint.reports.ran import digits
+from amplint.reports.ran import scale_text
 from amplint.reports.text import visible
 from amplint.trace.record import Histogram
 
@@ -43,7 +43,7 @@ def _spread(kind: str, members: Sequence[Histogram], ends: Sequence[int]) -> Mar
         axis.stairs(*_stairs(summed(members)), fill=True, color=FILL)
         if kind == "gradient":
             moved, scale = rescaled(members)
-            label = "without a loss scale" if scale == 1.0 else f"with a loss scale of {digits(scale)}"
+            label = "without a loss scale" if scale == 1.0 else f"with a loss scale of {scale_text(scale)}"
             axis.stairs(*_stairs(moved), color=LINE, linestyle=(0, (3, 2)), label=label)
             axis.legend(loc="upper left", frameon=False, labelcolor=INK, handlelength=1.4)
         _zones(axis)
@@ -62,7 +62,7 @@ def tensors(histograms: Sequence[Histogram]) -> dict[str, Markup]:
 
 
 def _boxes(kind: str, names: dict[str, Counter[int]]) -> Markup:
-    shown = most(list(names), _ROWS, lambda name: _out_of_range(names[name])).rows
+    shown = worst_items(list(names), _ROWS, lambda name: _out_of_range(names[name])).rows
     with style():
         figure = Figure(figsize=(WIDTH_IN, 0.7 + _ROW_IN * len(shown)), layout="tight")
         axis = figure.subplots()
@@ -89,7 +89,7 @@ def _boxes(kind: str, names: dict[str, Counter[int]]) -> Markup:
 def updates(ratios: dict[str, list[float]]) -> Markup | None:
     """The norm of each parameter's update relative to the parameter's, one mark per step."""
     known = {name: [ratio for ratio in members if ratio > 0] for name, members in ratios.items()}
-    shown = most([name for name in known if known[name]], _ROWS, lambda name: max(known[name])).rows
+    shown = worst_items([name for name in known if known[name]], _ROWS, lambda name: max(known[name])).rows
     points = [(ratio, row) for row, name in enumerate(shown) for ratio in known[name]]
     if not points:
         return None
@@ -125,8 +125,8 @@ def _carried(histograms: Sequence[Histogram]) -> str:
     carried = scales(histograms)
     if not carried:
         return ""
-    last = f" to {digits(carried[-1])}" if len(carried) > 1 else ""
-    return f" as carried, times {digits(carried[0])}{last}"
+    last = f" to {scale_text(carried[-1])}" if len(carried) > 1 else ""
+    return f" as carried, times {scale_text(carried[0])}{last}"
 
 
 def _stairs(counts: Counter[int]) -> tuple[list[float], list[int]]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from amplint.trace.packages import packaged
+from amplint.trace.packages import package_path
 
 
 def labels(filenames: Iterable[str]) -> dict[str, str]:
@@ -15,7 +15,7 @@ def labels(filenames: Iterable[str]) -> dict[str, str]:
     Files whose labels would collide keep their absolute paths.
     """
     paths = {name: os.path.normpath(name) for name in filenames if name}
-    own = [path for path in paths.values() if _inside(path) is None and not packaged(path)]
+    own = [path for path in paths.values() if _inside(path) is None and not package_path(path)]
     folder = os.path.commonpath([os.path.dirname(path) for path in own]) if own and all(map(os.path.isabs, own)) else ""
     found = {name: _label(path, folder) for name, path in paths.items()}
     times = Counter(found.values())
@@ -26,8 +26,8 @@ def _label(path: str, folder: str) -> str:
     inside = _inside(path)
     if inside is not None:
         return inside
-    if packaged(path):
-        return packaged(path)
+    if package_path(path):
+        return package_path(path)
     return os.path.relpath(path, folder) if folder else path
 
 

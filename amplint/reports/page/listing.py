@@ -85,10 +85,10 @@ def _listing(filename: str, ran: dict[int, Line], source: list[str], seconds: fl
             row.time = share(line.seconds, seconds) if line.seconds else ""
         rows.append(row)
     recomputed = any(row.chips.get("recomputation") for row in rows)
-    return Listing(filename, rows, _doubt(source, changed), recomputed)
+    return Listing(filename, rows, _source_warning(source, changed), recomputed)
 
 
-def _doubt(source: list[str], changed: bool) -> str:
+def _source_warning(source: list[str], changed: bool) -> str:
     if changed:
         return "This file has changed since it ran; its lines may be others."
     return "" if source else "This file cannot be read here; its lines are shown without their text."

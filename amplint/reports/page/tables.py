@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from amplint.records import dataclass
 from amplint.reports.exponents import FLOAT8, Range, Shares, shares
-from amplint.reports.page.choice import Shown, most
+from amplint.reports.page.choice import Shown, worst_items
 from amplint.reports.ran import PASSES, share
 from amplint.trace.compared import LineDrift, TensorDrift
 from amplint.trace.kinds import computed_in, computes
@@ -100,7 +100,7 @@ def spreads(record: Record) -> Shown[Spread]:
         counts = Counter(each.exponents)
         least, highest = min(counts, default=None), max(counts, default=None)
         rows.append(Spread(each, least, highest, shares(counts, FLOAT16), shares(counts, BFLOAT16)))
-    return most(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
+    return worst_items(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
 
 
 def float8(record: Record) -> Shown[Filled]:
@@ -181,7 +181,9 @@ def strays(record: Record) -> Shown[TensorDrift]:
 
 def scaler_steps(record: Record) -> Shown[ScalerStep]:
     """The scalers' history; of a long one, the steps that were skipped or changed the scale."""
-    return most(record.scaler_steps, _ROWS, lambda step: 2 * step.skipped + (step.after not in (None, step.scale)))
+    return worst_items(
+        record.scaler_steps, _ROWS, lambda step: 2 * step.skipped + (step.after not in (None, step.scale))
+    )
 
 
 def held(record: Record) -> list[Group]:
@@ -200,4 +202,4 @@ def updates(record: Record) -> Shown[Changed]:
         row = rows.get(update.name, Changed(update.name, [], 0.0))
         ratios = [] if update.ratio is None or not math.isfinite(update.ratio) else [update.ratio]
         rows[update.name] = Changed(update.name, row.ratios + ratios, max(row.lost, update.lost))
-    return most(list(rows.values()), _ROWS, lambda row: row.lost)
+    return worst_items(list(rows.values()), _ROWS, lambda row: row.lost)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from amplint.findings import Finding, Severity
 from amplint.records import dataclass
 from amplint.reports.memory import Unit
-from amplint.reports.ran import PASSES, digits, share
+from amplint.reports.ran import PASSES, scale_text, share
 from amplint.reports.verdict import Place, origin, steps
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.kinds import computed_in, computes, is_float8, is_product
@@ -54,7 +54,7 @@ def _steps(record: Record) -> Iterator[Tile]:
         scales = [step.scale for step in record.scaler_steps]
         after = record.scaler_steps[-1].after
         last = scales[-1] if after is None else after
-        note = f"loss scale {digits(scales[0])}" + (f" to {digits(last)}" if last != scales[0] else "")
+        note = f"loss scale {scale_text(scales[0])}" + (f" to {scale_text(last)}" if last != scales[0] else "")
         yield Tile("skipped steps", f"{was.skipped} of {was.seen}", note, was.none_trained)
     elif was.seen:
         yield Tile("skipped steps", f"0 of {was.seen}", "no gradient scaler")

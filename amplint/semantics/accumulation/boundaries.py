@@ -44,7 +44,7 @@ def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
     name = str(key[-1]) if kind == "parameter" else ""
     if ENDS_WINDOW.search(name):
         inside = INSIDE_WINDOW.search(name) is not None
-        return Boundary(not inside, guesses=(INSIDE_WINDOW if inside else ENDS_WINDOW).taken(name))
+        return Boundary(not inside, guesses=(INSIDE_WINDOW if inside else ENDS_WINDOW).guesses(name))
     return None
 
 
@@ -184,12 +184,12 @@ def _wrapped(machine: Machine, source: int) -> int | None:
     return parts[0] if goes_on and parts else None
 
 
-def passed_on_by(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
+def pass_through_guesses(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, ...]:
     """The guesses by which functions pass a data loader's batches through to `loop`."""
     guesses: list[Guessed] = []
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
-        guesses += PASSES_ON.taken(str(machine.symbols.key(source)[1]))
+        guesses += PASSES_ON.guesses(str(machine.symbols.key(source)[1]))
         source = _wrapped(machine, source)
     return tuple(guesses)
 

@@ -13,7 +13,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk, per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
@@ -64,7 +64,7 @@ def _in_methods(machine: Machine, state: State, loop: cst.For | cst.While) -> fr
     return frozenset(found)
 
 
-@per_chunk
+@cached_per_chunk
 def telling(chunk: Chunk) -> frozenset[str]:
     """The methods of a short class that count and return something, which may be whether a window ends."""
     text = chunk.text
@@ -75,14 +75,14 @@ def telling(chunk: Chunk) -> frozenset[str]:
     return frozenset(node.name.value for node in counting if any(one.value for one in every(node, cst.Return)))
 
 
-@per_file
+@cached_per_file
 def _called(loop: cst.For | cst.While) -> frozenset[tuple[str, str]]:
     """The methods that are called in a loop, each with the path of its object."""
     methods = (call.func for call in every(loop, cst.Call) if isinstance(call.func, cst.Attribute))
     return frozenset((path, one.attr.value) for one in methods if (path := dotted(one.value)) is not None)
 
 
-@per_file
+@cached_per_file
 def _counting(method: cst.CSTNode | None) -> frozenset[str]:
     """The attributes of its object that a method counts up, and tests."""
     if not isinstance(method, cst.FunctionDef) or not method.params.params:
@@ -101,7 +101,7 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
             yield path
 
 
-def begin_round(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
+def begin_iteration(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
     """Forget the counters of `loop` as an iteration begins; the `first` one records their initial values."""
     for path in counters(machine, loop) | _in_methods(machine, state, loop):
         owner, _, name = path.rpartition(".")

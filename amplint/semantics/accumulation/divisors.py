@@ -10,7 +10,7 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const, Method
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import in_place, spellings
 from amplint.torchlib.methods import SAME_NUMBERS
@@ -25,13 +25,13 @@ _SUMMED = regex(
 _DEEP = 60
 
 
-@per_chunk
+@cached_per_chunk
 def may_divide(chunk: Chunk) -> bool:
     """Whether code that is not interpreted might divide, multiply or sum its result."""
     return _MAY_DIVIDE.search(chunk.text) is not None
 
 
-@per_chunk
+@cached_per_chunk
 def sums(chunk: Chunk) -> bool:
     """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided later."""
     return _SUMMED.search(chunk.text) is not None

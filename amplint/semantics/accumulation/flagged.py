@@ -12,7 +12,7 @@ from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, OptState, Work
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.memory.rhythm import Rhythm
-from amplint.semantics.memory.undone import Undone
+from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
@@ -23,7 +23,7 @@ from amplint.source.tree import every
 
 def compare(machine: Machine, function: cst.FunctionDef, states: Sequence[State]) -> None:
     """Compare the paths on which a call of `function` by unseen code ended."""
-    began = machine[Undone].began
+    began = machine[Obligations].began
     if began is None or machine.muted:
         return
     left = [(state, done) for state in states if (done := _left_unscaled(machine, state, began)) is not None]

@@ -13,7 +13,7 @@ from typing import TypeGuard
 from amplint.regex import regex
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Job, NeverCleared
-from amplint.semantics.memory.undone import Undone
+from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
@@ -38,7 +38,7 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     if optimizers and all(one.cls and one.loops is not None and loop not in one.loops for one in optimizers):
         step = here[jobs.index(Job.STEP)].node
         if isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and not step.args:
-            machine[Undone].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+            machine[Obligations].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
@@ -53,12 +53,12 @@ def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> Non
         if not steps or not backwards or len(steps) > 1:
             continue
         if any(done.job in (Job.CLEAR, Job.RESCALE) for done in work):
-            machine[Undone].cleared.add(steps[0])
+            machine[Obligations].cleared.add(steps[0])
         whose = _optimizer(steps[0])
         for other in cleared:
             if whose is not None and any(done.job is Job.STEP and _optimizer(done.node) == whose for done in other):
                 elsewhere = next(done.node for done in other if done.job is Job.CLEAR)
-                machine[Undone].left_alone.setdefault(steps[0], (backwards[0], elsewhere))
+                machine[Obligations].uncleared_steps.setdefault(steps[0], (backwards[0], elsewhere))
 
 
 def _by_scaler(step: cst.CSTNode) -> TypeGuard[cst.Call]:
@@ -74,16 +74,16 @@ def _optimizer(step: cst.CSTNode) -> str | None:
 
 def conclude(machine: Machine) -> None:
     """Emit the steps whose gradients are never cleared."""
-    if machine.complete and not machine[Undone].optimizer_escaped:
-        for step, (backward, elsewhere) in machine[Undone].left_alone.items():
-            if step not in machine[Undone].cleared:
+    if machine.complete and not machine[Obligations].optimizer_escaped:
+        for step, (backward, elsewhere) in machine[Obligations].uncleared_steps.items():
+            if step not in machine[Obligations].cleared:
                 machine.emit(
                     State(), NeverCleared, step, backward=backward, optimizer=step.args[0].value, elsewhere=elsewhere
                 )
-    if not machine[Undone].uncleared or machine[Undone].optimizer_escaped or not machine.complete:
+    if not machine[Obligations].uncleared or machine[Obligations].optimizer_escaped or not machine.complete:
         return
     if not any(MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
-        for step, backward in machine[Undone].uncleared.items():
+        for step, backward in machine[Obligations].uncleared.items():
             assert isinstance(step.func, cst.Attribute)
             machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value, elsewhere=None)
 

@@ -20,13 +20,13 @@ from amplint.semantics.accumulation.boundaries import (
     first_value,
     found_in,
     length,
-    passed_on_by,
+    pass_through_guesses,
     repeats,
     runs_once,
     shifted,
     uneven,
 )
-from amplint.semantics.accumulation.counters import begin_round, held_at, telling
+from amplint.semantics.accumulation.counters import begin_iteration, held_at, telling
 from amplint.semantics.accumulation.divisors import divided, divided_by_position, may_divide, sums
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
@@ -34,7 +34,7 @@ from amplint.semantics.losses import shares
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.models.models import is_unwrapped
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import without_gradients
@@ -42,7 +42,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import in_place, spellings
@@ -79,7 +79,7 @@ def _at_end(machine: Machine, state: State) -> bool:
     return False
 
 
-def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
+def record_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value) -> None:
     """Record a backward pass and its argument."""
     plain = loss.plain if isinstance(loss, Tensor) and loss.plain is not None else symbol_of(machine, loss)
     machine[Rhythm].losses.setdefault(node, set()).add(plain)
@@ -89,7 +89,7 @@ def note_backward(machine: Machine, state: State, node: cst.CSTNode, loss: Value
     note(machine, state, Job.BACKWARD, node)
 
 
-def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
+def end_iteration(machine: Machine, loop: cst.CSTNode, states: list[State], first: bool = False) -> None:
     """Compare the paths on which an iteration of `loop`, the `first` or not, or a call of a function ended."""
     for state in states:
         uncleared.note(machine, loop, state)
@@ -97,7 +97,7 @@ def end_round(machine: Machine, loop: cst.CSTNode, states: list[State], first: b
     rounds = [_Round(state, len(machine.loops), first) for state in states]
     rounds = [one for one in rounds if one.has(Job.BACKWARD)]
     if not any(one.has(Job.STEP) for one in rounds):
-        if isinstance(loop, cst.For) and rounds and _says_micro(loop) and repeats(machine, loop) is not None:
+        if isinstance(loop, cst.For) and rounds and _micro_batch_name(loop) and repeats(machine, loop) is not None:
             machine[Rhythm].inside |= {done.node for one in rounds for done in one.of(Job.UNSCALE)}
         return
     _inner_windows(machine, rounds)
@@ -156,26 +156,28 @@ def _outer_window(
     """Emit a window that `guard` ends, if the paths confirm it."""
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
-    partial = [one for one in rest if not one.has(Job.STEP) and not _lasts_one(machine, one, found)]
+    partial = [one for one in rest if not one.has(Job.STEP) and not _assumes_single_batch(machine, one, found)]
     others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
     if not any(one.ends(machine, guard) for one in full) or not partial:
         return
-    if len(partial) < len(rest) and not _tails(rest, partial):
+    if len(partial) < len(rest) and not _separates_early_steps(rest, partial):
         return
-    if any(len(done.loops) > one.depth for one in rest for done in one.of(Job.STEP)) or _clears_apart(full, partial):
+    if any(len(done.loops) > one.depth for one in rest for done in one.of(Job.STEP)) or _clears_conditionally(
+        full, partial
+    ):
         return
     if _has_own_loss(full, partial) or any(_accumulated_before(machine, one) for one in partial):
         return
-    if found.modulo is None and found.counter is not None and not _starts_over(machine, full, found.counter):
+    if found.modulo is None and found.counter is not None and not _resets_counter(machine, full, found.counter):
         return
-    if _is_behind(loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
+    if _follows_all_steps(loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
         return
     remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
     if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
         machine[Rhythm].exact[loop] = remainder
     machine[Rhythm].windows.add(loop)
-    _tell(
+    _emit_accumulation(
         machine,
         loop,
         guard,
@@ -192,14 +194,14 @@ def _outer_window(
     )
 
 
-def _is_behind(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
+def _follows_all_steps(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
     """Whether a condition follows all steps of a loop, so that it decides something else."""
     order = {id(node): place for place, node in enumerate(walk(loop))}
     asked = order.get(id(guard))
     return asked is not None and all(order.get(id(step), asked) < asked for step in steps)
 
 
-def _lasts_one(machine: Machine, one: _Round, found: Boundary) -> bool:
+def _assumes_single_batch(machine: Machine, one: _Round, found: Boundary) -> bool:
     """Whether the path assumes windows of at most one micro-batch."""
     if found.every is None:
         return False
@@ -217,7 +219,7 @@ def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
         if cleared[0] is not None and all(node is cleared[0] for node in cleared):
             machine.emit(
                 rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0],
-                guesses=passed_on_by(machine, loop),
+                guesses=pass_through_guesses(machine, loop),
             )  # fmt: skip
 
 
@@ -238,7 +240,7 @@ def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
     return shared and any(done.closes and done.node not in always for done in ours)
 
 
-def _clears_apart(full: list[_Round], partial: list[_Round]) -> bool:
+def _clears_conditionally(full: list[_Round], partial: list[_Round]) -> bool:
     """Whether gradients are cleared, after backward, by code that runs only within a window.
 
     That code steps with them in unseen code, or discards them on purpose.
@@ -256,7 +258,7 @@ def _accumulated_before(machine: Machine, one: _Round) -> bool:
     return all(machine[Rhythm].windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
 
 
-def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
+def _separates_early_steps(rest: list[_Round], partial: list[_Round]) -> bool:
     """Whether a condition separates paths that step early from those that continue to accumulate."""
     stepping = [one for one in rest if one not in partial]
     shared = set.intersection(*({k for k, v in one.state.facts.items() if v == Const(True)} for one in stepping))
@@ -264,7 +266,7 @@ def _tails(rest: list[_Round], partial: list[_Round]) -> bool:
     return bool(shared & denied)
 
 
-def _starts_over(machine: Machine, full: list[_Round], counter: int) -> bool:
+def _resets_counter(machine: Machine, full: list[_Round], counter: int) -> bool:
     """Whether the counter of the window is reset there."""
     base = counter
     while machine.symbols.key(base)[0] in ("Add", "Subtract"):
@@ -311,7 +313,7 @@ def _first(
     """The number of micro-batches in the first window, None if it is as long as the others or unknown."""
     if found.counter is None or found.remainder is None or found.every is None:
         return None
-    if any(_asked_more(machine, one, guard, found.counter) for one in full):
+    if any(_has_other_counter_test(machine, one, guard, found.counter) for one in full):
         return None
     start = first_value(machine, found.counter, loop)
     if start is None:
@@ -324,7 +326,7 @@ def _first(
     return held if held > 0 else None
 
 
-def _asked_more(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
+def _has_other_counter_test(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
     """Whether another condition on this path tests the counter as well."""
     base, _ = shifted(machine, counter)
     name = machine.symbols.key(base)
@@ -342,7 +344,7 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
     rounds = [one for one in rounds if not _discards(one)]
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
-        if not isinstance(loop, cst.For) or not (said := _says_micro(loop)):
+        if not isinstance(loop, cst.For) or not (said := _micro_batch_name(loop)):
             continue
         every = repeats(machine, loop)
         if every is None:
@@ -354,9 +356,9 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
         if not all(any(done.job is Job.STEP for done in work) for work in behind):
             continue
         spelled = next((n for n in walk(loop.iter) if isinstance(n, cst.Call) and _is_range(n)), None)
-        _tell(
+        _emit_accumulation(
             machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop,
-            guesses=SAYS_MICRO_BATCHES.taken(said),
+            guesses=SAYS_MICRO_BATCHES.guesses(said),
         )  # fmt: skip
 
 
@@ -370,13 +372,13 @@ def _is_range(node: cst.Call) -> bool:
     return isinstance(node.func, cst.Name) and node.func.value in ("range", "trange")
 
 
-def _says_micro(loop: cst.For) -> str:
+def _micro_batch_name(loop: cst.For) -> str:
     """The name in a loop's header that implies micro-batches, empty without one."""
     words = [node.value for part in (loop.target, loop.iter) for node in walk(part) if isinstance(node, cst.Name)]
     return next(filter(SAYS_MICRO_BATCHES.search, words), "")
 
 
-def _tell(
+def _emit_accumulation(
     machine: Machine,
     loop: cst.CSTNode,
     guard: cst.BaseExpression | None,
@@ -423,7 +425,7 @@ def _tell(
         others=others,
         rescaled=any(one.has(Job.RESCALE) for one in full),
         parallel=_always_synchronised(machine),
-        by_position=frozenset(node for node in backwards if _goes_by_position(machine, node, counter)),
+        by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, counter)),
         guesses=guesses,
     )
 
@@ -442,7 +444,7 @@ def _clauses(machine: Machine, symbol: int) -> Iterator[int]:
     return symbols.closure(symbol, lambda one: symbols.parts(one) if symbols.key(one)[0] in _LOGICAL else ())
 
 
-@per_chunk
+@cached_per_chunk
 def _may_skip_sync(chunk: Chunk) -> bool:
     return MAY_SKIP_SYNC.search(chunk.text) is not None
 
@@ -456,7 +458,7 @@ def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> boo
     return True if True in verdicts else False if False in verdicts else None
 
 
-def _goes_by_position(machine: Machine, backward: cst.CSTNode, counter: int | None) -> bool:
+def _is_divided_by_position(machine: Machine, backward: cst.CSTNode, counter: int | None) -> bool:
     losses = machine[Rhythm].losses.get(backward, ())
     return counter is not None and any(divided_by_position(machine, loss, counter) for loss in losses)
 
@@ -490,7 +492,7 @@ class Windows(Tracker):
         if is_unwrapped(self.machine, call.callee) and not without_gradients(state):
             self.machine[Rhythm].bypassed = True
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this is a distributed model or a data loader."""
         return (name.startswith("torch.") and name.rpartition(".")[2] in _MAKERS) or name in _OTHER_WRAPPERS
 
@@ -503,7 +505,7 @@ class Windows(Tracker):
         elif name.endswith("DistributedDataParallel") and call.arguments.given:
             rhythm.parallel.append(call.node)
         if name.startswith("torch.utils.data."):
-            loader = same_again(self.machine, state, name, call.arguments)
+            loader = unseen_result(self.machine, state, name, call.arguments)
             rhythm.loaders.setdefault(symbol_of(self.machine, loader), call.node)
             return loader
         return None
@@ -514,7 +516,7 @@ class Windows(Tracker):
             state.set_attribute(call.owner.symbol, CHANGED, TRUE)
         return None
 
-    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A division of a loss whose backward pass has run already."""
         if operands.kind == "Divide":
             loss, by = symbol_of(self.machine, operands.left[1]), symbol_of(self.machine, operands.right[1])
@@ -530,7 +532,7 @@ class Windows(Tracker):
         if call.inherited and call.entered is None:
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
-    def unfollowed(self, function: Function, result: Value) -> None:
+    def unfollowed_returns(self, function: Function, result: Value) -> None:
         """Record the result of a function that is not interpreted, which may have divided it."""
         if may_divide(function.chunk):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
@@ -554,14 +556,14 @@ class Windows(Tracker):
         """Record the iterable of a loop."""
         self.machine[Rhythm].sources[node] = source
 
-    def runs_once(self, source: int) -> bool:
+    def has_one_iteration(self, source: int) -> bool:
         """Whether a loop iterates over one number."""
         return runs_once(self.machine, source)
 
-    def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
+    def iteration_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
         """Forget the counters of the loop."""
-        begin_round(self.machine, state, loop, first)
+        begin_iteration(self.machine, state, loop, first)
 
-    def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
+    def iteration_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
         """Compare the paths at the end of an iteration, which may end a window."""
-        end_round(self.machine, node, list(states), first)
+        end_iteration(self.machine, node, list(states), first)

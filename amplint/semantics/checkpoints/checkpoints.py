@@ -45,7 +45,7 @@ from amplint.semantics.words import (
     SPEAKS_OF_OPTIMIZER,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 
@@ -84,7 +84,7 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
     _enter(machine, machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node), ())
 
 
-def out_of_sight(
+def arguments_escape(
     machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments, owner: Value | None
 ) -> None:
     """Handle arguments that escape to an unseen call."""
@@ -101,7 +101,7 @@ def out_of_sight(
         ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
     if saves or loads:
         place = _place(machine, state, node)
-        guesses = SAVES.taken(callee.name if isinstance(callee, Ref) else name) if saves else LOADS.taken(last)
+        guesses = SAVES.guesses(callee.name if isinstance(callee, Ref) else name) if saves else LOADS.guesses(last)
         for value in objects:
             if isinstance(value, (Optimizer, Unknown)):
                 _enter(machine, ledger.saved if saves else ledger.restored, value.symbol, place, guesses)
@@ -137,7 +137,7 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
         machine[Ledger].scaler_saved = machine[Ledger].scaler_restored = True
     base = dotted(target.value)
     if base is not None and GIVES_STATE.search(base):
-        _save(machine, _states(machine, state, [value]), GIVES_STATE.taken(base))
+        _save(machine, _states(machine, state, [value]), GIVES_STATE.guesses(base))
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
@@ -149,7 +149,7 @@ def returned(machine: Machine, state: State, value: Value) -> None:
         return
     function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
     if isinstance(function, cst.FunctionDef) and GIVES_STATE.search(function.name.value):
-        _save(machine, _states(machine, state, [value]), GIVES_STATE.taken(function.name.value))
+        _save(machine, _states(machine, state, [value]), GIVES_STATE.guesses(function.name.value))
 
 
 def _within(machine: Machine, name: str) -> bool:
@@ -168,14 +168,14 @@ def conclude(machine: Machine) -> None:
         return
     for scaler, step in [one for one in ledger.training.values() if one[0].created not in ledger.fleeting]:
         partners = set(machine[CallIndex].index.partners[scaler.symbol])
-        kin = {known for symbol in partners for known in _kin(machine, symbol)}
+        kin = {known for symbol in partners for known in _identity_keys(machine, symbol)}
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (
             [
                 (symbol, place)
                 for symbol, places in table.items()
                 for place in places
-                if kin & _kin(machine, symbol) or _path(place.node) in paths
+                if kin & _identity_keys(machine, symbol) or _path(place.node) in paths
             ]
             for table in (ledger.saved, ledger.restored)
         )
@@ -183,9 +183,9 @@ def conclude(machine: Machine) -> None:
         missing = missing or ([] if ledger.scaler_restored else restores)
         if missing and scaler.enabled != FALSE:
             (symbol, first), *_ = missing
-            if _is_told_there(machine, first, scaler):
+            if _is_reported_in_base(machine, first, scaler):
                 continue
-            wrapped = _taken_for_wrappers(machine, symbol, partners) if _path(first.node) not in paths else ()
+            wrapped = _wrapper_guesses(machine, symbol, partners) if _path(first.node) not in paths else ()
             machine.statement = first.statement
             machine.emit(
                 State(),
@@ -199,18 +199,18 @@ def conclude(machine: Machine) -> None:
                 resumes=ledger.scaler_restored or bool(restores) or any(map(_restores, machine.program.chunks)),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
-                guesses=(*machine.guessed(first.node), *wrapped),
+                guesses=(*machine.guesses_for(first.node), *wrapped),
             )
             return
 
 
-@per_chunk
+@cached_per_chunk
 def _restores(chunk: Chunk) -> bool:
     """Whether `chunk` restores the state of an optimizer, also on a path that the settings at hand do not take."""
     return _RESTORES.search(chunk.code) is not None
 
 
-def _is_told_there(machine: Machine, place: Place, scaler: Scaler) -> bool:
+def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool:
     """Whether the file whose code saves, out of this one, constructs the scaler as well."""
     made_elsewhere = scaler.created is not None and not machine.program.main.owns(scaler.created)
     if made_elsewhere and _made_in(machine, scaler) in machine[Ledger].elsewhere.get(place.node, ()):
@@ -231,10 +231,10 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
     named = not isinstance(node.func, cst.Attribute) or _is_named_scaler(node, owner)
-    return named or _is_anything(machine, symbol_of(machine, owner))
+    return named or _is_any_element(machine, symbol_of(machine, owner))
 
 
-def _is_anything(machine: Machine, symbol: int) -> bool:
+def _is_any_element(machine: Machine, symbol: int) -> bool:
     """Whether this can be any element of a container or the result of a lookup by name."""
     symbols = machine.symbols
 
@@ -304,7 +304,7 @@ def _enter(
     machine: Machine, table: dict[int, list[Place]], symbol: int, place: Place, guesses: tuple[Guessed, ...]
 ) -> None:
     """Record in `table` that state of the object `symbol` is handled at `place`, subject to these `guesses`."""
-    machine.guess(place.node, guesses)
+    machine.record_guesses(place.node, guesses)
     places = table.setdefault(symbol, [])
     if all(known.node is not place.node for known in places):
         places.append(place)
@@ -363,13 +363,13 @@ def _path(call: cst.CSTNode) -> str:
     return (dotted(owner) or "") if isinstance(owner, cst.Attribute) else ""
 
 
-def _taken_for_wrappers(machine: Machine, symbol: int, partners: Set[int]) -> tuple[Guessed, ...]:
+def _wrapper_guesses(machine: Machine, symbol: int, partners: Set[int]) -> tuple[Guessed, ...]:
     """The guesses by which `symbol` is one of `partners` or its wrapper."""
-    plain = {known for partner in partners for known in _kin(machine, partner, wrapped=False)}
-    if plain & _kin(machine, symbol, wrapped=False):
+    plain = {known for partner in partners for known in _identity_keys(machine, partner, wrapped=False)}
+    if plain & _identity_keys(machine, symbol, wrapped=False):
         return ()
     made = [maker for one in (symbol, *sorted(partners)) if (maker := _wrapper(machine, one)) is not None]
-    return SPEAKS_OF_OPTIMIZER.taken(made[0]) if made else ()
+    return SPEAKS_OF_OPTIMIZER.guesses(made[0]) if made else ()
 
 
 def _wrapper(machine: Machine, symbol: int) -> str | None:
@@ -379,7 +379,7 @@ def _wrapper(machine: Machine, symbol: int) -> str | None:
     return str(maker[1]) if maker[0] == "call" and SPEAKS_OF_OPTIMIZER.search(str(maker[1])) else None
 
 
-def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[object]:
+def _identity_keys(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[object]:
     """The keys by which a symbol is the same object on other paths: its construction, or its access path.
 
     An attribute of a wrapper is an alias of the wrapper, if it may be `wrapped`.
@@ -390,17 +390,17 @@ def _kin(machine: Machine, symbol: int, *, wrapped: bool = True) -> frozenset[ob
         return frozenset({details[0]})
     if kind == "attribute":
         inner = wrapped and _wrapper(machine, symbol) is not None
-        return frozenset({f".{details[0]}"}) | (_kin(machine, parts[0]) if inner else frozenset())
+        return frozenset({f".{details[0]}"}) | (_identity_keys(machine, parts[0]) if inner else frozenset())
     if kind == "parameter":
         return frozenset({str(details[-1])})
     if kind == "either":
         joined = [one for one in machine.symbols.alternatives(symbol) if one != symbol]
-        kin = frozenset[object]().union(*(_kin(machine, one, wrapped=wrapped) for one in joined))
+        kin = frozenset[object]().union(*(_identity_keys(machine, one, wrapped=wrapped) for one in joined))
         return kin or frozenset({("symbol", symbol)})
     if kind == "index" and parts:
-        return _kin(machine, parts[0], wrapped=wrapped)
+        return _identity_keys(machine, parts[0], wrapped=wrapped)
     if kind == "part":
-        return frozenset((details[0], whole) for whole in _kin(machine, parts[0], wrapped=wrapped))
+        return frozenset((details[0], whole) for whole in _identity_keys(machine, parts[0], wrapped=wrapped))
     return frozenset({("symbol", symbol)})
 
 
@@ -418,7 +418,7 @@ class Checkpoints(Tracker):
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """Handle `torch.save` and other functions of libraries."""
-        out_of_sight(self.machine, state, call.node, call.callee, call.arguments, None)
+        arguments_escape(self.machine, state, call.node, call.callee, call.arguments, None)
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -435,7 +435,7 @@ class Checkpoints(Tracker):
         """Handle unseen code that may save and load."""
         if not isinstance(call.callee, Ref):
             owner = None if call.entered == "super" else call.owner
-            out_of_sight(self.machine, state, call.node, call.callee, call.arguments, owner)
+            arguments_escape(self.machine, state, call.node, call.callee, call.arguments, owner)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle an attribute of an object that may be saved."""

@@ -9,7 +9,7 @@ from amplint.semantics.configs.display import Reader, get, refers
 from amplint.semantics.configs.hydra import Hydra, merged
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import quietly
+from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
@@ -85,7 +85,7 @@ class ConfigFiles(Tracker):
     def _join(self, state: State, call: Call) -> Value | None:
         return _joined(call.arguments.values)
 
-    def member_of(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The parent folder of a path, or an entry of a dictionary."""
         if isinstance(owner, FilePath) and name == "parent":
             return _parent(owner)
@@ -206,7 +206,7 @@ class ConfigFiles(Tracker):
 
     # Hydra.
 
-    def left_out(self, state: State, function: Function, index: int) -> Value | None:
+    def missing_argument(self, state: State, function: Function, index: int) -> Value | None:
         """The value of the configuration parameter of a function that Hydra calls."""
         node = node_of(function)
         if index or not isinstance(node, cst.FunctionDef) or function.owner is not None:
@@ -231,7 +231,7 @@ class ConfigFiles(Tracker):
         return Hydra(lambda path: self._file(FilePath(path)), reader, told.get("config_path", ".")).composed(primary)
 
     def _value(self, state: State, function: Function, node: cst.BaseExpression) -> Value:
-        return quietly(self.machine, state, function.frame, node, {})
+        return evaluate_silently(self.machine, state, function.frame, node, {})
 
 
 _HYDRA = frozenset(map(Ref, known.HYDRA_MAIN))

@@ -33,7 +33,7 @@ _Told = tuple[type[Event], cst.CSTNode, dict[str, Any]]
 _STARTER = "accelerate launch"
 
 
-def tell(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
+def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
     """Emit the events of these `kinds` in `file`, the main one of `program`."""
     reader = Reader(itertools.count().__next__)
     for tree in dictionaries(file.root):

@@ -20,10 +20,10 @@ from amplint.semantics.custom_functions.function_passes import (
     mixed,
     runs_again,
 )
-from amplint.semantics.custom_functions.kernels import callers_mind, handed, minds_dtypes, unprepared
+from amplint.semantics.custom_functions.kernels import handed, handles_dtypes, has_casting_caller, unprepared
 from amplint.semantics.events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import quietly
+from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
@@ -121,12 +121,12 @@ def conclude(machine: Machine, state: State) -> None:
             machine.chunk = chunk
             for node in walk(chunk.module):
                 if isinstance(node, cst.ClassDef) and (passes := _passes(machine, state, node)) is not None:
-                    _tell(machine, state, chunk, node, passes)
+                    _emit_function_events(machine, state, chunk, node, passes)
 
 
 def _passes(machine: Machine, state: State, cls: cst.ClassDef) -> Passes | None:
     """The two passes of a custom function; None for other classes, and for one without both or with `setup_context`."""
-    bases = [quietly(machine, state, MODULE_FRAME, base.value, {}) for base in cls.bases]
+    bases = [evaluate_silently(machine, state, MODULE_FRAME, base.value, {}) for base in cls.bases]
     if not any(isinstance(base, Ref) and base.name in BASES for base in bases):
         return None
     methods = {m.name.value: m for m in cls.body.body if isinstance(m, cst.FunctionDef)}
@@ -141,7 +141,7 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
     for decorator in method.decorators:
         node = decorator.decorator
         name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
-        value = quietly(machine, state, MODULE_FRAME, node.func if isinstance(node, cst.Call) else node, {})
+        value = evaluate_silently(machine, state, MODULE_FRAME, node.func if isinstance(node, cst.Call) else node, {})
         value = value.callee if isinstance(value, Partial) else value
         api = value.name if isinstance(value, Ref) else ""
         if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
@@ -153,7 +153,7 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
     return found
 
 
-def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
+def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
     forward, backward = (_decoration(machine, state, method) for method in (passes.forward, passes.backward))
     calls = machine[CustomFunctions].applied.get(chunk, [])
     details = {
@@ -166,10 +166,10 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
     if forward.unclear or backward.unclear:
         return
     if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
-        _tell_unpaired(machine, state, passes, forward, backward, details)
+        _emit_unpaired(machine, state, passes, forward, backward, details)
     if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
         return
-    modules = _taken_for_torch(machine, state, cls)
+    modules = _torch_guesses(machine, state, cls)
     if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
         guesses = (*again[2], *modules)
         machine.emit(
@@ -177,7 +177,7 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
             assumed=not details["announced"], **details,
         )  # fmt: skip
     given = _given_attributes(machine, cls.name.value, passes)
-    if (found := mixed(passes, given, named=not callers_mind(machine, cls.name.value))) is not None:
+    if (found := mixed(passes, given, named=not has_casting_caller(machine, cls.name.value))) is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
             managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward,
@@ -194,19 +194,21 @@ def _tell(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passe
             **details,
         )
     elif machine.assumes and found is None and again is None:
-        _tell_assumed(machine, state, cls.name.value, passes, details, modules)
+        _emit_assumed(machine, state, cls.name.value, passes, details, modules)
 
 
-def _taken_for_torch(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:
+def _torch_guesses(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:
     """The guesses by which a class calls functions of PyTorch, where imports do not show it."""
     owners = [node.func.value for node in every(cls, cst.Call) if isinstance(node.func, cst.Attribute)]
     names = dict.fromkeys(name for owner in owners if TORCH_MODULES.search(name := dotted(owner) or ""))
-    known = {name: quietly(machine, state, MODULE_FRAME, cst.Name(name.partition(".")[0]), {}) for name in names}
+    known = {
+        name: evaluate_silently(machine, state, MODULE_FRAME, cst.Name(name.partition(".")[0]), {}) for name in names
+    }
     unknown = (n for n, v in known.items() if not (isinstance(v, Ref) and v.name.partition(".")[0] == "torch"))
-    return tuple(guessed for name in unknown for guessed in TORCH_MODULES.taken(name))
+    return tuple(guessed for name in unknown for guessed in TORCH_MODULES.guesses(name))
 
 
-def _tell_assumed(
+def _emit_assumed(
     machine: Machine,
     state: State,
     name: str,
@@ -247,10 +249,10 @@ def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
     methods = [node for chunk in classes for node in every(chunk.module, cst.FunctionDef) if node.name.value in asked]
     counts = Counter(node.name.value for node in methods)
     nodes += [node for node in methods if counts[node.name.value] == 1]
-    return {node.name.value: node for node in nodes if not minds_dtypes(node)}
+    return {node.name.value: node for node in nodes if not handles_dtypes(node)}
 
 
-def _tell_unpaired(
+def _emit_unpaired(
     machine: Machine,
     state: State,
     passes: Passes,

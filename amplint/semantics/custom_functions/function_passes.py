@@ -148,7 +148,7 @@ def mixed(passes: Passes, parameters: Set[str], named: bool) -> Mixed | None:
             of = [origins.of(operand) for operand in product.operands]
             weights = [o for o in of if o in passes.inputs and (o in parameters or (named and LIKE_WEIGHT.search(o)))]
             if _GRADIENT in of and weights:
-                guesses = () if weights[0] in parameters else LIKE_WEIGHT.taken(weights[0])
+                guesses = () if weights[0] in parameters else LIKE_WEIGHT.guesses(weights[0])
                 found.append(Mixed(product.node, product.op, weights[0], forward.products[-1], guesses))
 
     read(origins, passes.backward.body, seen)
@@ -174,7 +174,7 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]]
                 back = func if isinstance(func, cst.Attribute) and RUNS_BACK.search(func.attr.value) else None
                 origin = origins.of(back.value if back is not None else func)
                 if origin is not None and origin in handed:
-                    guesses = RUNS_BACK.taken(back.attr.value) if back is not None else ()
+                    guesses = RUNS_BACK.guesses(back.attr.value) if back is not None else ()
                     found.append((handed[origin], inner, guesses))
 
     read(origins, passes.backward.body, seen)

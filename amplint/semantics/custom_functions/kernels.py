@@ -13,7 +13,7 @@ from amplint.records import dataclass
 from amplint.semantics.custom_functions.function_passes import Passes, differentiable
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import member, quietly
+from amplint.semantics.python.modules import evaluate_silently, member
 from amplint.semantics.reading.origins import Origins, read
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import MODULE_FRAME, State
@@ -22,15 +22,15 @@ from amplint.semantics.words import CASTER, KERNEL, KERNEL_WHOLE_NUMBERS, MINDS_
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import FLOAT32, LOWER, NOT_CAST_WITH_OUT, words
 from amplint.torchlib.promotion import INTEGRAL
 
 _FLOAT32 = "a new float32 buffer"
-_FACTORIES = having("creates", "sized") | {"full"}
-_COMPUTATIONS = (FLOAT32 | LOWER | having("promotes")) - having("joins") - having("creates")
+_FACTORIES = operations_with("creates", "sized") | {"full"}
+_COMPUTATIONS = (FLOAT32 | LOWER | operations_with("promotes")) - operations_with("joins") - operations_with("creates")
 _OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
 _INTEGERS = frozenset(name.removeprefix("torch.") for name, dtype in DTYPES.items() if dtype in INTEGRAL)
@@ -57,10 +57,10 @@ class Handed:
 
 def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
     """Whether neither the passes of the class `name` nor its callers in the file handle dtypes."""
-    return not (minds_dtypes(passes.forward) or minds_dtypes(passes.backward) or callers_mind(machine, name))
+    return not (handles_dtypes(passes.forward) or handles_dtypes(passes.backward) or has_casting_caller(machine, name))
 
 
-def callers_mind(machine: Machine, name: str) -> bool:
+def has_casting_caller(machine: Machine, name: str) -> bool:
     """Whether a caller of the class `name` in the file casts its arguments, or disables autocast around the call."""
     aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
     chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
@@ -99,7 +99,7 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
         for target in node.targets
         if isinstance(target.target, cst.Name) and target.target.value in names
     ]
-    return any(minds_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
+    return any(handles_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
@@ -115,7 +115,7 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
             if not isinstance(call, cst.Call):
                 continue
             with_out = _is_given_output(call)
-            guesses = () if with_out else _taken_for_kernel(machine, state, call.func, local)
+            guesses = () if with_out else _kernel_guesses(machine, state, call.func, local)
             unknown = guesses is None
             if guesses is None:
                 if not (alone and _is_imported(machine, state, call.func, local)):
@@ -161,7 +161,7 @@ def _computes_nothing(passes: Passes) -> bool:
     return called.isdisjoint(_COMPUTATIONS) and not any(isinstance(one, cst.MatrixMultiply) for one in operators)
 
 
-def _taken_for_kernel(
+def _kernel_guesses(
     machine: Machine, state: State, func: cst.BaseExpression, local: set[str]
 ) -> tuple[Guessed, ...] | None:
     """The guesses by which the callee is a kernel; None if it is not.
@@ -175,17 +175,17 @@ def _taken_for_kernel(
     if path.startswith("torch.ops."):
         return () if not path.startswith(("torch.ops.aten.", "torch.ops.prims.")) else None
     first, *rest = path.split(".")
-    value = quietly(machine, state, MODULE_FRAME, cst.Name(first), {})
+    value = evaluate_silently(machine, state, MODULE_FRAME, cst.Name(first), {})
     for name in rest:
         value = member(machine, state, value, name) if isinstance(value, Namespace) else value
     if isinstance(value, Function) and value.chunk.source is not machine.program.main:
-        return () if _hands_on(machine, value) else None
+        return () if _only_forwards(machine, value) else None
     if isinstance(value, Ref):
         if value.name.partition(".")[0] in _LIBRARIES:
             return None
         if grid or "." in path:
             return ()
-        return KERNEL.taken(value.name) if KERNEL.search(value.name) else None
+        return KERNEL.guesses(value.name) if KERNEL.search(value.name) else None
     found = isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
     return () if found else None
 
@@ -197,11 +197,11 @@ def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local
     """
     if not isinstance(func, cst.Name) or func.value in local:
         return False
-    value = quietly(machine, state, MODULE_FRAME, func, {})
+    value = evaluate_silently(machine, state, MODULE_FRAME, func, {})
     return isinstance(value, Ref) and value.name.partition(".")[0] not in _LIBRARIES
 
 
-def _hands_on(machine: Machine, function: Function) -> bool:
+def _only_forwards(machine: Machine, function: Function) -> bool:
     """Whether a function of another file casts nothing and calls an object from an import or a loader there."""
     body = node_of(function)
     if any(_converts_or_casts(node) for node in walk(body)):
@@ -224,12 +224,12 @@ def _bound(function: cst.FunctionDef) -> set[str]:
     return {node.value for target in targets for node in walk(target) if isinstance(node, cst.Name)}
 
 
-def minds_dtypes(function: cst.CSTNode) -> bool:
+def handles_dtypes(function: cst.CSTNode) -> bool:
     """Whether code casts tensors, compares dtypes or mentions autocast."""
-    return any(_minds(node) for node in walk(function))
+    return any(_handles_dtypes(node) for node in walk(function))
 
 
-def _minds(node: cst.CSTNode) -> bool:
+def _handles_dtypes(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(target.comparator for target in node.comparisons)]
         names = {side.attr.value for side in sides if isinstance(side, cst.Attribute)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.models import parameters
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors import weights
@@ -19,21 +19,21 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     """The result of a call of a library function; None if it is not one of apex's wrappers."""
     loss = arguments.value("loss", 0) if name == SCALE_LOSS else None
     if loss is not None:
-        scaled = same_again(machine, state, name, arguments, node)
+        scaled = unseen_result(machine, state, name, arguments, node)
         return Tensor(symbol_of(machine, scaled), plain=symbol_of(machine, loss))
     optimizer = arguments.value("optimizers", 1) if name == INITIALIZE else None
     if not isinstance(optimizer, Optimizer):
         return None
     parameters.forget_dtypes(machine, state, arguments.values)
     weights.handed(machine, arguments.values)
-    both = same_again(machine, state, name, arguments, node)
+    both = unseen_result(machine, state, name, arguments, node)
     return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
 
 
 class Apex(Tracker):
     """Tracks the results of apex's wrappers."""
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this wraps an optimizer or a loss."""
         return name in (INITIALIZE, SCALE_LOSS)
 

@@ -30,16 +30,16 @@ class ApiUses(Tracker):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.told: set[tuple[cst.CSTNode, str]] = set()
+        self.reported: set[tuple[cst.CSTNode, str]] = set()
 
     def library_name(self, state: State, node: cst.CSTNode, name: str) -> None:
         """Emit the use of a name once; a deprecated one only if it is no fallback for older versions."""
         machine = self.machine
-        if machine.module(state) is not machine.program.main or (node, name) in self.told:
+        if machine.module(state) is not machine.program.main or (node, name) in self.reported:
             return
         if not machine.muted:
-            self.told.add((node, name))
-            if self._gives_way(node, name):
+            self.reported.add((node, name))
+            if self._is_fallback(node, name):
                 return
         machine.emit(state, ApiUse, node, name=name)
 
@@ -48,18 +48,18 @@ class ApiUses(Tracker):
         if ApiUse.kind not in self.machine.wanted:
             return
         chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]
-        told = {node for node, _ in self.told}
+        told = {node for node, _ in self.reported}
         modules = {bound: name for one in chunks for node, bound, name in _imports(one) if name not in SUCCESSORS}
         for chunk in chunks:
             found: list[tuple[cst.CSTNode, str]] = [(node, name) for node, _, name in _imports(chunk)]
             found += ((node, name) for node in walk(chunk.module) if (name := _qualified(node, modules)) is not None)
             for node, name in found:
-                if name in SUCCESSORS and node not in told and not self._gives_way(node, name):
+                if name in SUCCESSORS and node not in told and not self._is_fallback(node, name):
                     self.machine.chunk = chunk
                     self.machine.statement = None
                     self.machine.emit(State(), ApiUse, node, name=name)
 
-    def _gives_way(self, node: cst.CSTNode, name: str) -> bool:
+    def _is_fallback(self, node: cst.CSTNode, name: str) -> bool:
         """Whether `name` is a fallback, used only where its successor is missing."""
         source = self.machine.program.main
         if name.startswith(APEX_MODULES):
@@ -71,7 +71,7 @@ class ApiUses(Tracker):
         imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
         return is_fallback(source, node, re.compile(rf"{call}|{imported}"))
 
-    def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
+    def joined_library_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
         """Join a name imported from two libraries, or imported or else defined, as the one of PyTorch."""
         libraries = [one for one in (left, right) if isinstance(one, Ref)]
         known = [ref for ref in libraries if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]

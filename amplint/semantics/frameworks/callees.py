@@ -19,7 +19,7 @@ def runs(machine: Machine, state: State, node: cst.CSTNode | None, function: Fun
         machine.emit(state, Called, node, function=node_of(function))
 
 
-def leaves(machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None) -> None:
+def emit_library_call(machine: Machine, state: State, node: cst.Call, callee: Value, owner: Value | None) -> None:
     """Emit `Called` without a function, where `callee` or `owner` is known to belong to a library."""
     if Called.kind in machine.wanted and any(_is_of_library(machine, value) for value in (callee, owner)):
         machine.emit(state, Called, node, function=None)
@@ -45,4 +45,4 @@ class Callees(Tracker):
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Handle an unseen call, perhaps of a library."""
-        leaves(self.machine, state, call.node, call.callee, call.owner)
+        emit_library_call(self.machine, state, call.node, call.callee, call.owner)

@@ -171,7 +171,7 @@ class DeepSpeed(Tracker):
         precision = asked.value.value if asked is not None and isinstance(asked.value, Const) else None
         for block in {"fp16", "bf16"} - {HALF_BLOCKS[precision]} if precision in HALF_BLOCKS else ():
             if asked is not None and get(config.value, block, "enabled") == TRUE:
-                self._disagrees(
+                self._emit_disagreement(
                     state, asked.node, config, f"{block}.enabled", "mixed_precision", asked.value, "Accelerator"
                 )
 
@@ -186,9 +186,9 @@ class DeepSpeed(Tracker):
             self.machine.emit(state, ClippingLost, given.node, argument=argument, written=config.written)
         if isinstance(theirs, Const) and isinstance(ours, Const) and theirs.value not in (AUTO, None, ours.value):
             starter = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else ""
-            self._disagrees(state, node, config, setting, argument, ours, starter)
+            self._emit_disagreement(state, node, config, setting, argument, ours, starter)
 
-    def _disagrees(
+    def _emit_disagreement(
         self, state: State, node: cst.CSTNode, config: _Config, setting: str, argument: str, ours: Value, starter: str
     ) -> None:
         written = find(config.written, *setting.split("."))

@@ -100,7 +100,7 @@ class Float8(Tracker):
                 self.layers.setdefault(made.symbol, (size.node, multiple))
         return made
 
-    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+    def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Record an enabled region of Transformer Engine."""
         key = self.machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
         if key[:1] == ("call",) and key[1] in REGIONS and isinstance(item, cst.Call):

@@ -17,7 +17,7 @@ from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python import attributes
 from amplint.semantics.python.calls import unseen
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import ACCELERATOR, dotted
@@ -137,9 +137,9 @@ def call_method(
         return arguments.values[0]
     if name in BESIDE:
         called = machine.unknown("attribute", name, parts=(manager.symbol,)).symbol
-        return same_again(machine, state, Callee(called), arguments, node, (called,))
+        return unseen_result(machine, state, Callee(called), arguments, node, (called,))
     if name in _UNSCALING:
-        _settle(state, manager)
+        _record_unscaled(state, manager)
         return Unknown(machine.fresh())
     if name == "autocast":
         enabled = FALSE if manager.precision == "float32" else machine.unknown("mixed", parts=(manager.symbol,))
@@ -214,7 +214,7 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     return Const(None)
 
 
-def _settle(state: State, manager: Manager) -> None:
+def _record_unscaled(state: State, manager: Manager) -> None:
     """Record that the gradients of `manager` are unscaled."""
     for optimizer, known in state[Progress].gradients.items():
         if known.manager == manager:
@@ -231,7 +231,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
     if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
         return
     if manager is not None:
-        _tell(machine, state, manager, gradients.raw, "backward", node)
+        _emit_bypassed(machine, state, manager, gradients.raw, "backward", node)
 
 
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
@@ -240,7 +240,7 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
-        _tell(machine, state, manager, node, what, node)
+        _emit_bypassed(machine, state, manager, node, what, node)
 
 
 def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
@@ -250,7 +250,9 @@ def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
         machine[trainers.Trainers].clipped.append(node)
 
 
-def _tell(machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call) -> None:
+def _emit_bypassed(
+    machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call
+) -> None:
     machine.emit(
         state, Bypassed, node, manager=manager, call=call, step=step, spelled=spelled(machine, state, manager),
         synced=synced(machine, state, manager),
@@ -289,7 +291,7 @@ class Frameworks(Tracker):
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
 
-    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""
         return any(isinstance(value, Manager) for value in given)
 
@@ -316,7 +318,7 @@ class Frameworks(Tracker):
             return found if found is not None else unseen(self.machine, state, call)
         return None
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The manager that a parameter is by its annotation."""
         if name not in MANAGERS:
             return None

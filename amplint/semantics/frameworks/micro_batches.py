@@ -125,7 +125,7 @@ class MicroBatches(Tracker):
         if division is not None and by in (symbol_of(self.machine, manager.steps), own):
             self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
 
-    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+    def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Record a `with` statement that begins a micro-batch."""
         if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
             manager = self.machine.evaluate(state, item.func.value)
@@ -133,7 +133,7 @@ class MicroBatches(Tracker):
                 self.blocks[by] = _Block(manager)
                 state.change(Opened).before = {**state[Opened].before, by: frozenset(state.facts)}
 
-    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """Record a division."""
         if operands.kind == "Divide" and operands.right[1] not in (NONE, Const(1)):
             by = symbol_of(self.machine, operands.right[1])
@@ -147,7 +147,7 @@ def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
     for fact, holds in state.facts.items():
         symbol = fact if isinstance(fact, int) else fact[1]
         if fact not in before:
-            if any(_tells_ends(machine.symbols.key(part)) for part in machine.symbols.behind(symbol)):
+            if any(_tells_ends(machine.symbols.key(part)) for part in machine.symbols.derivation(symbol)):
                 return True
         elif isinstance(fact, int):
             found = boundary(machine, symbol)

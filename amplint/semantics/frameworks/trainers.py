@@ -122,18 +122,18 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     known = state[ModelStates].known.get(parameters.root(machine, model))
     cast = None if known is None else known.half if manager.precision == "float16" else known.bfloat16
     if cast is not None and manager.precision in HALF_DTYPES:
-        guesses = machine.guessed(cast)
+        guesses = machine.guesses_for(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
         return
     if known is not None and known.perhaps is not None and manager.precision in (None, "float16"):
-        chosen, guesses = replace(manager, precision="float16"), machine.guessed(known.perhaps)
+        chosen, guesses = replace(manager, precision="float16"), machine.guesses_for(known.perhaps)
         premises = (Premise.FLOAT16_CHOSEN,)
         machine.emit(state, HalfManaged, node, manager=chosen, cast=known.perhaps, guesses=guesses, premises=premises)
         return
     other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
     if other is not None and manager.precision in HALF_DTYPES:
         details = {"precision": manager.precision, "cast": other}
-        machine.emit(state, HalvesMixed, node, guesses=machine.guessed(other), **details)
+        machine.emit(state, HalvesMixed, node, guesses=machine.guesses_for(other), **details)
         return
     mixed = manager.kind == LOOP and manager.precision == "bfloat16"
     if mixed and known is not None and known.saved is not None and not _is_older(state, manager):
@@ -154,7 +154,7 @@ def _meet_chosen(machine: Machine, state: State, node: cst.Call, manager: Manage
     if state.facts.get(asked) != FALSE:
         machine.emit(
             state, HalfManaged, node, manager=replace(manager, precision="float16"), cast=cast,
-            guesses=machine.guessed(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
+            guesses=machine.guesses_for(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
         )  # fmt: skip
 
 
@@ -204,7 +204,7 @@ class Trainers(Tracker):
             frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
         )
 
-    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether a function constructs a trainer, or its arguments."""
         return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
@@ -222,7 +222,7 @@ class Trainers(Tracker):
             details = {"call": "backward", "step": call.node, "spelled": "self.accelerator", "synced": False}
             self.machine.emit(state, Bypassed, call.node, manager=manager, **details)
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """A parameter that holds the arguments of a loop."""
         if loop_kind(name) != ARGUMENTS:
             return None
@@ -240,7 +240,7 @@ class Trainers(Tracker):
             made.append(whole if _is_arguments(self.machine, state, cls) else value)
         return Items(tuple(made))
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """What trains by itself, and what parses its arguments."""
         return loop_kind(name) is not None or name in ARGUMENT_PARSERS
 

@@ -23,7 +23,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import PERHAPS_SCALED, Instance, Items, Scaler, Tensor, Unknown, Value
 from amplint.semantics.words import SPEAKS_OF_SCALE
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.policy import words
 
@@ -55,15 +55,15 @@ _SCALE = "scale of"
 
 def scale_symbol(machine: Machine, state: State, scaler: Scaler) -> Unknown:
     """The result of `get_scale()`, which is equal until `update()` runs."""
-    return machine.unknown(_SCALE, _era(state, scaler), parts=(scaler.symbol,))
+    return machine.unknown(_SCALE, _scale_identity(state, scaler), parts=(scaler.symbol,))
 
 
 def scaled(machine: Machine, state: State, scaler: Scaler, plain: int, node: cst.CSTNode) -> None:
     """Record the scale under which the loss `plain` was scaled."""
-    machine[Readings].scaled_under[scaler.symbol, plain] = (_era(state, scaler), node)
+    machine[Readings].scaled_under[scaler.symbol, plain] = (_scale_identity(state, scaler), node)
 
 
-def _era(state: State, scaler: Scaler) -> tuple[object, ...] | None:
+def _scale_identity(state: State, scaler: Scaler) -> tuple[object, ...] | None:
     """The identity of the scale between two calls of `update()`; None if that is unknown."""
     if (scaler.symbol, ANY_OPTIMIZER) in state[Progress].pairs:
         return None
@@ -125,18 +125,18 @@ def _scales(machine: Machine, symbol: int) -> Iterator[int]:
 
 def summed(machine: Machine, state: State, node: cst.CSTNode, value: Value) -> bool:
     """Report `total += value`, unless `value` keeps its graph for backward; return whether it was reported."""
-    return _is_number(machine, value) and _tell(machine, state, node, [value], "summed")
+    return _is_number(machine, value) and _report_read(machine, state, node, [value], "summed")
 
 
 def compared(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value]) -> None:
     """Report an ordering comparison of values."""
-    _tell(machine, state, node, values, "compared")
+    _report_read(machine, state, node, values, "compared")
 
 
 def formatted(machine: Machine, state: State, node: cst.FormattedString, values: Iterable[Value]) -> None:
     """Report values formatted into a string."""
-    if (machine[Readings].scaled_under or machine[Shares].known) and not _speaks_of_scale(node):
-        _tell(machine, state, node, values, "logged")
+    if (machine[Readings].scaled_under or machine[Shares].known) and not _mentions_scale(node):
+        _report_read(machine, state, node, values, "logged")
 
 
 def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
@@ -152,8 +152,8 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         values = [value for value in values if _is_number(machine, value)]
         if called != "update":
             values = [value for value in values if shares.share_in(machine, value) is None]
-    if not _speaks_of_scale(node):
-        _tell(machine, state, node, values, "logged")
+    if not _mentions_scale(node):
+        _report_read(machine, state, node, values, "logged")
 
 
 def returned(machine: Machine, state: State, value: Value) -> None:
@@ -181,7 +181,7 @@ def _within(state: State, value: Value) -> Iterator[Value]:
         yield from (held for name, held in state.heap.get(value.symbol, {}).items() if name.startswith("["))
 
 
-@per_file
+@cached_per_file
 def _is_called_scaled(statement: cst.CSTNode) -> bool:
     """Whether a name or string in the returned expression mentions the scale."""
     names = (inner.value for inner in walk(statement) if isinstance(inner, (cst.Name, cst.SimpleString)))
@@ -202,19 +202,19 @@ def _is_number(machine: Machine, value: Value) -> bool:
     )
 
 
-@per_file
-def _speaks_of_scale(node: cst.CSTNode) -> bool:
+@cached_per_file
+def _mentions_scale(node: cst.CSTNode) -> bool:
     texts = (inner.value for inner in walk(node) if isinstance(inner, (cst.SimpleString, cst.FormattedStringText)))
     return any(SPEAKS_OF_SCALE.search(text) for text in texts)
 
 
-def _tell(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
+def _report_read(machine: Machine, state: State, node: cst.CSTNode, values: Iterable[Value], how: str) -> bool:
     values = list(values)
-    if machine[Shares].known and how != "summed" and not _about_finiteness(state):
+    if machine[Shares].known and how != "summed" and not _has_tested_finiteness(state):
         for value in values:
             shares.read(machine, state, node, value, how)
     reading = next((found for value in values if (found := carried(machine, value)) is not None), None)
-    if reading is None or _about_finiteness(state):
+    if reading is None or _has_tested_finiteness(state):
         return False
     _emit(machine, state, node, reading, how)
     return True
@@ -229,7 +229,7 @@ def _emit(
     )
 
 
-def _about_finiteness(state: State) -> bool:
+def _has_tested_finiteness(state: State) -> bool:
     """Whether a branch on this path tested for infinity or NaN."""
     trail = state.trail
     for _ in range(4):
@@ -241,7 +241,7 @@ def _about_finiteness(state: State) -> bool:
     return False
 
 
-@per_file
+@cached_per_file
 def _not_finite(condition: cst.CSTNode) -> frozenset[bool]:
     """The outcomes of a condition under which a value can be infinite or NaN."""
     sides: set[bool] = set()
@@ -269,7 +269,7 @@ class Readings(Tracker):
         self.scaled_under: dict[tuple[int, int], tuple[tuple[object, ...] | None, cst.CSTNode]] = {}
         self.from_outside = False
 
-    def called_from_outside(self, state: State, me: Instance | None) -> None:
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """Return values go to unseen code from here on."""
         self.from_outside = True
 
@@ -282,11 +282,11 @@ class Readings(Tracker):
         """Check a call that may log or collect its arguments."""
         handed(self.machine, state, call.node, call.arguments)
 
-    def number_of(self, tensor: Value, number: Value) -> None:
+    def number_read(self, tensor: Value, number: Value) -> None:
         """`loss.item()` still carries the scale."""
         converted(self.machine, tensor, number)
 
-    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A value computed from a scaled loss carries its scale or has lost it."""
         if not isinstance(result, (Tensor, Unknown)):
             return None

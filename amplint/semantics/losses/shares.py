@@ -66,7 +66,7 @@ def combined(
     elif kind == "Divide":
         for of, share, where, loop in _sums(machine, symbol_of(machine, left[1])):
             if _counts_rounds(right[0], loop):
-                _tell(machine, state, where, of, share, "averaged")
+                _report_share_read(machine, state, where, of, share, "averaged")
 
 
 def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value, result: Value) -> None:
@@ -77,7 +77,7 @@ def _multiplied(machine: Machine, node: cst.CSTNode, loss: Value, factor: Value,
     place = {"attribute": 1, "parameter": -1}.get(str(key[0]))
     name = str(key[place]) if place is not None else ""
     if NUMBER_OF_MICRO_BATCHES.search(name) and not _is_divided(machine, symbol_of(machine, loss)):
-        machine[Shares].multiplied[symbol_of(machine, result)] = node, NUMBER_OF_MICRO_BATCHES.taken(name)
+        machine[Shares].multiplied[symbol_of(machine, result)] = node, NUMBER_OF_MICRO_BATCHES.guesses(name)
 
 
 def _is_divided(machine: Machine, symbol: int) -> bool:
@@ -144,10 +144,10 @@ def read(machine: Machine, state: State, node: cst.CSTNode, value: Value, how: s
     """Report a share that is logged or compared."""
     found = share_in(machine, value)
     if found is not None:
-        _tell(machine, state, node, found[1].symbol, found[0], how)
+        _report_share_read(machine, state, node, found[1].symbol, found[0], how)
 
 
-def _tell(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
+def _report_share_read(machine: Machine, state: State, node: cst.CSTNode, of: int, share: Share, how: str) -> None:
     """Report a read of a share once backward is known to run on it, which may be later."""
     if any(of in losses for losses in machine[Rhythm].losses.values()):
         machine.emit(
@@ -162,7 +162,7 @@ def _guesses(machine: Machine, share: Share) -> tuple[Guessed, ...]:
     """The guesses by which the divisor is the number of micro-batches, none where a boundary condition counts to it."""
     ends = (found.every for found in machine[Rhythm].boundaries.values() if found is not None)
     name = (dotted(share.number) or "").rpartition(".")[2]
-    return () if share.symbol in ends else COUNTS_MICRO_BATCHES.taken(name)
+    return () if share.symbol in ends else COUNTS_MICRO_BATCHES.guesses(name)
 
 
 def backward_ran(machine: Machine, state: State, symbol: int) -> None:
@@ -171,7 +171,7 @@ def backward_ran(machine: Machine, state: State, symbol: int) -> None:
         node, guesses = machine[Shares].multiplied[symbol]
         machine.emit(state, LossMultiplied, node, guesses=guesses)
     for state, node, share, how in machine[Shares].early_reads.pop(symbol, ()):
-        _tell(machine, state, node, symbol, share, how)
+        _report_share_read(machine, state, node, symbol, share, how)
 
 
 class Shares(Tracker):
@@ -187,7 +187,7 @@ class Shares(Tracker):
         self.early_reads: dict[int, list[tuple[State, cst.CSTNode, Share, str]]] = {}
         self.multiplied: dict[int, tuple[cst.CSTNode, tuple[Guessed, ...]]] = {}
 
-    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """Handle a division of a loss, or a sum or average of shares."""
         combined(self.machine, state, operands.node, operands.kind, operands.left, operands.right, result)
         return None

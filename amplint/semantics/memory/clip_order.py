@@ -31,7 +31,7 @@ class PendingClips(Part):
         """Paths are told apart by what they have clipped."""
         return self.calls
 
-    def blurred(self, other: PendingClips) -> PendingClips:
+    def joined_with(self, other: PendingClips) -> PendingClips:
         """What both paths have clipped."""
         return PendingClips(self.calls & other.calls)
 

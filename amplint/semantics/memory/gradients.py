@@ -22,7 +22,7 @@ def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
     if before.consumed is not None:
         return fresh
     if alone:
-        earlier = tuple(one for one in before.passes if _fate(one) != _fate(fresh))
+        earlier = tuple(one for one in before.passes if _pass_key(one) != _pass_key(fresh))
         return replace(fresh, earlier=earlier)
     return NO_GRADIENTS if _disturbs(before, fresh.scaler) else fresh
 
@@ -89,7 +89,7 @@ def _together(passes: Sequence[Gradients]) -> Gradients:
     return replace(passes[0], earlier=tuple(replace(one, earlier=()) for one in passes[1:]))
 
 
-def _fate(gradients: Gradients) -> tuple[object, ...]:
+def _pass_key(gradients: Gradients) -> tuple[object, ...]:
     return (
         gradients.state,
         gradients.scaler and gradients.scaler.symbol,
@@ -98,8 +98,8 @@ def _fate(gradients: Gradients) -> tuple[object, ...]:
     )
 
 
-def essence(gradients: Gradients) -> tuple[object, ...]:
+def gradients_key(gradients: Gradients) -> tuple[object, ...]:
     """The key of gradients: what rules can distinguish."""
-    earlier = frozenset((*_fate(one), one.raw) for one in gradients.earlier)
+    earlier = frozenset((*_pass_key(one), one.raw) for one in gradients.earlier)
     told = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
-    return (*_fate(gradients), *told, gradients.consumed is not None, earlier)
+    return (*_pass_key(gradients), *told, gradients.consumed is not None, earlier)

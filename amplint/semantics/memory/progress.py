@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from amplint.records import dataclass
 from amplint.semantics.events import Gradients, GradState, OptState, Stage
-from amplint.semantics.memory.gradients import NO_GRADIENTS, essence
+from amplint.semantics.memory.gradients import NO_GRADIENTS, gradients_key
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.regions.innermost import is_off
@@ -35,17 +35,17 @@ class ScalerState:
 class Progress(Part):
     """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers."""
 
-    __slots__ = ("_told", "gradients", "pairs", "scalers")
+    __slots__ = ("_cached_key", "gradients", "pairs", "scalers")
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
-        self._told: tuple[Iteration, Hashable] | None = None
+        self._cached_key: tuple[Iteration, Hashable] | None = None
 
     def changes(self) -> None:
         """Invalidate the key."""
-        self._told = None
+        self._cached_key = None
 
     def copy(self) -> Progress:
         """An independent continuation."""
@@ -53,23 +53,23 @@ class Progress(Part):
         twin.pairs = dict(self.pairs)
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
-        twin._told = None
+        twin._cached_key = None
         return twin
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can distinguish, computed once per iteration."""
-        if self._told is None or self._told[0] != now:
-            self._told = now, self._worked_out(now)
-        return self._told[1]
+        if self._cached_key is None or self._cached_key[0] != now:
+            self._cached_key = now, self._compute_key(now)
+        return self._cached_key[1]
 
-    def _worked_out(self, now: Iteration) -> Hashable:
+    def _compute_key(self, now: Iteration) -> Hashable:
         return (
             frozenset(
                 (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))
                 for pair, stage in self.pairs.items()
             ),
             frozenset(
-                (scaler, known.checked, known.latest, known.updated is not None and _lately(known.iteration, now))
+                (scaler, known.checked, known.latest, known.updated is not None and _recency(known.iteration, now))
                 for scaler, known in self.scalers.items()
             ),
             *self._gradient_classes(),
@@ -80,13 +80,13 @@ class Progress(Part):
 
         Many optimizers share the gradients of a backward pass, and each key is slow to compute and to hash.
         """
-        ambient = essence(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        ambient = gradients_key(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
         alike: dict[int, tuple[Gradients, list[int]]] = {}
         for optimizer, gradients in self.gradients.items():
             alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
         told: dict[tuple[object, ...], list[int]] = {}
         for gradients, optimizers in alike.values():
-            told.setdefault(essence(gradients), []).extend(optimizers)
+            told.setdefault(gradients_key(gradients), []).extend(optimizers)
         told.pop(ambient, None)
         return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
 
@@ -94,7 +94,7 @@ class Progress(Part):
         """Scalers and optimizers."""
         return (*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair))
 
-    def blurred(self, other: Progress) -> Progress:
+    def joined_with(self, other: Progress) -> Progress:
         """The join in which whatever differs is unknown."""
         blurred = self.copy()
         for pair in self.pairs.keys() | other.pairs.keys():
@@ -103,7 +103,7 @@ class Progress(Part):
                 blurred.pairs[pair] = Stage(OptState.UNKNOWN)
         for optimizer in self.gradients.keys() | other.gradients.keys():
             ours_g, theirs_g = self.gradients.get(optimizer), other.gradients.get(optimizer)
-            if ours_g is None or theirs_g is None or essence(ours_g) != essence(theirs_g):
+            if ours_g is None or theirs_g is None or gradients_key(ours_g) != gradients_key(theirs_g):
                 blurred.gradients[optimizer] = NO_GRADIENTS
         for scaler in self.scalers.keys() | other.scalers.keys():
             known = self.scalers.get(scaler, ScalerState())
@@ -119,7 +119,7 @@ class Progress(Part):
         return twin
 
 
-def _lately(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
+def _recency(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
     """Whether a call belongs to the present iteration, and its loop depth; the age of others does not matter."""
     shared = shared_rounds(then, now)
     return (True, shared) if shared == len(then) else (same_iteration(then, now), -1)

@@ -14,7 +14,7 @@ from amplint.source.tree import every
 
 
 @dataclass(frozen=True, slots=True)
-class Unended:
+class PendingUpdate:
     """A step of a scaler that existed before the call from unseen code, perhaps of a method of `owner`.
 
     `whole` says that all bases of `owner` are in visible code.
@@ -27,11 +27,11 @@ class Unended:
     whole: bool
 
 
-class Undone(Tracker):
+class Obligations(Tracker):
     """Steps of scalers that require an update, and, by call, those whose gradients require clearing.
 
-    `left_alone` are a scaler's steps on paths that clear nothing, each with its backward pass and the call that clears
-    on another path, and `cleared` those on paths that clear.
+    `uncleared_steps` are a scaler's steps on paths that clear nothing, each with its backward pass and the call that
+    clears on another path, and `cleared` those on paths that clear.
 
     `began` is the time at which the present call from unseen code began, and `owner` the class of the method, `whole`
     if its bases are in visible code. A scaler or an optimizer passed to unseen code escapes, a scaler in the functions
@@ -43,30 +43,32 @@ class Undone(Tracker):
         self.began: int | None = None
         self.owner: Class | None = None
         self.whole = True
-        self.unended: dict[int, Unended] = {}
+        self.unended: dict[int, PendingUpdate] = {}
         self.uncleared: dict[cst.Call, cst.CSTNode] = {}
-        self.left_alone: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode]] = {}
+        self.uncleared_steps: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode]] = {}
         self.cleared: set[cst.CSTNode] = set()
         self.scaler_escaped = False
         self.escaped_in: set[cst.CSTNode] = set()
         self.handed_up = False
         self.optimizer_escaped = False
 
-    def hand_out(self) -> None:
+    def record_escape(self) -> None:
         """Record that a scaler escapes."""
         self.scaler_escaped = True
         self.escaped_in.update(self.machine.calls)
 
 
-def await_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
+def require_update(machine: Machine, node: cst.CSTNode, scaler: Scaler) -> None:
     """Record a step of `scaler`, if that existed before the call from unseen code."""
-    undone = machine[Undone]
+    undone = machine[Obligations]
     if undone.began is None or scaler.created is None or machine.loops or machine.statement is None:
         return
     if not (undone.whole or (undone.owner is not None and _makes(undone.owner, scaler.created))):
         return
     if machine.entered_from is None and 0 < machine.symbols.time(scaler.symbol) < undone.began:
-        undone.unended.setdefault(scaler.symbol, Unended(scaler, node, machine.statement, undone.owner, undone.whole))
+        undone.unended.setdefault(
+            scaler.symbol, PendingUpdate(scaler, node, machine.statement, undone.owner, undone.whole)
+        )
 
 
 def _makes(owner: Class, created: cst.CSTNode) -> bool:

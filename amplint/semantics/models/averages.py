@@ -49,7 +49,7 @@ class Averages(Tracker):
         hidden = any(argument.star for argument in call.arguments.given)
         stays = number(decay.value) if decay is not None else None if hidden else averager.usual
         if len(models) == 1 and stays is not None:
-            self._tell(state, call, models.pop(), 1 - stays)
+            self._emit_average(state, call, models.pop(), 1 - stays)
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -58,14 +58,14 @@ class Averages(Tracker):
         share = number(call.arguments.value(keyword, place))
         model = parameter_of(self.machine, call.owner) if share is not None and call.owner is not None else None
         if model is not None and share is not None:
-            self._tell(state, call, model, 1 - share if stays else share)
+            self._emit_average(state, call, model, 1 - share if stays else share)
         return None
 
-    def _tell(self, state: State, call: Call, model: int, share: float) -> None:
+    def _emit_average(self, state: State, call: Call, model: int, share: float) -> None:
         stored = stored_in(self.machine, state, model)
         if stored is not None and 0 < share < 0.5:
             dtype, cast = stored
-            guesses = self.machine.guessed(cast)
+            guesses = self.machine.guesses_for(cast)
             unseen = (Premise.HALF_CHOSEN,) if self._is_chosen(cast) else ()
             self.machine.emit(
                 state, WeightsAveraged, call.node, dtype=dtype, share=share, cast=cast, guesses=guesses,

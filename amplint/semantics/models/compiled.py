@@ -45,7 +45,7 @@ class Compiled(Tracker):
         elif isinstance(value, Method) and value.function is not None:
             self.compiled.add(value.function.node)
 
-    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+    def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Record a disabled region within compiled code."""
         if not isinstance(value, Autocast) or value.enabled != FALSE or self.compiled.isdisjoint(self.machine.calls):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.semantics.events import FlashInFloat32, Recipe
-from amplint.semantics.models.models import Models, recipe, taken_for_model
+from amplint.semantics.models.models import Models, model_guesses, recipe
 from amplint.semantics.models.parameters import root, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -57,7 +57,7 @@ class FlashModels(Tracker):
             model, path = call.notes[Models]
             symbol = root(self.machine, symbol_of(self.machine, model))
             if symbol in self.loaded and symbol not in self.changed and self._is_float32(state, model):
-                guesses = taken_for_model(self.machine, state, model, path)
+                guesses = model_guesses(self.machine, state, model, path)
                 made = self.loaded[symbol]
                 self.machine.emit(state, FlashInFloat32, call.node, made=made, guesses=guesses)
         for value in call.arguments.values:

@@ -12,7 +12,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.tensors.provenance import maker
+from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import is_data, used_as_tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -35,14 +35,14 @@ def fed(
     for argument in arguments.given:
         value = used_as_tensor(machine, argument.value)
         place = argument.node.value
-        named = _taken_for_float32(machine, place, value)
+        named = _float32_guesses(machine, place, value)
         if named is None:
             continue
         why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
-        made = maker(machine, value.symbol) if isinstance(value, Tensor) else None
+        made = creating_call(machine, value.symbol) if isinstance(value, Tensor) else None
         steady, half = Operand(place, value, made=made), Operand(path, model, why)
         refusal = f"its weights are {dtype}, its input is float32"
-        guesses = (*named, *models.taken_for_model(machine, state, model, path), *machine.guessed(cast))
+        guesses = (*named, *models.model_guesses(machine, state, model, path), *machine.guesses_for(cast))
         machine.emit(
             state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=True, guesses=guesses
         )
@@ -66,13 +66,13 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
     return known.half or known.bfloat16, "float16" if known.half is not None else "bfloat16"
 
 
-def _taken_for_float32(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:
+def _float32_guesses(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which an input is float32, as images and audio from a loader are; None for other inputs."""
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return () if value.dtype == "float32" and value.rank != 0 else None
     name = (dotted(place) or "").rpartition(".")[2]
     named = FLOATING.search(name) is not None and isinstance(value, (Unknown, Tensor))
-    return FLOATING.taken(name) if named and is_data(machine, value.symbol) else None  # type: ignore[union-attr]
+    return FLOATING.guesses(name) if named and is_data(machine, value.symbol) else None  # type: ignore[union-attr]
 
 
 class HalfModels(Tracker):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.models import Models, taken_for_model
+from amplint.semantics.models.models import Models, model_guesses
 from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -16,14 +16,14 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES
@@ -48,11 +48,11 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         return
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
-    taken = taken_for_model(machine, state, model, path)
+    taken = model_guesses(machine, state, model, path)
     if machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, FALSE)
     if cast is not None:
-        taken = (*taken, *machine.guessed(cast))
+        taken = (*taken, *machine.guesses_for(cast))
         dtype = "bfloat16" if weights.bfloat16 is not None else "float16"
         text = f"the weights of the model are {dtype} from here on"
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast, taken)
@@ -79,7 +79,7 @@ def of_output(
         symbol = todo.pop()
         if symbol in machine[HalfOutputs].known:
             known = machine[HalfOutputs].known[symbol] if state.heap.get(symbol, {}).get(_NOT_HALF) != TRUE else None
-            named = OUTPUT_FIELD.taken(fields[symbol]) if symbol in fields else ()
+            named = OUTPUT_FIELD.guesses(fields[symbol]) if symbol in fields else ()
             return replace(known, guesses=(*known.guesses, *named)) if known is not None and named else known
         if symbol not in seen:
             seen.add(symbol)
@@ -126,7 +126,7 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[i
     return parts[:1] if follows else ()
 
 
-@per_chunk
+@cached_per_chunk
 def _losses_called(chunk: Chunk) -> frozenset[str]:
     return frozenset(name for name in _CALLED.findall(chunk.text) if is_loss(name))
 
@@ -154,14 +154,14 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
     name = func.value if isinstance(func, cst.Name) else ""
     if not is_loss(name) or (isinstance(callee, Ref) and callee.name.startswith(("torch.", "builtins."))):
         return
-    if minds_dtypes(machine):
+    if branches_on_dtypes(machine):
         return
     for argument in arguments.given:
         for value in _members(argument.value):
             why = _why(machine, state, value)
             if why is not None:
                 output = Operand(argument.node.value, value, why)
-                guesses = (*LOSS.taken(name), *why.guesses)
+                guesses = (*LOSS.guesses(name), *why.guesses)
                 machine.emit(
                     state, LossOfOutput, node, loss=name, output=output, seen=False, assumed=True, guesses=guesses
                 )
@@ -172,7 +172,7 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     """Report a loss of PyTorch computed from a half output without autocast."""
     if LossOfOutput.kind not in machine.wanted or op not in LOSSES:
         return
-    if innermost(machine, state)[0] is not None or minds_dtypes(machine):
+    if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
@@ -202,7 +202,7 @@ def _halved(machine: Machine, state: State, value: Value, node: cst.Call, dtype:
     targets = above.targets if isinstance(above, cst.Assign) else ()
     target = targets[0].target if len(targets) == 1 else None
     if not isinstance(target, (cst.Tuple, cst.List)):
-        return None if _is_of_loss(target) else _in(machine, state, value, node, dtype)
+        return None if _is_of_loss(target) else _converted_to(machine, state, value, node, dtype)
     names = [element.value for element in target.elements]
     if isinstance(value, Items) and len(value.values) == len(names):
         parts = list(value.values)
@@ -211,13 +211,13 @@ def _halved(machine: Machine, state: State, value: Value, node: cst.Call, dtype:
     else:
         return None
     given = [
-        None if _is_of_loss(name) else _in(machine, state, part, node, dtype, name)
+        None if _is_of_loss(name) else _converted_to(machine, state, part, node, dtype, name)
         for part, name in zip(parts, names, strict=True)
     ]
     return Items(tuple(half or part for half, part in zip(given, parts, strict=True)))
 
 
-def _in(
+def _converted_to(
     machine: Machine,
     state: State,
     value: Value,

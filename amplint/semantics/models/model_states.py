@@ -80,7 +80,7 @@ class ModelStates(Part):
         twin.known = {**other.known, **self.known}
         return twin
 
-    def blurred(self, other: ModelStates) -> ModelStates:
+    def joined_with(self, other: ModelStates) -> ModelStates:
         """The models with equal facts on both paths."""
         twin = ModelStates()
         twin.known = {symbol: model for symbol, model in self.known.items() if other.known.get(symbol) == model}

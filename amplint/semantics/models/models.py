@@ -52,10 +52,10 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import valued
+from amplint.torchlib.catalogue import fact_values
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, MODULE_OPS, words
@@ -63,7 +63,7 @@ from amplint.torchlib.policy import LOWER, MODULE_OPS, words
 FORWARD_METHODS = words("forward generate __call__")
 RUNS_LAYERS = words("forward __call__")
 _LAYERS = words("Sequential MultiheadAttention Transformer").union(
-    valued("recurrent").values(), valued("cell").values()
+    fact_values("recurrent").values(), fact_values("cell").values()
 )
 _CASTS_ITSELF = regex(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
@@ -86,7 +86,7 @@ _MODE, _CAST = "<training>", "<cast>"
 _SHOWS_MODEL = words("parameters named_parameters named_modules")
 
 
-def note_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
+def record_use(machine: Machine, state: State, owner: Value, name: str, arguments: Arguments) -> None:
     """Record the mode that `owner.name(...)` sets, or its cast to half."""
     if not isinstance(owner, (Instance, Module, Unknown)):
         return
@@ -131,14 +131,14 @@ def _maker(machine: Machine, value: Unknown) -> str | None:
     return str(key[1]) if key[0] == "call" and MODEL_MAKER.search(str(key[1])) else None
 
 
-def taken_for_model(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> tuple[Guessed, ...]:
+def model_guesses(machine: Machine, state: State, value: Value, node: cst.BaseExpression) -> tuple[Guessed, ...]:
     """The guesses by which `value`, the value of `node`, is a model."""
     path = dotted(node) or ""
     if not isinstance(value, Unknown) or _is_used_as_model(machine, state, value, path):
         return ()
     maker, last = _maker(machine, value), path.rpartition(".")[2]
-    machine.guess(value.symbol, MODEL_NAME.taken(last) if maker is None else MODEL_MAKER.taken(maker))
-    return machine.guessed(value.symbol)
+    machine.record_guesses(value.symbol, MODEL_NAME.guesses(last) if maker is None else MODEL_MAKER.guesses(maker))
+    return machine.guesses_for(value.symbol)
 
 
 def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
@@ -188,11 +188,11 @@ def forward(
     inputs: Iterable[Value] = (),
 ) -> None:
     """Handle a forward pass at `node`; one within another model's forward pass is part of that."""
-    taken = taken_for_model(machine, state, model, path)
-    contexts.missed(machine, state, node, taken)
+    taken = model_guesses(machine, state, model, path)
+    contexts.report_missed_region(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
         return
-    machine.contacts += 1
+    machine.interactions += 1
     symbol = symbol_of(machine, model)
     known = state.heap.get(symbol, {})
     mode = state.heap.get(root(machine, symbol), {}).get(_MODE)
@@ -201,10 +201,10 @@ def forward(
     weights = state[ModelStates].known.get(root(machine, symbol), Model())
     statistics = bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model)
     purpose, named = _purpose(machine, training, gradients)
-    normalised = norms.taken_for_normalised(machine, state, model) if statistics else ()
+    normalised = norms.batch_norm_guesses(machine, state, model) if statistics else ()
     cast = weights.half or weights.bfloat16
-    loaded = tuple(replace(one, about="weights_cast") for one in machine.guessed(cast)) if cast is not None else ()
-    machine.guess(node, taken)
+    loaded = tuple(replace(one, about="weights_cast") for one in machine.guesses_for(cast)) if cast is not None else ()
+    machine.record_guesses(node, taken)
     machine.emit(
         state,
         Forward,
@@ -216,7 +216,7 @@ def forward(
         purpose=purpose,
         autocast=recipe(machine, state, model),
         entered=_entered(state),
-        way=_way(machine, node),
+        way=_call_stack(machine, node),
         half=_CAST in known or symbol in machine[Models].cast or machine.symbols.key(symbol)[0] == "converted",
         weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
         statistics=statistics,
@@ -248,7 +248,7 @@ def _home(machine: Machine, symbol: int) -> cst.CSTNode | None:
     return root if (symbol, root) in machine[Models].born else None
 
 
-def _way(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
+def _call_stack(machine: Machine, node: cst.CSTNode) -> tuple[tuple[cst.CSTNode | None, cst.CSTNode], ...]:
     """The running functions, None for the top level, each with the call site that leads to `node`."""
     nodes = [*machine.sites, node]
     way = zip([None, *machine.calls], nodes, strict=False)
@@ -283,18 +283,18 @@ def _purpose(machine: Machine, training: bool | None, gradients: bool | None) ->
     names = [node.name.value for node in functions if EVALUATES.search(node.name.value)]
     if training is not None or not (gradients is False or names):
         return Purpose.UNKNOWN, ()
-    return Purpose.EVALUATION, () if gradients is False else EVALUATES.taken(names[-1], "purpose")
+    return Purpose.EVALUATION, () if gradients is False else EVALUATES.guesses(names[-1], "purpose")
 
 
-@per_file
+@cached_per_file
 def _trains(function: cst.FunctionDef) -> tuple[Guessed, ...] | None:
     """The guesses by which a function trains, by its name or a callee's; none for `backward`. None if it does not."""
     called = (node.func for node in walk(function) if isinstance(node, cst.Call))
     names = (func.attr if isinstance(func, cst.Attribute) else func for func in called)
     passes = {name.value for name in names if isinstance(name, cst.Name) and RUNS_BACKWARD_OR_CLEARS.search(name.value)}
-    found = [RUNS_BACKWARD_OR_CLEARS.taken(name, "purpose") for name in sorted(passes)]
+    found = [RUNS_BACKWARD_OR_CLEARS.guesses(name, "purpose") for name in sorted(passes)]
     if TRAINING_STEP.search(function.name.value):
-        found.append(TRAINING_STEP.taken(function.name.value, "purpose"))
+        found.append(TRAINING_STEP.guesses(function.name.value, "purpose"))
     return min(found, key=len, default=None)
 
 
@@ -326,7 +326,7 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
     return Recipe.UNKNOWN if own or _casts_itself(machine.program.main) else Recipe.OFF
 
 
-@per_file
+@cached_per_file
 def _casts_itself(source: Source) -> bool:
     return _CASTS_ITSELF.search(source.text) is not None
 
@@ -343,10 +343,10 @@ class Models(Tracker):
         self.born: set[tuple[int, cst.CSTNode | None]] = set()
         self.cast: set[int] = set()
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """A parameter annotated with a class of `torch.nn` is a model without a guess."""
         if name.startswith("torch.nn."):
-            self.machine.guess(symbol, ())
+            self.machine.record_guesses(symbol, ())
         return None
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -356,7 +356,7 @@ class Models(Tracker):
     def call_begins(self, state: State, call: Call) -> None:
         """Record the mode that the call sets, and a forward pass."""
         if call.owner is not None:
-            note_use(self.machine, state, call.owner, call.name, call.arguments)
+            record_use(self.machine, state, call.owner, call.name, call.arguments)
         model = called(self.machine, state, call.node.func, call.callee) if self.follows else None
         if model is not None:
             forward(self.machine, state, call.node, *model, call.arguments.values)

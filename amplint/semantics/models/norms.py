@@ -21,11 +21,11 @@ def keeps_statistics(machine: Machine, state: State, model: Value) -> bool:
     return not spared and (_keeps(machine, state, model, set(), makers) or bool(makers))
 
 
-def taken_for_normalised(machine: Machine, state: State, model: Value) -> tuple[Guessed, ...]:
+def batch_norm_guesses(machine: Machine, state: State, model: Value) -> tuple[Guessed, ...]:
     """The guesses by which `model` has batch normalisation, by the name of its constructor."""
     makers: list[str] = []
     certain = _keeps(machine, state, model, set(), makers)
-    return () if certain or not makers else NORMALISED_MAKER.taken(makers[0], "statistics")
+    return () if certain or not makers else NORMALISED_MAKER.guesses(makers[0], "statistics")
 
 
 def _keeps(machine: Machine, state: State, value: Value | None, seen: set[int], makers: list[str]) -> bool:

@@ -28,7 +28,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.policy import words
 
@@ -72,7 +72,7 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
     if machine.wanted.isdisjoint((ForwardOutside.kind, ScaledWithoutRegion.kind)):
         return
     plain = loss.plain if isinstance(loss, Tensor) else None
-    behind = [*machine.symbols.behind(symbol_of(machine, loss) if plain is None else plain)]
+    behind = [*machine.symbols.derivation(symbol_of(machine, loss) if plain is None else plain)]
     if isinstance(loss, Tensor) and loss.scaled is not None and not state[RegionsRun].ran:
         _without_region(machine, state, loss.scaled, backward, behind)
     ran = [one.context for one in state[RegionsRun].ran if not is_before(one.round, state.iteration)]
@@ -87,14 +87,14 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
         len(bare) == 1
         and machine[Outside].computed.intersection(behind)
         and None not in outputs.values()
-        and all(any(part in outputs for part in machine.symbols.behind(symbol)) for symbol in inside)
+        and all(any(part in outputs for part in machine.symbols.derivation(symbol)) for symbol in inside)
     ):
         machine.emit(
             state,
             ForwardOutside,
             bare[0],
             inside=ran[0],
-            guesses=machine.guessed(bare[0]),
+            guesses=machine.guesses_for(bare[0]),
         )
 
 
@@ -106,13 +106,13 @@ def _without_region(
     outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
     if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
         return
-    if any(map(_speaks_of_half, machine.program.chunks)) or _SPEAKS_OF_HALF.search(machine.program.main.text):
+    if any(map(_mentions_half, machine.program.chunks)) or _SPEAKS_OF_HALF.search(machine.program.main.text):
         return
     node = outputs[-1]
     sharded = any(_SHARDS.search(chunk.text) for chunk in machine.program.chunks)
     seen = not sharded and all(one in machine[Outside].seen for one in outputs)
     machine.emit(
-        state, ScaledWithoutRegion, node, scaler=scaler, backward=backward, seen=seen, guesses=machine.guessed(node)
+        state, ScaledWithoutRegion, node, scaler=scaler, backward=backward, seen=seen, guesses=machine.guesses_for(node)
     )
 
 
@@ -121,8 +121,8 @@ def _is_sharded(scaler: Scaler) -> bool:
     return scaler.cls.endswith("ShardedGradScaler")
 
 
-@per_chunk
-def _speaks_of_half(chunk: Chunk) -> bool:
+@cached_per_chunk
+def _mentions_half(chunk: Chunk) -> bool:
     return _SPEAKS_OF_HALF.search(chunk.text) is not None
 
 

@@ -70,7 +70,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if not converts:
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
-    machine.guess(node, _taken_for_model(machine, state, owner, node))
+    machine.record_guesses(node, _model_guesses(machine, state, owner, node))
     changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
     change(state, root(machine, symbol_of(machine, owner)), **changes)
 
@@ -82,10 +82,10 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
     if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
         return
     if dtype in HALF_DTYPES:
-        machine.guess(node, PRETRAINED.taken(name))
+        machine.record_guesses(node, PRETRAINED.guesses(name))
         change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
     elif asked is not None and _may_be_float16(asked):
-        machine.guess(node, PRETRAINED.taken(name))
+        machine.record_guesses(node, PRETRAINED.guesses(name))
         change(state, symbol_of(machine, model), perhaps=node)
     elif asked is None and loads_as_saved(name) and not any(argument.star for argument in arguments.given):
         weights = arguments.value("pretrained_model_name_or_path", 0)
@@ -128,14 +128,14 @@ def _is_used_as_model(machine: Machine, node: cst.Call) -> bool:
     return machine.kinds().get(path or "") == MODEL or _is_dropped(machine.statement, node)
 
 
-def _taken_for_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> tuple[Guessed, ...]:
+def _model_guesses(machine: Machine, state: State, owner: Value, node: cst.Call) -> tuple[Guessed, ...]:
     """The guesses by which `owner` is a model, by the name of its constructor."""
     if not isinstance(owner, Unknown) or _is_used_as_model(machine, node):
         return ()
     origin = root(machine, owner.symbol)
     kind, *more = machine.symbols.key(origin)
     known = origin in state[ModelStates].known or kind != "call" or not PRETRAINED.search(str(more[0]))
-    return () if known else PRETRAINED.taken(str(more[0]))
+    return () if known else PRETRAINED.guesses(str(more[0]))
 
 
 def _is_dropped(statement: cst.CSTNode | None, node: cst.Call) -> bool:
@@ -159,7 +159,7 @@ def change(state: State, symbol: int, **changes: Any) -> None:
         del state.change(ModelStates).known[symbol]
 
 
-def forget_places(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
+def forget_devices(machine: Machine, state: State, values: Iterable[Value] | None) -> None:
     """Forget the devices of these models, or of any, after they escaped to unseen code."""
     places = [key for key in state.facts if isinstance(key, tuple) and key[0] == _PLACE]
     if places:
@@ -172,7 +172,7 @@ def forget_places(machine: Machine, state: State, values: Iterable[Value] | None
 def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
     """Forget the parameter dtypes of these models, or of any, after they escaped to unseen code."""
     values = None if values is None else tuple(values)
-    forget_places(machine, state, values)
+    forget_devices(machine, state, values)
     if state[ModelStates].known:
         chosen = (
             state[ModelStates].known.keys()
@@ -242,14 +242,14 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         elif machine.symbols.key(source)[0] in ("converted", "either") and models.isdisjoint(state[ModelStates].known):
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
     model = models.pop() if len(models) == 1 else None
-    _renew(state, model, optimizer.symbol)
+    _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2]
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
 
 
-def _renew(state: State, model: int | None, optimizer: int) -> None:
+def _remove_outdated(state: State, model: int | None, optimizer: int) -> None:
     """Record that an optimizer constructed again holds the model's current parameters."""
     known = state[ModelStates].known.get(model) if model is not None else None
     if model is not None and known is not None and known.shards is not None and optimizer in known.shards.outdated:
@@ -352,12 +352,12 @@ def meet(
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
         machine.emit(
-            state, HalfUnscaled, node, scaler=scaler, cast=half, guesses=machine.guessed(half),
+            state, HalfUnscaled, node, scaler=scaler, cast=half, guesses=machine.guesses_for(half),
             premises=() if model.half is not None else (Premise.FLOAT16_CHOSEN,),
         )  # fmt: skip
     elif stage is not None and (half is None or not trained.plain):
         step(machine, state, node, optimizer)
-    _tell_shards(machine, state, scaler, {optimizer.symbol})
+    _emit_shards(machine, state, scaler, {optimizer.symbol})
 
 
 def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
@@ -371,7 +371,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
         if cast is not None:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
-                epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guessed(cast),
+                epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
             )  # fmt: skip
     if model.shards is not None:
         machine.emit(
@@ -389,10 +389,10 @@ def leave(machine: Machine, state: State, values: Iterable[Value]) -> None:
     found = [value for value in held if isinstance(value, (Optimizer, Unknown)) and _is_optimizer(machine, value)]
     for value in found:
         maker = machine.symbols.key(value.symbol)[1:2] if isinstance(value, Unknown) else ()
-        machine.guess(value.symbol, OPTIMIZER_MAKER.taken(str(*maker)) if maker else ())
+        machine.record_guesses(value.symbol, OPTIMIZER_MAKER.guesses(str(*maker)) if maker else ())
     optimizers = {value.symbol for value in found}
     for scaler in [value for value in held if isinstance(value, Scaler)]:
-        _tell_shards(machine, state, scaler, optimizers)
+        _emit_shards(machine, state, scaler, optimizers)
 
 
 def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
@@ -401,7 +401,7 @@ def _is_optimizer(machine: Machine, value: Optimizer | Unknown) -> bool:
     return isinstance(value, Optimizer) or (key[0] == "call" and OPTIMIZER_MAKER.search(str(key[1])) is not None)
 
 
-def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
+def _emit_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set[int]) -> None:
     shards = {symbol: model.sharded for symbol, model in state[ModelStates].known.items() if model.sharded is not None}
     if not shards or scaler.created is None or is_off(machine, state, scaler.enabled):
         return
@@ -412,7 +412,7 @@ def _tell_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
             if model in origins:
                 machine.emit(
                     state, ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=wrapped,
-                    guesses=machine.guessed(optimizer),
+                    guesses=machine.guesses_for(optimizer),
                 )  # fmt: skip
                 return
 
@@ -432,14 +432,14 @@ class Parameters(Tracker):
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
         return name.startswith("torch.") and name.rpartition(".")[2] in WRAPPERS
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """Return the model that a wrapper leaves as it is."""
         given = call.arguments.values
-        forget_places(self.machine, state, given[:1])
+        forget_devices(self.machine, state, given[:1])
         return given[0] if given else None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -465,11 +465,11 @@ class Parameters(Tracker):
         if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
-    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Forget the dtypes of models passed to a call that is not interpreted."""
         forget_dtypes(self.machine, state, given)
 
-    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+    def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """Forget the dtypes that a statement which is not interpreted may change."""
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)

@@ -67,7 +67,7 @@ def _is_in_a_clip(machine: Machine) -> bool:
     return any(isinstance(node, cst.FunctionDef) and node.name.value == _CLIPS for node in machine.calls)
 
 
-def _renewed(state: State) -> None:
+def _clear_outdated(state: State) -> None:
     """Record that parameters were assigned to optimizers explicitly: none is outdated any more."""
     for symbol, model in state[ModelStates].known.items():
         if model.shards is not None and model.shards.outdated:
@@ -141,11 +141,11 @@ class Sharding(Tracker):
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `group["params"] = ...`, which gives an optimizer other parameters."""
         if not isinstance(value, Const):
-            _renewed(state)
+            _clear_outdated(state)
 
-    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+    def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """Handle a loop over parameter groups that is not interpreted and may do so."""
         chunk = self.machine.chunk
         sets = chunk is not None and any(f"[{quote}params{quote}] =" in chunk.text for quote in "'\"")
         if sets and self.machine.slice.mentions(statement, _GROUPS):
-            _renewed(state)
+            _clear_outdated(state)

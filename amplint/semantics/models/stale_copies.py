@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 from amplint.semantics.events import StaleForward
-from amplint.semantics.models.models import Models, taken_for_model
+from amplint.semantics.models.models import Models, model_guesses
 from amplint.semantics.models.parameters import parameter_of, root, sources, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
@@ -41,7 +41,7 @@ class KeptCopies(Part):
         """The models that ran, each with the node that changed its weights."""
         return frozenset(self.ran.items())
 
-    def blurred(self, other: KeptCopies) -> KeptCopies:
+    def joined_with(self, other: KeptCopies) -> KeptCopies:
         """The facts of both paths."""
         return KeptCopies(dict(self.ran.items() & other.ran.items()))
 
@@ -116,7 +116,7 @@ class StaleCopies(Tracker):
             return
         change = state[KeptCopies].ran.get(symbol)
         if change is not None:
-            guesses = taken_for_model(self.machine, state, model, path)
+            guesses = model_guesses(self.machine, state, model, path)
             certain = region.enabled == TRUE
             self.machine.emit(
                 state, StaleForward, change, forward=call.node, entered=entered, certain=certain, guesses=guesses
@@ -124,7 +124,7 @@ class StaleCopies(Tracker):
         else:
             state.change(KeptCopies).ran = {**state[KeptCopies].ran, symbol: None}
 
-    def left(self, state: State, regions: tuple[Region, ...]) -> None:
+    def contexts_exited(self, state: State, regions: tuple[Region, ...]) -> None:
         """Clear the copies at the end of the outermost region."""
         if state[KeptCopies].ran and not any(isinstance(region.context, Autocast) for region in regions):
             state.change(KeptCopies).ran = {}

@@ -186,7 +186,7 @@ class Threads(Tracker):
         """The names of thread targets, if models are tracked."""
         return Words(thread_targets(chunks)) if self.machine[models.Models].follows else Words()
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this starts or constructs a thread."""
         return name in STARTERS
 

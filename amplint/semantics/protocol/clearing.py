@@ -56,11 +56,11 @@ class LoopsOverGradients(Tracker):
 
     triggers = frozenset({"grad"})
 
-    def loop_as_whole(self, state: State, node: cst.For) -> bool:
+    def applies_whole_loop(self, state: State, node: cst.For) -> bool:
         """Whether the loop clears all gradients."""
         if not clears(node):
             return False
-        self.machine.contacts += 1
+        self.machine.interactions += 1
         forget_gradients(state)
         windows.note(self.machine, state, Job.CLEAR, node, in_vain=True)
         return True

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.semantics.memory.gradients import essence
+from amplint.semantics.memory.gradients import gradients_key
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State, rounds_since
 from amplint.semantics.values.values import Function, Items, Method, Partial, Tensor, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import children, target_names, walk
 
 DEAD = "dead"
@@ -39,7 +39,7 @@ def join(machine: Machine, state: State) -> None:
     names: dict[int, int | None] = {}
     for symbol in [key for key in state[Progress].gradients if key in items]:
         loop = machine.symbols.key(symbol)[1]
-        fate = (loop, essence(state[Progress].gradients[symbol]), frozenset(stages.get(symbol, ())))
+        fate = (loop, gradients_key(state[Progress].gradients[symbol]), frozenset(stages.get(symbol, ())))
         alike[fate] += 1
         kept = alike[fate] <= KEPT
         names[symbol] = machine.symbols.intern("item", loop, DEAD, fate, alike[fate]) if kept else None
@@ -58,12 +58,12 @@ def ended(machine: Machine, states: Iterable[State], loop: cst.For | cst.While) 
     around = machine.calls[-1] if machine.calls else machine.chunk.module if machine.chunk else None
     if isinstance(loop, cst.For) and around is not None:
         for state in states:
-            if any(_goes_over(machine, key, loop) for key in state[Progress].gradients):
-                _forget(state, _bound_for_itself(loop, around))
+            if any(_iterates_over(machine, key, loop) for key in state[Progress].gradients):
+                _forget(state, _loop_only_variables(loop, around))
                 join(machine, state)
 
 
-def _goes_over(machine: Machine, symbol: int, loop: cst.For) -> bool:
+def _iterates_over(machine: Machine, symbol: int, loop: cst.For) -> bool:
     return symbol != ANY_OPTIMIZER and machine.symbols.key(symbol)[:2] == ("item", id(loop))
 
 
@@ -72,8 +72,8 @@ def _forget(state: State, names: Set[str]) -> None:
     state.frames[state.frame] = {name: value for name, value in table.items() if name not in names}
 
 
-@per_file
-def _bound_for_itself(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
+@cached_per_file
+def _loop_only_variables(loop: cst.For, around: cst.CSTNode) -> frozenset[str]:
     """The variables that only `loop`, and others that bind them, mention in the code `around` it."""
     inner = walk(loop.body)
     if any(isinstance(node, (cst.FunctionDef, cst.Lambda)) for node in inner):
@@ -127,7 +127,7 @@ def _symbols(value: Value) -> Iterator[int]:
 class DeadItems(Tracker):
     """Merges the protocol's state of unreachable optimizers."""
 
-    def round_over(self, state: State) -> None:
+    def iteration_path_ends(self, state: State) -> None:
         """An iteration's items may be dead."""
         join(self.machine, state)
 
@@ -135,7 +135,7 @@ class DeadItems(Tracker):
         """A function's items may be dead."""
         join(self.machine, state)
 
-    def next_round(self, state: State, loop: cst.For | cst.While) -> None:
+    def next_iteration(self, state: State, loop: cst.For | cst.While) -> None:
         """The next iteration rebinds its items."""
         if isinstance(loop, cst.For):
             _forget(state, frozenset(target_names(loop.target)))

@@ -15,7 +15,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Ref, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having, in_place
+from amplint.torchlib.catalogue import in_place, operations_with
 from amplint.torchlib.names import CLIPPERS
 
 
@@ -68,7 +68,7 @@ _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_", "nan_to_num_"})
 
 Nor does what hides from the scaler that gradients have overflowed.
 """
-_SETS = in_place(having("fills")) | {"set_"}
+_SETS = in_place(operations_with("fills")) | {"set_"}
 
 
 def _involves_scale(machine: Machine, value: Value) -> bool:

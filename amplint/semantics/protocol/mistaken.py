@@ -33,7 +33,7 @@ def updated(machine: Machine, state: State, scaler: Scaler) -> None:
     (meant, first), (taken, second) = sorted(pairs, key=lambda pair: pair[1].state is OptState.STEPPED)
     if first.state is not OptState.UNSCALED or second.state is not OptState.STEPPED or first.unchecked:
         return
-    related = meant in machine.symbols.behind(taken) or taken in machine.symbols.behind(meant)
+    related = meant in machine.symbols.derivation(taken) or taken in machine.symbols.derivation(meant)
     names = [_name(machine, meant), _name(machine, taken)]
     if related or not all(names) or names[0] == names[1] or second.node in machine[Mistaken].candidates:
         return

@@ -11,7 +11,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Manager, Optimizer, Ref, Scaler, Unknown, Value
 from amplint.semantics.words import CLIPPER, CLIPS_GRADIENTS, OPTIMIZER_NAME, PARAMETERS, SCALER
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 
@@ -41,7 +41,7 @@ class NamedClips(Tracker):
         if handed or says:
             target = given[0] if given else Unknown(self.machine.fresh())
             hidden = isinstance(call.owner, Instance)
-            guesses = (CLIPS_GRADIENTS if says else CLIPPER).taken(name)
+            guesses = (CLIPS_GRADIENTS if says else CLIPPER).guesses(name)
             protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
             call.notes[NamedClips] = target, guesses
 
@@ -66,7 +66,7 @@ def _are_parameters(argument: cst.Arg) -> bool:
     return any(map(PARAMETERS.search, words))
 
 
-@per_chunk
+@cached_per_chunk
 def _clippers(chunk: Chunk) -> frozenset[str]:
     if "clip" not in chunk.text and "Clip" not in chunk.text:
         return frozenset()

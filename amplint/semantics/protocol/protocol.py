@@ -52,7 +52,7 @@ from amplint.semantics.memory.progress import (
     stage_of,
 )
 from amplint.semantics.memory.rhythm import Rhythm
-from amplint.semantics.memory.undone import Undone
+from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine, Sites
@@ -138,7 +138,7 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     machine[Protocol].ran_at.setdefault(node, set()).add(machine.sites)
     if _of_unknown_scale(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
         forget_gradients(state)
@@ -147,7 +147,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     if scaler is not None and is_off(machine, state, scaler.enabled):
         scaler = None
     machine[CallIndex].index.backwards.setdefault(symbol_of(machine, loss), []).append(node)
-    windows.note_backward(machine, state, node, loss)
+    windows.record_backward(machine, state, node, loss)
     of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
     machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf)
@@ -168,7 +168,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     left = {ANY_OPTIMIZER: NO_GRADIENTS, **state[Progress].gradients}
     before = each(left, lambda one: on_path(machine, state, one))
     after = each(before, lambda one: added(one, fresh, alone))
-    kept = [optimizer for optimizer in known if _graph_is_kept(before[optimizer])] if not alone else []
+    kept = [optimizer for optimizer in known if _keeps_graph(before[optimizer])] if not alone else []
     for optimizer in kept:
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
@@ -181,7 +181,7 @@ def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
     return owner if owner in machine[Protocol].idle_scales else None
 
 
-def _graph_is_kept(gradients: Gradients) -> bool:
+def _keeps_graph(gradients: Gradients) -> bool:
     """Whether the latest pass kept its graph for a further one, which adds to the gradients of the same parameters."""
     call = gradients.backward
     return isinstance(call, cst.Call) and any(
@@ -232,13 +232,13 @@ def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scale
 def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.unscale_(optimizer)`."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if is_off(machine, state, scaler.enabled):
         return
     if optimizer is None:
         state.change(Progress).scalers[scaler.symbol] = ScalerState(checked=True)
-        forget_everything(state)
+        forget_protocol(state)
         return
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
     before = gradients_of(machine, state, optimizer.symbol)
@@ -257,11 +257,11 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
 def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.step(optimizer)`."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
         state.change(Progress).scalers[scaler.symbol] = ScalerState(checked=True)
-        forget_everything(state)
+        forget_protocol(state)
         return
     if is_off(machine, state, scaler.enabled):
         parameters.step(machine, state, node, optimizer)
@@ -279,7 +279,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     _consume(machine, state, optimizer, node)
     machine[Ledger].train(scaler, node)
     short_lived.stepped(machine, state, node, scaler, optimizer)
-    undone.await_update(machine, node, scaler)
+    undone.require_update(machine, node, scaler)
     state.change(Progress).pairs[scaler.symbol, optimizer.symbol] = Stage(OptState.STEPPED, node, state.iteration)
     state.change(Progress).scalers[scaler.symbol] = replace(_scaler(state, scaler), checked=True, latest=node)
     state.note(node, "the scaler steps the optimizer")
@@ -365,7 +365,7 @@ def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Cal
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.update()`."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     if is_off(machine, state, scaler.enabled):
         return
     known = _scaler(state, scaler)
@@ -407,7 +407,7 @@ def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | No
 def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
     """`optimizer.step()`; a `closure` computed the gradients."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     gradients = carrying(gradients_of(machine, state, optimizer.symbol))
     if isinstance(node.func, cst.Attribute):
         machine.emit(
@@ -422,7 +422,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             disputed=gradients.state is GradState.SCALED
             and two_choices.may_agree(machine, state, gradients.backward, node),
             overlooked=skips.overlooked(machine, state, optimizer),
-            guesses=machine.guessed(optimizer.symbol),
+            guesses=machine.guesses_for(optimizer.symbol),
         )
     parameters.step(machine, state, node, optimizer)
     _consume(machine, state, optimizer, node)
@@ -432,7 +432,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether gradients become None or zeros."""
     machine.idle.add(node)
-    machine.contacts += 1
+    machine.interactions += 1
     windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
@@ -474,7 +474,7 @@ def gradients_read(
 
     `guesses` are those that this depends on; `hidden` says that the callee may unscale the gradients first.
     """
-    machine.contacts += 1
+    machine.interactions += 1
     known, matched, unused = _clipped_of(machine, state, target)
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
     if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
@@ -486,7 +486,7 @@ def gradients_read(
     live = [(key, g) for key, g in all_of_them if g.state is not GradState.NONE and g.consumed is None]
     if live and not (matched or unused or mutates) and any(g.consumed is not None for _, g in all_of_them):
         return  # possibly those that the scaler unscaled and stepped with
-    if live and all(_is_left_over(machine, g.backward) for _, g in live):
+    if live and all(_is_from_earlier_call(machine, g.backward) for _, g in live):
         return
     if live and all(g.state is GradState.SCALED and g.scaler == live[0][1].scaler for _, g in live):
         key, gradients = live[0]
@@ -508,7 +508,7 @@ def gradients_read(
         )  # fmt: skip
 
 
-def _is_left_over(machine: Machine, backward: cst.CSTNode | None) -> bool:
+def _is_from_earlier_call(machine: Machine, backward: cst.CSTNode | None) -> bool:
     """Whether another call of the running function computed the gradients, and this one runs no backward pass.
 
     A function called for training and evaluation finds the gradients of the last training window.
@@ -557,7 +557,7 @@ def _clipped_early(machine: Machine, state: State, node: cst.Call, optimizer: Op
     guesses = machine[Protocol].clipped_by_name.get(clipped, ())
     if guesses and not certain:
         return  # what clips in unseen code may unscale by itself
-    escaped = not machine[Undone].escaped_in.isdisjoint(machine.calls)
+    escaped = not machine[Obligations].escaped_in.isdisjoint(machine.calls)
     unscaled = any("unscale_" in chunk.text for chunk in machine.program.chunks)
     if certain or not (escaped or unscaled):
         machine.emit(state, ClippedEarly, clipped, unscaled=node, certain=certain, guesses=guesses)
@@ -608,15 +608,15 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
     for value in values:
-        machine.contacts += isinstance(value, (Scaler, Optimizer, Method))
+        machine.interactions += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
-            machine[Undone].hand_out()
-            forget_everything(state)
+            machine[Obligations].record_escape()
+            forget_protocol(state)
             return
         if isinstance(value, Manager):
             forget_gradients(state)
         elif isinstance(value, Optimizer):
-            machine[Undone].optimizer_escaped = True
+            machine[Obligations].optimizer_escaped = True
             state.change(Progress).gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
@@ -627,20 +627,20 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
             if any(isinstance(item, (Scaler, Function)) for item in held) or undone.holds_scaler(
                 machine, state, value.symbol
             ):
-                machine[Undone].hand_out()
-                forget_everything(state)
+                machine[Obligations].record_escape()
+                forget_protocol(state)
                 return
 
 
-def _hand_up(machine: Machine, state: State, owner: Value) -> None:
+def _escape_to_base(machine: Machine, state: State, owner: Value) -> None:
     """A method that `owner` inherits from an unseen base may use what it holds."""
-    escaped = machine[Undone].scaler_escaped
+    escaped = machine[Obligations].scaler_escaped
     forget(machine, state, [owner])
-    machine[Undone].handed_up = machine[Undone].handed_up or machine[Undone].scaler_escaped != escaped
-    machine[Undone].scaler_escaped = escaped
+    machine[Obligations].handed_up = machine[Obligations].handed_up or machine[Obligations].scaler_escaped != escaped
+    machine[Obligations].scaler_escaped = escaped
 
 
-def forget_everything(state: State) -> None:
+def forget_protocol(state: State) -> None:
     """Gradients, stages and updates are unknown from here on."""
     used = {known.scaler.symbol for known in state[Progress].gradients.values() if known.scaler is not None}
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
@@ -701,7 +701,7 @@ class Protocol(Tracker):
         """There are no gradients yet."""
         state.change(Progress).gradients[ANY_OPTIMIZER] = CLEARED
 
-    def called_from_outside(self, state: State, me: Instance | None) -> None:
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """The gradients, and the state of an object's scalers, are unknown."""
         self.began = self.machine.symbols.tick()
         state.change(Progress).gradients = {ANY_OPTIMIZER: NO_GRADIENTS}
@@ -714,7 +714,7 @@ class Protocol(Tracker):
         progress = state[Progress]
         symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
         symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
-        young = {symbol for symbol in symbols if symbol >= 0 and self.machine.made_here(symbol)}
+        young = {symbol for symbol in symbols if symbol >= 0 and self.machine.is_created_on_path(symbol)}
         if not young:
             return
         for table in [*state.frames.values(), *state.heap.values()]:
@@ -741,13 +741,13 @@ class Protocol(Tracker):
 
     def forget(self, state: State) -> None:
         """Everything is unknown."""
-        forget_everything(state)
+        forget_protocol(state)
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
         """Scalers and optimizers among these values may be used."""
         forget(self.machine, state, values)
 
-    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Scalers whose methods are arguments of a skipped call may be used."""
         forget(self.machine, state, [value for value in given if isinstance(value, Method)])
 
@@ -758,7 +758,7 @@ class Protocol(Tracker):
             harmless = call.entered == "super" and (call.name in INHERITED_HARMLESS or call.name == "__init__")
             forget(machine, state, values)
             if call.owner is not None and not harmless:
-                _hand_up(machine, state, call.owner)
+                _escape_to_base(machine, state, call.owner)
             return
         name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
         if RUNS_BACKWARD.search(name):
@@ -767,12 +767,12 @@ class Protocol(Tracker):
             state.change(Progress).gradients = each(state[Progress].gradients, lambda one: replace(one, clipped=None))
         elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
-            isinstance(call.owner, Unknown) and machine.symbols.made_of(call.owner.symbol, self.handed_out)
+            isinstance(call.owner, Unknown) and machine.symbols.derives_from(call.owner.symbol, self.handed_out)
         ):
-            machine.contacts += 1
-            forget_everything(state)
+            machine.interactions += 1
+            forget_protocol(state)
         if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:
-            _hand_up(machine, state, call.owner)
+            _escape_to_base(machine, state, call.owner)
         forget(machine, state, values, name)
 
     def call_resolved(self, state: State, call: Call) -> None:
@@ -797,22 +797,22 @@ class Protocol(Tracker):
         kind = known.get(path) if path is not None else None
         if kind is None or not isinstance(value, Unknown):
             return None
-        if self.machine.symbols.made_of(value.symbol, self.handed_out):
+        if self.machine.symbols.derives_from(value.symbol, self.handed_out):
             return None
         if kind == SCALER:
             return as_scaler(self.machine, value)
         if kind not in OPTIMIZERS:
             return None
-        self.machine.guess(value.symbol, OPTIMIZER_NAME.taken(path or "") if kind == NAMED_OPTIMIZER else ())
+        self.machine.record_guesses(value.symbol, OPTIMIZER_NAME.guesses(path or "") if kind == NAMED_OPTIMIZER else ())
         return Optimizer(value.symbol)
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """A scaler or an optimizer by its annotation."""
         if name in GRAD_SCALERS:
             return Scaler(symbol, self.machine.unknown("enabled", parts=(symbol,)), cls=name)
         return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
 
-    def given_back(self, node: cst.Call, before: Value) -> Value | None:
+    def rebound_result(self, node: cst.Call, before: Value) -> Value | None:
         """A function that modifies and returns an optimizer or scaler returns the same one; only a class wraps it."""
         called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
@@ -823,7 +823,7 @@ class Protocol(Tracker):
         if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
             self.machine[Owners].known.setdefault(joint.symbol, joint.owner)
 
-    def stores_apart(self, target: cst.Attribute) -> bool:
+    def owns_attribute(self, target: cst.Attribute) -> bool:
         """Gradients are tracked apart from other attributes."""
         return target.attr.value == "grad"
 
@@ -849,7 +849,7 @@ class Protocol(Tracker):
                 gradients_read(self.machine, state, node, before, "changed", mutates=True)
         return None
 
-    def decided(self, state: State, value: Value, holds: bool) -> None:
+    def condition_assumed(self, state: State, value: Value, holds: bool) -> None:
         """If no parameter has a gradient, there is nothing to step with."""
         if not holds and self._is_any_gradient(value):
             forget_gradients(state)
@@ -861,7 +861,7 @@ class Protocol(Tracker):
             return False
         return symbols.involves(value.symbol, "attribute", "grad")
 
-    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """A function of the linted file that makes an optimizer of what it is given."""
         ours = function.chunk.source is self.machine.program.main
         return ours and not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)

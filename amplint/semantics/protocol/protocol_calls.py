@@ -53,8 +53,8 @@ class ProtocolCalls(Tracker):
         assert isinstance(call.callee, Ref)
         enabled = call.arguments.value("enabled") or TRUE
         scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state), call.callee.name)
-        either = ran.asks_for_either(machine, state, scaler.enabled)
-        asked = ran.asks_for_bfloat16(machine, state, scaler.enabled) if either is None else None
+        either = ran.half_flag_guesses(machine, state, scaler.enabled)
+        asked = ran.bfloat16_flag_guesses(machine, state, scaler.enabled) if either is None else None
         machine.emit(
             state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
             for_bfloat16=asked is not None, also_bfloat16=either is not None, guesses=asked or either or (),
@@ -73,7 +73,7 @@ class ProtocolCalls(Tracker):
         protocol.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
         return Const(None)
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Optimizers."""
         return is_optimizer(name)
 
@@ -95,7 +95,7 @@ class ProtocolCalls(Tracker):
         self.machine[Owners].known[optimizer.symbol] = owner
         return optimizer
 
-    def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
+    def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
         """A class of the tree that derives from a scaler or an optimizer is one, unless it overrides the step."""
         machine, node = self.machine, call.node
         if base.name in GRAD_SCALERS:
@@ -158,7 +158,7 @@ def _handed(machine: Machine, state: State, node: cst.Call) -> None:
     names = (n.value for first in given for n in walk(first) if isinstance(n, cst.Name))
     said = next(filter(LOSS.search, names), None)
     if said is not None:
-        machine.emit(state, HandedBackward, node, guesses=LOSS.taken(said))
+        machine.emit(state, HandedBackward, node, guesses=LOSS.guesses(said))
 
 
 def _scaler_method(
@@ -187,7 +187,7 @@ def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
     """The loops that construct an object in each iteration: none for one constructed only if it does not exist yet."""
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
-    return () if first_time or machine.makes_once() else machine.loops
+    return () if first_time or machine.is_in_cached_function() else machine.loops
 
 
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import MAY_SCALE
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
@@ -17,11 +17,11 @@ _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 def may_scale(chunks: Iterable[Chunk]) -> bool:
     """Whether a word in `chunks` is about scaling losses or gradients, or names a framework that may do so."""
-    return any(map(_speaks_of_scaling, chunks))
+    return any(map(_mentions_scaling, chunks))
 
 
-@per_chunk
-def _speaks_of_scaling(chunk: Chunk) -> bool:
+@cached_per_chunk
+def _mentions_scaling(chunk: Chunk) -> bool:
     return MAY_SCALE.occurs(chunk.text)
 
 
@@ -51,7 +51,7 @@ def _holds(value: cst.BaseExpression, node: cst.Call) -> bool:
     return value is node or (isinstance(value, cst.IfExp) and (_holds(value.body, node) or _holds(value.orelse, node)))
 
 
-@per_chunk
+@cached_per_chunk
 def _only_assigned(chunk: Chunk) -> frozenset[str]:
     """The names that occur in a chunk only as targets of assignments."""
     mentioned, assigned = Counter[str](), Counter[str]()

@@ -16,11 +16,15 @@ _COMPUTES = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfEx
 
 def read(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None:
     """`scaler.get_scale()`."""
-    if _trains_here(state, scaler) and not _asked_of_this_iteration(machine, state) and _is_logged(machine, node):
+    if (
+        _has_stepped_in_iteration(state, scaler)
+        and not _assumes_about_iteration(machine, state)
+        and _is_logged(machine, node)
+    ):
         machine.emit(state, ScaleLogged, node, scaler=scaler)
 
 
-def _trains_here(state: State, scaler: Scaler) -> bool:
+def _has_stepped_in_iteration(state: State, scaler: Scaler) -> bool:
     """Whether the scaler stepped an optimizer, or updated, in this loop iteration."""
     if not state.iteration:
         return False
@@ -31,7 +35,7 @@ def _trains_here(state: State, scaler: Scaler) -> bool:
     return any(stage.state is OptState.STEPPED and stage.iteration == state.iteration for stage in stages)
 
 
-def _asked_of_this_iteration(machine: Machine, state: State) -> bool:
+def _assumes_about_iteration(machine: Machine, state: State) -> bool:
     """Whether the path assumes a fact about this iteration, such as a multiple of its number."""
     symbols = (fact if isinstance(fact, int) else fact[1] for fact in state.facts)
     return any(machine.symbols.time(symbol) >= state.iteration[-1] for symbol in symbols)

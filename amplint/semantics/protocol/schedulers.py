@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
-from amplint.semantics.protocol.skips import asks
+from amplint.semantics.protocol.skips import reads_skips
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -16,7 +16,7 @@ from amplint.semantics.values.state import Iteration, State
 from amplint.semantics.values.values import Instance, Optimizer, Ref, Scaler, Unknown, Value
 from amplint.semantics.words import ADVANCES_SCHEDULERS, EPOCHS, SCHEDULER
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
@@ -33,7 +33,7 @@ _VIEWS = frozenset({"items", "values"})
 
 def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instance) -> None:
     """`owner.step()` of an object that is no optimizer and no scaler."""
-    machine.contacts += 1
+    machine.interactions += 1
     if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
         _advanced(
             machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner)
@@ -48,7 +48,7 @@ def _advanced(
     if latest is not None:
         scaler, call = latest
         machine.emit(
-            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=asks(machine, state, call),
+            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=reads_skips(machine, state, call),
             guesses=guesses,
         )  # fmt: skip
 
@@ -115,8 +115,8 @@ def _guesses(
     """The guess for a scheduler of unseen construction."""
     if _is_made(machine, state, owner):
         return ()
-    machine.guess(owner.symbol, SCHEDULER.taken(_name(machine, spelled, owner)))
-    return machine.guessed(owner.symbol)
+    machine.record_guesses(owner.symbol, SCHEDULER.guesses(_name(machine, spelled, owner)))
+    return machine.guesses_for(owner.symbol)
 
 
 def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
@@ -153,7 +153,7 @@ def _is_now(machine: Machine, state: State, now: Iteration, call: cst.CSTNode, i
         return False
     gradients = state[Progress].gradients.items()
     used = [one for one, known in gradients if one != ANY_OPTIMIZER and (known.consumed or known.cleared)]
-    keys = [machine.symbols.key(part) for one in used for part in machine.symbols.behind(one)]
+    keys = [machine.symbols.key(part) for one in used for part in machine.symbols.derivation(one)]
     items = {key[1] for key in keys if key[0] == "item"}
     loops = [loop for loop in every(machine.chunk.module, cst.For) if id(loop) in items] if items else []
     return any(inner is call for loop in loops for inner in every(loop, cst.Call))
@@ -169,10 +169,10 @@ class Schedulers(Tracker):
         """Calls that by their name advance schedulers."""
         return Words(calls=frozenset().union(*map(_advancing, chunks)))
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """An annotation implies a scheduler."""
         if name.startswith(_SCHEDULERS):
-            self.machine.guess(symbol, ())
+            self.machine.record_guesses(symbol, ())
         return None
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -189,11 +189,11 @@ class Schedulers(Tracker):
         spelled = [dotted(argument.value) or "" for argument in call.node.args]
         aware = any(isinstance(value, (Scaler, Optimizer)) for value in (call.owner, *call.arguments.values))
         if not aware and not any(map(EPOCHS.search, spelled)):
-            self.machine.contacts += 1
-            _advanced(self.machine, state, call.node, [state.iteration], ADVANCES_SCHEDULERS.taken(name))
+            self.machine.interactions += 1
+            _advanced(self.machine, state, call.node, [state.iteration], ADVANCES_SCHEDULERS.guesses(name))
 
 
-@per_chunk
+@cached_per_chunk
 def _advancing(chunk: Chunk) -> frozenset[str]:
     if "sched" not in chunk.text and "Sched" not in chunk.text:
         return frozenset()

@@ -16,7 +16,7 @@ class ScriptEnds(Tracker):
     def file_ends(self, starts: Sequence[State]) -> None:
         """Everything was run."""
         program = self.machine.program
-        grown = next((chunk for chunk in program.main.chunks if chunk.grown), None)
+        grown = next((chunk for chunk in program.main.chunks if chunk.has_tree), None)
         if grown is not None:
             self.machine.emit(
                 State(),

@@ -65,7 +65,7 @@ def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple
     if any(EPOCHS.search(inner.value) for part in headers for inner in walk(part) if isinstance(inner, cst.Name)):
         return ()
     names = [function.name.value, *(parameter.name.value for parameter in function.params.params)]
-    return next((ONE_EPOCH.taken(name) for name in names if ONE_EPOCH.search(name)), ())
+    return next((ONE_EPOCH.guesses(name) for name in names if ONE_EPOCH.search(name)), ())
 
 
 class ShortLived(Tracker):
@@ -85,7 +85,7 @@ class ShortLived(Tracker):
         """Only for rules that ask for it."""
         return ScalerMadeAnew.kind in self.machine.wanted
 
-    def called_from_outside(self, state: State, me: Instance | None) -> None:
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """Existing objects persist."""
         self.began = self.machine.symbols.tick()
 
@@ -122,7 +122,7 @@ class ShortLived(Tracker):
             named = OPTIMIZER_NAME.search(name) is not None
             loop = self._loop(scaler, optimizer, name, state) if named or isinstance(optimizer, Optimizer) else None
             if loop is not None:
-                guesses = () if isinstance(optimizer, Optimizer) else OPTIMIZER_NAME.taken(name)
+                guesses = () if isinstance(optimizer, Optimizer) else OPTIMIZER_NAME.guesses(name)
                 binds = machine.slice.bound(loop)
                 machine.emit(
                     state, ScalerMadeAnew, scaler.created, scaler=scaler, around=loop, used=call.node,

@@ -15,7 +15,7 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 
-def asks(machine: Machine, state: State, since: cst.CSTNode) -> bool:
+def reads_skips(machine: Machine, state: State, since: cst.CSTNode) -> bool:
     """Whether the path decided, since the call `since`, a condition that depends on skipped steps."""
     for fact in state.facts:
         symbol = fact if isinstance(fact, int) else fact[1]
@@ -36,11 +36,11 @@ def _names(condition: cst.CSTNode) -> Iterator[str]:
         yield from _names(condition.right)
     elif isinstance(condition, cst.UnaryOperation):
         yield from _names(condition.expression)
-    elif not _asks_for_presence(condition):
+    elif not _tests_presence(condition):
         yield from (inner.value for inner in walk(condition) if isinstance(inner, cst.Name))
 
 
-def _asks_for_presence(condition: cst.CSTNode) -> bool:
+def _tests_presence(condition: cst.CSTNode) -> bool:
     if isinstance(condition, cst.Comparison):
         compared = condition.comparisons[0]
         none = isinstance(compared.comparator, cst.Name) and compared.comparator.value == "None"
@@ -52,5 +52,5 @@ def overlooked(machine: Machine, state: State, optimizer: Optimizer) -> cst.CSTN
     """The `unscale_` that checked the optimizer's gradients for inf and NaN, if no condition has used the result."""
     for (_, stepped), stage in state[Progress].pairs.items():
         if stepped == optimizer.symbol and stage.state is OptState.UNSCALED and stage.node and not stage.unchecked:
-            return None if asks(machine, state, stage.node) else stage.node
+            return None if reads_skips(machine, state, stage.node) else stage.node
     return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.semantics.events import NeverUpdated
 from amplint.semantics.memory.call_index import CallIndex
-from amplint.semantics.memory.undone import Undone, Unended
+from amplint.semantics.memory.undone import Obligations, PendingUpdate
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -18,19 +18,19 @@ from amplint.source import syntax as cst
 
 def conclude(machine: Machine) -> None:
     """Emit the scalers without `update`: the second call that steps them raises."""
-    if not machine[Undone].unended or machine[Undone].scaler_escaped or not machine.complete:
+    if not machine[Obligations].unended or machine[Obligations].scaler_escaped or not machine.complete:
         return
-    for symbol, last in machine[Undone].unended.items():
+    for symbol, last in machine[Obligations].unended.items():
         if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
             continue
-        if last.whole and machine[Undone].handed_up:
+        if last.whole and machine[Obligations].handed_up:
             continue
         if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement
             machine.emit(State(), NeverUpdated, last.node, scaler=last.scaler, whole=last.whole)
 
 
-def _texts(machine: Machine, last: Unended) -> Iterator[str]:
+def _texts(machine: Machine, last: PendingUpdate) -> Iterator[str]:
     """The reachable text, without methods overridden in a derived class."""
     above = attributes.lineage(machine, State(), last.owner) if last.owner is not None else []
     family = {cls.chunk for cls in above if cls.node is None}
@@ -51,7 +51,7 @@ class Updates(Tracker):
 
     def root_begins(self, owner: Class | None, whole: bool) -> None:
         """Older objects belong to the caller."""
-        undone = self.machine[Undone]
+        undone = self.machine[Obligations]
         undone.began, undone.owner, undone.whole = self.machine.symbols.tick(), owner, whole
 
     def file_ends(self, starts: Sequence[State]) -> None:

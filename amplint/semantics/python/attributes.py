@@ -9,7 +9,7 @@ from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.functions import annotated, call_function
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import imported, quietly
+from amplint.semantics.python.modules import evaluate_silently, imported
 from amplint.semantics.python.modules import member as module_member
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
@@ -34,7 +34,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 
@@ -66,8 +66,8 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         put = state.heap.get(symbol_of(machine, owner), {}).get(name)
         if put is not None:
             return put
-    for member_of in machine.hooks.member_of:
-        found: Value | None = member_of(owner, name)
+    for attribute_value in machine.hooks.attribute_value:
+        found: Value | None = attribute_value(owner, name)
         if found is not None:
             return found
     if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
@@ -185,7 +185,7 @@ def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
     return any(isinstance(base, Ref) and base.name.startswith("enum.") for base in every)
 
 
-@per_file
+@cached_per_file
 def members(cls: Class) -> dict[str, cst.CSTNode]:
     """Name -> method definition or assigned expression, for the body of a class."""
     node = node_of(cls)
@@ -203,7 +203,7 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
     return found
 
 
-@per_file
+@cached_per_file
 def declared(cls: Class) -> dict[str, cst.Annotation]:
     """Name -> annotation, for the annotated variables in the body of a class."""
     node = node_of(cls)
@@ -217,14 +217,14 @@ def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> V
     """The value that the body of a class assigns to `name`; a None there is a placeholder, hence unknown."""
     for candidate in lineage(machine, state, cls):
         found = members(candidate).get(name)
-        if isinstance(found, cst.Call) and quietly(machine, state, candidate.frame, found.func, {}) == _AUTO:
+        if isinstance(found, cst.Call) and evaluate_silently(machine, state, candidate.frame, found.func, {}) == _AUTO:
             node = node_of(candidate)
             assert isinstance(node, cst.ClassDef)
             return Ref(f"{node.name.value}.{name}")
         if isinstance(found, cst.Name) and found.value == "None":
             return None
         if isinstance(found, cst.BaseExpression):
-            value = quietly(machine, state, candidate.frame, found, {})
+            value = evaluate_silently(machine, state, candidate.frame, found, {})
             return held(machine, candidate.chunk.source, value, found)
     return None
 
@@ -251,7 +251,7 @@ def _assigned_value(machine: Machine, state: State, owner: Instance, name: str) 
         for assignment in _self_assignments(cls).get(name, ()):
             if assignment.value is None:
                 return None
-            found.append(quietly(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
+            found.append(evaluate_silently(machine, state, cls.frame, assignment.value, {assignment.me: owner}))
     known = [value for value in found if value != Const(None)]
     return None if len(known) != 1 or isinstance(known[0], (Unknown, Const)) else known[0]
 
@@ -270,7 +270,7 @@ class SelfAssignment:
     value: cst.BaseExpression | None
 
 
-@per_file
+@cached_per_file
 def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
     found: dict[str, list[SelfAssignment]] = {}
     for name, method in members(cls).items():

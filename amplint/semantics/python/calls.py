@@ -9,11 +9,11 @@ from amplint.semantics.python import attributes, constants
 from amplint.semantics.python.containers import got, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
-from amplint.semantics.python.plain_calls import builtin, computed_number, same_again
+from amplint.semantics.python.plain_calls import builtin, computed_number, unseen_result
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
-from amplint.semantics.values.choices import several
+from amplint.semantics.values.choices import choice_of
 from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
@@ -180,8 +180,8 @@ def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Va
 def _instantiate(machine: Machine, state: State, made: Call, cls: Class) -> Value:
     for candidate in attributes.lineage(machine, state, cls):
         for base in attributes.bases(machine, state, candidate):
-            for subclassed in machine.hooks.subclassed if isinstance(base, Ref) else ():
-                found: Value | None = subclassed(state, made, cls, base)
+            for subclass_instance in machine.hooks.subclass_instance if isinstance(base, Ref) else ():
+                found: Value | None = subclass_instance(state, made, cls, base)
                 if found is not None:
                     return found
     if len(made.arguments.given) == 1 and attributes.is_enumeration(machine, state, cls):
@@ -258,9 +258,9 @@ def _call_several(machine: Machine, state: State, made: Call, callee: Several) -
     if callee.open or not results:
         results.append(unseen(machine, state, made))
     if not any(isinstance(result, Module) for result in results):
-        return functools.reduce(machine.either, results)
+        return functools.reduce(machine.joined_value, results)
     facts = [*(dict(one.facts) for one in possible), *[NOTHING] * (len(results) - len(possible))]
-    return several(machine.fresh(), results, facts) or results[-1]
+    return choice_of(machine.fresh(), results, facts) or results[-1]
 
 
 def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
@@ -289,7 +289,7 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
         hook(state, made)
     if not name.startswith("."):
         machine.idle.add(made.node)
-    return same_again(machine, state, name, made.arguments, made.node)
+    return unseen_result(machine, state, name, made.arguments, made.node)
 
 
 def unseen(machine: Machine, state: State, made: Call) -> Value:
@@ -300,4 +300,4 @@ def unseen(machine: Machine, state: State, made: Call) -> Value:
     for hook in machine.hooks.unseen:
         hook(state, made)
     symbol = symbol_of(machine, made.callee)
-    return same_again(machine, state, Callee(symbol), made.arguments, made.node, (symbol,))
+    return unseen_result(machine, state, Callee(symbol), made.arguments, made.node, (symbol,))

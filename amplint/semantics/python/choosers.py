@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 
 _LONGEST = 600
 """How many characters such a function has at most."""
 
 
-@per_chunk
+@cached_per_chunk
 def chooses(chunk: Chunk) -> bool:
     """Whether `chunk` is a function of two parameters that returns one of them, or the result of calling one."""
     if len(chunk.text) > _LONGEST or chunk.is_class or len(chunk.module.body) != 1:

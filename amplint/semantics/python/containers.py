@@ -16,7 +16,7 @@ MOST_UNROLLED = 4
 _EACH = "<each>"
 
 
-def hold(state: State, container: Value, element: Value) -> None:
+def record_element(state: State, container: Value, element: Value) -> None:
     """Record that the elements of `container` are like `element`, if that is a model or a tuple with one."""
     if isinstance(container, (Unknown, Module)) and isinstance(element, (Instance, Module, Items)):
         state.set_attribute(container.symbol, _EACH, element)

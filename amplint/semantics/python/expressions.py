@@ -7,10 +7,10 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
-from amplint.semantics.python.containers import MOST_UNROLLED, each, hold
+from amplint.semantics.python.containers import MOST_UNROLLED, each, record_element
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
-from amplint.semantics.values.choices import alternatives, several
+from amplint.semantics.values.choices import alternatives, choice_of
 from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -28,7 +28,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import children, walk
 
 MOST_CONTEXTS = 4
@@ -71,8 +71,8 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
     for condition in machine.hooks.condition:
         condition(node, value)
     holds = decide_value(machine, state, value)
-    for decided in machine.hooks.decided:
-        decided(state, value, holds)
+    for condition_assumed in machine.hooks.condition_assumed:
+        condition_assumed(state, value, holds)
     return holds
 
 
@@ -91,7 +91,7 @@ def _is_long(node: cst.BaseExpression) -> bool:
     return length == LONG_CHAIN
 
 
-@per_file
+@cached_per_file
 def _may_have_effects(node: cst.BaseExpression) -> bool:
     """Whether a condition does more than compare names and attributes."""
     return any(isinstance(inner, (cst.Call, cst.NamedExpr, cst.Await, cst.Yield)) for inner in walk(node))
@@ -106,7 +106,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         kept = value
         for attribute_set in machine.hooks.attribute_set:
             kept = attribute_set(state, target, owner, value) or kept
-        if not any(stores_apart(target) for stores_apart in machine.hooks.stores_apart):
+        if not any(owns_attribute(target) for owns_attribute in machine.hooks.owns_attribute):
             state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)
     elif isinstance(target, cst.Subscript):
         owner = evaluate(machine, state, target.value)
@@ -120,8 +120,8 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
         for index, element in enumerate(target.elements):
             part: Value = machine.unknown("part", index, parts=(symbol_of(machine, value),))
-            for part_of in machine.hooks.part_of if not starred else ():
-                part = part_of(value, index) or part
+            for unpacked_value in machine.hooks.unpacked_value if not starred else ():
+                part = unpacked_value(value, index) or part
             if known and not starred:
                 part = value.values[index]  # type: ignore[union-attr]
             assign(machine, state, element.value, part)
@@ -227,7 +227,7 @@ def single(found: Sequence[Value | tuple[Value | None, ...]]) -> Value | None:
     return found[0] if len(found) == 1 and not isinstance(found[0], tuple) else None
 
 
-def told_apart(machine: Machine, found: Sequence[Value | tuple[Value | None, ...]]) -> tuple[Hashable, ...]:
+def index_key(machine: Machine, found: Sequence[Value | tuple[Value | None, ...]]) -> tuple[Hashable, ...]:
     """A key that distinguishes the parts selected by indices: the symbols of indices and bounds."""
     return tuple(
         tuple(symbol_of(machine, bound) if bound is not None else None for bound in each)
@@ -239,8 +239,8 @@ def told_apart(machine: Machine, found: Sequence[Value | tuple[Value | None, ...
 
 def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
     owner = evaluate(machine, state, node.value)
-    for item_of in machine.hooks.item_of:
-        item: Value | None = item_of(state, node, owner)
+    for subscript_value in machine.hooks.subscript_value:
+        item: Value | None = subscript_value(state, node, owner)
         if item is not None:
             return item
     found = indices(machine, state, node)
@@ -258,7 +258,7 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
         if (part := each(state, owner)) is not None:
             return part
     if key is None:
-        made = machine.unknown("index", told_apart(machine, found), parts=(symbol_of(machine, owner),))
+        made = machine.unknown("index", index_key(machine, found), parts=(symbol_of(machine, owner),))
     else:
         made = machine.unknown("index", parts=(symbol_of(machine, owner), symbol_of(machine, key)))
     return refined(machine, state, made)
@@ -279,7 +279,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             pairs = zip(owner.keys, owner.values, strict=True)
             wanted = [value for one, value in pairs if isinstance(one, Const) and one.value in key.options]
             return alternatives(tuple(wanted)) or joined
-        if isinstance(key, Unknown) and machine.slice.ties(joined.options) and machine.is_assigned(node):
+        if isinstance(key, Unknown) and machine.slice.is_relevant_choice(joined.options) and machine.is_assigned(node):
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
@@ -289,7 +289,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])
     if owner.keys is not None:
-        return several(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
+        return choice_of(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
     return Unknown(machine.fresh())
 
 
@@ -331,12 +331,12 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     state.frames[state.frame] = before
     if isinstance(element, (Scaler, Optimizer)) and (known := _one_by_one(machine, state, node)) is not None:
         return known
-    for collected in machine.hooks.collected:
-        whole: Value | None = collected(element)
+    for comprehension_value in machine.hooks.comprehension_value:
+        whole: Value | None = comprehension_value(element)
         if whole is not None:
             return whole
     made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
-    hold(state, made, element)
+    record_element(state, made, element)
     return made
 
 

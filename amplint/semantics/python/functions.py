@@ -38,7 +38,7 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import walk
 
 ENTERED = "<entered>"
@@ -65,18 +65,20 @@ def call_function(
     """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none."""
     for function_called in machine.hooks.function_called:
         function_called(state, node, function)
-    if function.chunk not in machine.relevant and _is_made_relevant(machine, state, function, positional, keywords):
+    if function.chunk not in machine.relevant and _has_relevant_arguments(
+        machine, state, function, positional, keywords
+    ):
         machine.relevant.add(function.chunk)
     if function.chunk not in machine.relevant:
         if len(positional) == 2 and not keywords and chooses(function.chunk):
-            return machine.either(positional[0], positional[1])
+            return machine.joined_value(positional[0], positional[1])
         _skip(machine, state, function, (*positional, *keywords.values()))
-        return _not_followed(machine, function, positional)
+        return _unfollowed_result(machine, function, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
-        return _not_followed(machine, function)
+        return _unfollowed_result(machine, function)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
-        return _not_followed(machine, function)
+        return _unfollowed_result(machine, function)
     around = _decorated(machine, state, function, body)
     if around is not None:
         if node is not None:
@@ -92,7 +94,7 @@ def call_function(
     if outcomes is None:
         outcomes = _followed(machine, state, function, positional, keywords, node)
         if outcomes is None:
-            return _not_followed(machine, function)
+            return _unfollowed_result(machine, function)
         machine.choices.memory[key] = outcomes
     if not outcomes:
         if _is_abstract(body):
@@ -157,7 +159,7 @@ def _followed(
             machine.forget(state)
         _skip(machine, state, function, given)
         return None
-    contacts, left, told = machine.contacts, machine.steps_left, machine.novelty.told
+    contacts, left, told = machine.interactions, machine.steps_left, machine.novelty.event_count
     began = machine.symbols.tick()
     outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
     if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
@@ -167,7 +169,7 @@ def _followed(
         machine.novelty.ran(run, told, left - machine.steps_left)
     if any(end.progress() != progress for end in outcomes):
         machine.changing.add(body)
-    quiet = machine.contacts == contacts and bool(outcomes)
+    quiet = machine.interactions == contacts and bool(outcomes)
     if quiet and all(_is_without_effect(machine, state, end) for end in outcomes):
         machine.closed.add(signature)
     return outcomes
@@ -179,8 +181,8 @@ def _flag(value: Value) -> Value | None:
 
 
 def _skip(machine: Machine, state: State, function: Function, given: Sequence[Value] = ()) -> None:
-    for skipped in machine.hooks.skipped:
-        skipped(state, function, given)
+    for call_skipped in machine.hooks.call_skipped:
+        call_skipped(state, function, given)
 
 
 def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
@@ -190,19 +192,19 @@ def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:
     return any(machine.symbols.time(symbol) == now for symbol in decided)
 
 
-def _is_made_relevant(
+def _has_relevant_arguments(
     machine: Machine, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
 ) -> bool:
     """Whether the arguments of a function make it relevant."""
     given = [*positional, *keywords.values()]
-    if _runs_what_it_gets(function, given):
+    if _calls_function_argument(function, given):
         return True
     return is_short_function(function.chunk) and any(
-        concerns(state, function, given) for concerns in machine.hooks.concerns
+        must_follow(state, function, given) for must_follow in machine.hooks.must_follow
     )
 
 
-def _runs_what_it_gets(function: Function, given: Iterable[Value]) -> bool:
+def _calls_function_argument(function: Function, given: Iterable[Value]) -> bool:
     """Whether a function gets another one as an argument and calls a parameter."""
     if function.node is not None or not any(isinstance(value, Function) for value in given):
         return False
@@ -228,15 +230,15 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     older = (key for key in end.heap if began is None or machine.symbols.time(key) < began)
     kept = all(end.heap[key] is before.heap.get(key) for key in older)
     kept = kept and all(part.is_unchanged(before.parts[kind]) for kind, part in end.parts.items())
-    return kept and end.progress() == before.progress() and _says_nothing(machine, end.frames[end.frame][RESULT])
+    return kept and end.progress() == before.progress() and _is_uninformative(machine, end.frames[end.frame][RESULT])
 
 
-def _not_followed(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
+def _unfollowed_result(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
     """The unknown result of a call that is not followed, as a function of the arguments `given`."""
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
     result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
-    for unfollowed in machine.hooks.unfollowed:
-        unfollowed(function, result)
+    for unfollowed_returns in machine.hooks.unfollowed_returns:
+        unfollowed_returns(function, result)
     return result
 
 
@@ -269,9 +271,9 @@ def _held(state: State, value: Value) -> object:
 _CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
 
 
-def _says_nothing(machine: Machine, result: Value) -> bool:
+def _is_uninformative(machine: Machine, result: Value) -> bool:
     if isinstance(result, Items):
-        return all(_says_nothing(machine, value) for value in result.values)
+        return all(_is_uninformative(machine, value) for value in result.values)
     if isinstance(result, Unknown) and machine.symbols.key(result.symbol)[0] in _CONDITIONS:
         return False
     if isinstance(result, Tensor):
@@ -290,8 +292,8 @@ def _outcomes(
     """The final states of a call, and the older assumptions that it depends on."""
     node = node_of(function)
     machine.entered.add(node)
-    caller, given, read = machine.position, machine.given, machine.read
-    machine.given, machine.read = state.facts.keys(), {}
+    caller, given, read = machine.position, machine.initial_facts, machine.read_facts
+    machine.initial_facts, machine.read_facts = state.facts.keys(), {}
     if function.chunk.source is machine.program.main:
         machine.entered_from = None
     elif machine.entered_from is None:
@@ -314,9 +316,9 @@ def _outcomes(
             for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
                 returned += machine.run_body(ready, _statements(node))
     finally:
-        own = machine.read
+        own = machine.read_facts
         read.update((key, fact) for key, fact in own.items() if key in given)
-        machine.position, machine.given, machine.read = caller, given, read
+        machine.position, machine.initial_facts, machine.read_facts = caller, given, read
     ends: list[State] = []
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
@@ -326,7 +328,9 @@ def _outcomes(
             frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
         left = {number: table for number, table in end.frames.items() if number != frame}
-        if frame not in machine.captured or not _lives_on(frame, [*left.values(), *end.heap.values(), {"": result}]):
+        if frame not in machine.captured or not _is_reachable(
+            frame, [*left.values(), *end.heap.values(), {"": result}]
+        ):
             end.frames = left
         collect(machine, state, end, result, began)
         end.bind(home, RESULT, result)
@@ -343,8 +347,8 @@ def _kept_open(regions: tuple[Region, ...]) -> Iterator[Region]:
 
 def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
     """Leave all contexts except `regions`."""
-    for left in machine.hooks.left:
-        left(state, regions)
+    for contexts_exited in machine.hooks.contexts_exited:
+        contexts_exited(state, regions)
     state.regions = regions
 
 
@@ -358,7 +362,7 @@ def _keep_nested(machine: Machine, end: State, frame: int) -> None:
 _DEFINITIONS = frozenset({Function, Class})
 
 
-def _lives_on(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
+def _is_reachable(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
     """Whether a function defined in `frame` is still reachable."""
     values = (value for table in tables for value in table.values() if type(value) in _DEFINITIONS)
     return any(value.frame == frame for value in values)  # type: ignore[union-attr]
@@ -397,7 +401,7 @@ def _bind(
             if site is None and not isinstance(getattr(table[name], "value", None), float):
                 table[name] = machine.unknown("parameter", id(node), name)
         else:
-            answers = (left_out(state, function, index) for left_out in machine.hooks.left_out)
+            answers = (missing_argument(state, function, index) for missing_argument in machine.hooks.missing_argument)
             handed = next((answer for answer in answers if answer is not None), None)
             table[name] = handed or machine.unknown("parameter", id(node), name)
         if param.annotation is not None:
@@ -425,7 +429,7 @@ def annotated(machine: Machine, state: State, annotation: cst.Annotation, value:
     named = [machine.evaluate(state, node) for node in nodes]
     names = [one.name for one in named if isinstance(one, Ref)]
     for name in names if _PLAIN.isdisjoint(names) else ():
-        for asked in machine.hooks.annotated:
+        for asked in machine.hooks.annotated_value:
             known: Value | None = asked(value.symbol, name)
             if known is not None:
                 return known
@@ -443,7 +447,7 @@ def _at(state: State, frame: int) -> State:
     return twin
 
 
-@per_file
+@cached_per_file
 def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
     if isinstance(node, cst.Lambda):
         return frozenset()
@@ -464,8 +468,8 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
         if value == Ref("contextlib.contextmanager"):
             state.bind(inside, MANAGER, value)
         elif isinstance(value, (Autocast, GradMode, Ref)):
-            for entered in machine.hooks.entered:
-                entered(state, value, decorator, None)
+            for context_entered in machine.hooks.context_entered:
+                context_entered(state, value, decorator, None)
     state.frame = inside
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from amplint.semantics.values.state import State, apart
+from amplint.semantics.values.state import State, has_decisive_difference
 from amplint.semantics.values.values import Tensor, Unknown, Value
 
 
@@ -28,7 +28,7 @@ class Heads:
         return True
 
     def _covers(self, earlier: State, state: State) -> bool:
-        if not earlier.facts.items() <= state.facts.items() or apart(earlier, state, self._deciding):
+        if not earlier.facts.items() <= state.facts.items() or has_decisive_difference(earlier, state, self._deciding):
             return False
         return not _retyped(earlier, state)
 

@@ -30,7 +30,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
 
 START_LIMIT = 4
@@ -85,7 +85,7 @@ def interpret(
     names |= {alias for alias, name in aliases.items() if name in named} | (triggers - AMBIGUOUS_METHODS)
     machine.slice = Slice((chunk for chunk in chunks if chunk in machine.relevant), names, calls, watched)
     starts = _run_module(machine)
-    _start_everything(machine, starts)
+    _run_remaining_roots(machine, starts)
     _run_demonstrations(machine, starts)
     with contextlib.suppress(BudgetSpent):
         for file_ends in machine.hooks.file_ends:
@@ -136,7 +136,7 @@ def _restart(machine: Machine) -> None:
     machine.loops = machine.calls = ()
 
 
-def _start_everything(machine: Machine, starts: list[State]) -> None:
+def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
     """Start from every definition not entered yet: functions first, callers before the functions they mention."""
     chunks = [chunk for chunk in machine.program.main.chunks if chunk.name and chunk in machine.relevant]
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
@@ -163,10 +163,10 @@ def _start_everything(machine: Machine, starts: list[State]) -> None:
                     _enter(machine, state.copy(), value, None)
             except BudgetSpent:
                 _restart(machine)
-    _start_nested(machine)
+    _run_nested_roots(machine)
 
 
-def _start_nested(machine: Machine) -> None:
+def _run_nested_roots(machine: Machine) -> None:
     """Start from nested functions that were only passed on, in the state in which their outer function ended."""
     while waiting := [entry for node, entry in machine.nested.items() if node not in machine.entered]:
         for function, state in waiting:
@@ -190,7 +190,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         method
         for method in methods
         if method.name.value not in called
-        and any(also_from_outside(cls, method) for also_from_outside in machine.hooks.also_from_outside)
+        and any(has_unseen_callers(cls, method) for has_unseen_callers in machine.hooks.has_unseen_callers)
     }
     waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value != "__init__"]
     if not waiting:
@@ -213,19 +213,19 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
 
 
-@per_file
+@cached_per_file
 def _calls_on_self(method: cst.FunctionDef) -> frozenset[str]:
     return frozenset(node.attr.value for node in every(method, cst.Attribute) if isinstance(node.value, cst.Name))
 
 
 def _called_from_outside(machine: Machine, state: State, me: Instance | None) -> None:
-    for called_from_outside in machine.hooks.called_from_outside:
-        called_from_outside(state, me)
+    for unseen_call_begins in machine.hooks.unseen_call_begins:
+        unseen_call_begins(state, me)
 
 
 def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> None:
-    for round_ends in machine.hooks.round_ends:
-        round_ends(node, states, False)
+    for iteration_ends in machine.hooks.iteration_ends:
+        iteration_ends(node, states, False)
 
 
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:

@@ -24,8 +24,8 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
         for end in ways_out:
             if _contradict(state, end):
                 continue
-            path.frames = _blurred(machine, path.frames, end.frames)
-            path.heap = _blurred(machine, path.heap, end.heap)
+            path.frames = _joined_parts(machine, path.frames, end.frames)
+            path.heap = _joined_parts(machine, path.heap, end.heap)
         paths.append(path)
     return paths
 
@@ -38,7 +38,7 @@ def _contradict(entry: State, end: State) -> bool:
 Tables = dict[int, dict[str, Value]]
 
 
-def _blurred(machine: Machine, tables: Tables, changed: Tables) -> Tables:
+def _joined_parts(machine: Machine, tables: Tables, changed: Tables) -> Tables:
     """`tables` with the values that differ in `changed` replaced by either."""
     blurred = dict(tables)
     for key, ours in tables.items():
@@ -53,4 +53,4 @@ def _perhaps(machine: Machine, value: Value, other: Value) -> Value:
     if value == other:
         return value
     flags = isinstance(value, Const) or isinstance(other, Const)
-    return Unknown(machine.fresh()) if flags else machine.either(value, other)
+    return Unknown(machine.fresh()) if flags else machine.joined_value(value, other)

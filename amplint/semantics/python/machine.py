@@ -16,7 +16,7 @@ from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds_in
 from amplint.semantics.reading.slicing import Slice
-from amplint.semantics.values.choices import DtypeChoices, alternatives, is_dtypes, several
+from amplint.semantics.values.choices import DtypeChoices, alternatives, choice_of, is_dtypes
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.values.symbols import Symbols
@@ -165,9 +165,9 @@ class Assumed:
     def get(self, key: Fact, /) -> Const | None:
         """The fact assumed under `key`; reading one older than the running call is recorded as a dependency."""
         found = self._state.facts.get(key)
-        if found is not None and key in self._machine.given:
-            self._machine.contacts += 1
-            self._machine.read[key] = found
+        if found is not None and key in self._machine.initial_facts:
+            self._machine.interactions += 1
+            self._machine.read_facts[key] = found
         return found
 
 
@@ -203,8 +203,8 @@ class Machine:
         self.steps_left = min(self._all_steps_left, STEP_BUDGET)
         self.stopped: Stopped | None = None
         self._seconds = seconds
-        self._ends = _processor_time() + seconds
-        self._looks = _clock() + seconds
+        self._deadline = _processor_time() + seconds
+        self._next_clock_check = _clock() + seconds
         self.relevant: set[Chunk] = set()
         self.slice = Slice(())
         self.chunk: Chunk | None = None
@@ -214,9 +214,9 @@ class Machine:
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: Sites = ()
         self.entered_from: cst.CSTNode | None = None
-        self.contacts = 0
-        self.given: Set[Fact] = frozenset()
-        self.read: dict[Fact, Const] = {}
+        self.interactions = 0
+        self.initial_facts: Set[Fact] = frozenset()
+        self.read_facts: dict[Fact, Const] = {}
         self.summaries = Summaries()
         self.novelty = Novelty()
         self.changing: set[cst.CSTNode] = set()
@@ -236,7 +236,7 @@ class Machine:
         self.variables: dict[tuple[int, str], Value] = {}
         self._frames: dict[Source, int] = {program.main: MODULE_FRAME}
         self._modules: dict[int, Source] = {MODULE_FRAME: program.main}
-        self._tell = tell
+        self._emit_event = tell
         self.wanted = kinds
         self._kinds: dict[Chunk, dict[str, str]] = {}
         self.hooks = hooks(self)
@@ -269,7 +269,7 @@ class Machine:
         if self.dtypes.taken is not None and len(states) > 1:
             states = self._taking_the_dtype(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
-        return merge(states, limit, self.slice.deciding, self.either, exact)
+        return merge(states, limit, self.slice.deciding, self.joined_value, exact)
 
     def _taking_the_dtype(self, states: list[State]) -> list[State]:
         """`states` without those on which a variable has another dtype than the one to be taken, where one has that."""
@@ -283,24 +283,24 @@ class Machine:
                 dropped.update(position for position, other in enumerate(others) if other)
         return [state for position, state in enumerate(states) if position not in dropped] or states
 
-    def guess(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
+    def record_guesses(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
         """Record the guesses for a symbol or a node; an empty tuple records that it is known.
 
         A value once known is never a guess again.
         """
         self._guesses[about] = self._guesses.get(about, guesses) if guesses else ()
 
-    def guessed(self, *about: int | cst.CSTNode) -> tuple[Guessed, ...]:
+    def guesses_for(self, *about: int | cst.CSTNode) -> tuple[Guessed, ...]:
         """The guesses that these depend on."""
         return tuple(dict.fromkeys(found for one in about for found in self._guesses.get(one, ())))
 
     def forget(self, state: State) -> None:
         """Unseen code ran, which can have any effect."""
-        self.contacts += 1
+        self.interactions += 1
         for forget in self.hooks.forget:
             forget(state)
 
-    def forget_since(self, state: State, time: int) -> None:
+    def forget_facts_since(self, state: State, time: int) -> None:
         """Drop the assumptions of `state` about values created at `time` or later."""
         state.facts = {
             key: fact
@@ -318,11 +318,11 @@ class Machine:
         self._all_steps_left -= 1
         if self.steps_left < 0 or self._all_steps_left < 0:
             self._stop(f"{STEP_BUDGET:,} statements")
-        if self._all_steps_left % STEPS_PER_LOOK == 0 and _clock() > self._looks:
-            left = self._ends - _processor_time()
+        if self._all_steps_left % STEPS_PER_LOOK == 0 and _clock() > self._next_clock_check:
+            left = self._deadline - _processor_time()
             if left < 0:
                 self._stop(f"{self._seconds:g} seconds")
-            self._looks = _clock() + left
+            self._next_clock_check = _clock() + left
 
     def _stop(self, spent: str) -> NoReturn:
         self.complete = False
@@ -345,40 +345,40 @@ class Machine:
     def identity(self, state: State, node: cst.CSTNode) -> int:
         """The symbol of an object created at `node`: the same on every path in this call and iteration."""
         now = self.symbols.tick()
-        if self.makes_once():
+        if self.is_in_cached_function():
             return self.symbols.intern("made once", id(node))
         return self.symbols.intern("made", id(node), self.sites, state.iteration, time=now)
 
-    def makes_once(self) -> bool:
+    def is_in_cached_function(self) -> bool:
         """Whether a cached function is running: its objects persist, and later calls return the same."""
         return not self.cached.isdisjoint(self.calls)
 
-    def made_here(self, symbol: int) -> bool:
+    def is_created_on_path(self, symbol: int) -> bool:
         """Whether `symbol` was created on the path, rather than reached through an older value."""
         return self.symbols.key(symbol)[0] not in _LASTS
 
-    def either(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
+    def joined_value(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
         """The join of `left` and `right`, the values of a variable on two paths with the facts `ours` and `theirs`.
 
         None joins to the object, since only that can be used; two optimizers or scalers join to one.
         """
-        joint = self._either(left, right)
+        joint = self._joined_value(left, right)
         if type(joint) is Unknown and not _OPTIONS.isdisjoint((type(left), type(right))):
-            return several(joint.symbol, (left, right), (ours, theirs)) or joint
+            return choice_of(joint.symbol, (left, right), (ours, theirs)) or joint
         if type(joint) in _JOINT_OBJECTS:
             for joined in self.hooks.joined:
                 joined(left, right, joint)
         return joint
 
-    def _either(self, left: Value, right: Value) -> Value:
+    def _joined_value(self, left: Value, right: Value) -> Value:
         kinds = type(left), type(right)
         if kinds == _UNKNOWN:
-            return Unknown(self._joint(left.symbol, right.symbol))  # type: ignore[union-attr]
+            return Unknown(self._joined_symbol(left.symbol, right.symbol))  # type: ignore[union-attr]
         if Const in kinds and kinds != _CONSTANTS and NONE in (left, right):
             return right if left == NONE else left
         if type(left) in _NAMED and type(right) in _NAMED:
-            for joined_name in self.hooks.joined_name:
-                known: Ref | None = joined_name(left, right)
+            for joined_library_name in self.hooks.joined_library_name:
+                known: Ref | None = joined_library_name(left, right)
                 if known is not None:
                     return known
         if scale_of(left) != scale_of(right):
@@ -387,9 +387,9 @@ class Machine:
             self.dtypes.pick((left, right))
             return one_of
         if isinstance(left, Items) and isinstance(right, Items) and _are_alike(left, right):
-            return Items(tuple(map(self._either, left.values, right.values)), left.keys)
+            return Items(tuple(map(self._joined_value, left.values, right.values)), left.keys)
         a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
-        symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joint(a, b)
+        symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joined_symbol(a, b)
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
             owner = left.owner if left.owner == right.owner else None
             return Optimizer(symbol, left.cls if left.cls == right.cls else "", owner, left.loops)
@@ -405,7 +405,7 @@ class Machine:
                 return joint_tensor
         return Unknown(symbol)
 
-    def _joint(self, left: int, right: int) -> int:
+    def _joined_symbol(self, left: int, right: int) -> int:
         return self.symbols.intern("either", parts=(left, right))
 
     def fresh(self) -> int:
@@ -502,12 +502,12 @@ class Machine:
         """Emit an event at `node`."""
         if self.muted:
             return
-        self.novelty.tell(kind, node, details)
+        self.novelty.record(kind, node, details)
         if kind.kind not in self.wanted:
             return
         statement = self.statement if self.statement is not None else node
         steps, decisions = _recent(state.trail)
-        self._tell(
+        self._emit_event(
             kind(
                 node=node,
                 statement=statement,

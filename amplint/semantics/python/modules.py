@@ -66,7 +66,7 @@ def _assigned(machine: Machine, state: State, chunk: Chunk, name: str, frame: in
     outer = machine.chunk
     machine.chunk = chunk
     try:
-        return quietly(machine, state, frame, values[0], {})
+        return evaluate_silently(machine, state, frame, values[0], {})
     finally:
         machine.chunk = outer
 
@@ -81,7 +81,9 @@ def _value_for(node: cst.CSTNode, name: str) -> cst.BaseExpression | None:
     return node.value if any(isinstance(target, cst.Name) and target.value == name for target in targets) else None
 
 
-def quietly(machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]) -> Value:
+def evaluate_silently(
+    machine: Machine, state: State, frame: int, node: cst.BaseExpression, names: dict[str, Value]
+) -> Value:
     """Evaluate out of order, with `names` in a frame below `frame`: no events, no effect on the path."""
     if len(machine.calls) > 40:
         return Unknown(machine.fresh())

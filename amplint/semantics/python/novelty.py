@@ -27,23 +27,23 @@ class Novelty:
     """The distinct events so far, and since when each piece of code has added none."""
 
     def __init__(self) -> None:
-        self._told: set[Hashable] = set()
+        self._event_keys: set[Hashable] = set()
         self._silent: Counter[Hashable] = Counter()
         self._steps: Counter[Hashable] = Counter()
 
     @property
-    def told(self) -> int:
+    def event_count(self) -> int:
         """The number of distinct events."""
-        return len(self._told)
+        return len(self._event_keys)
 
-    def tell(self, kind: type, node: cst.CSTNode, details: Mapping[str, object]) -> None:
+    def record(self, kind: type, node: cst.CSTNode, details: Mapping[str, object]) -> None:
         """An event at `node`; it is new if no equal kind, flags and words were emitted there."""
         flags = ((name, detail) for name, detail in details.items() if type(detail) in _TELLING)
-        self._told.add((kind, node, *flags))
+        self._event_keys.add((kind, node, *flags))
 
     def ran(self, code: Hashable, told: int, steps: int) -> None:
         """`code` was run at the cost of so many steps; `told` is the number of distinct events before."""
-        self._silent[code] = 0 if self.told > told else self._silent[code] + 1
+        self._silent[code] = 0 if self.event_count > told else self._silent[code] + 1
         self._steps[code] += steps
 
     def is_over(self, code: Hashable, patience: Patience) -> bool:

@@ -75,8 +75,8 @@ def operate(
     result = next((answer for answer in answers if answer is not None), None)
     if result is None:
         result = machine.unknown(kind.__name__, parts=(symbol_of(machine, a), symbol_of(machine, b)))
-    for combined in machine.hooks.combined:
-        result = combined(state, operands, result) or result
+    for binary_result in machine.hooks.binary_result:
+        result = binary_result(state, operands, result) or result
     return result
 
 
@@ -187,19 +187,19 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
         return machine.evaluate(state, node.body if known else node.orelse)
     sides = _where(machine, state, condition, holds=True), _where(machine, state, condition, holds=False)
     body, orelse = machine.evaluate(sides[0], node.body), machine.evaluate(sides[1], node.orelse)
-    for chosen_apart in machine.hooks.chosen_apart:
-        chosen_apart(state, sides)
+    for conditional_evaluated in machine.hooks.conditional_evaluated:
+        conditional_evaluated(state, sides)
     joined = alternatives((body, orelse))
     taken = machine.dtypes.pick((body, orelse)) if joined is not None else None
     if taken is not None:
         assume(machine, state, condition, taken == 0)
         return machine.evaluate(state, node.orelse if taken else node.body)
-    if joined is not None and not (machine.slice.ties(joined.options) and machine.is_assigned(node)):
+    if joined is not None and not (machine.slice.is_relevant_choice(joined.options) and machine.is_assigned(node)):
         return joined
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
-        return machine.either(body, orelse)
-    if not (_worth_a_choice(machine, node, body, orelse) or (body == orelse and _differ_in_effect(*sides))):
+        return machine.joined_value(body, orelse)
+    if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _differ_in_effect(*sides))):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
@@ -225,7 +225,7 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
     return twin
 
 
-def _worth_a_choice(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
+def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
     apart = (Scaler, Partial, Optimizer, Module, Instance)
     if any(

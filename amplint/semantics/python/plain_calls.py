@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
-from amplint.semantics.python.containers import each, hold, zipped
+from amplint.semantics.python.containers import each, record_element, zipped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
@@ -25,7 +25,7 @@ MOST_SUMMED = 8
 """The largest number of known values that a `sum` adds."""
 
 
-def same_again(
+def unseen_result(
     machine: Machine,
     state: State,
     name: str | Callee,
@@ -57,9 +57,9 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     if name == "builtins.dict" and all(argument.keyword for argument in arguments.given):
         return Items(values, tuple(Const(argument.keyword) for argument in arguments.given))
     if name == "builtins.float" and len(values) == 1:
-        number = same_again(machine, state, name, arguments)
-        for number_of in machine.hooks.number_of:
-            number_of(values[0], number)
+        number = unseen_result(machine, state, name, arguments)
+        for number_read in machine.hooks.number_read:
+            number_read(values[0], number)
         return number
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
@@ -74,12 +74,12 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
     if name == "builtins.sum" and (added := _sum(machine, state, node, values)) is not None:
         return added
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
-        return same_again(machine, state, name, arguments)
+        return unseen_result(machine, state, name, arguments)
     unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
     escaping = values if unseen else [value for value in values if isinstance(value, Method)]
     for escape in machine.hooks.escape:
         escape(state, escaping)
-    return same_again(machine, state, name, arguments)
+    return unseen_result(machine, state, name, arguments)
 
 
 def computed_number(name: str, arguments: Arguments) -> Value | None:
@@ -132,11 +132,13 @@ def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Va
     values = arguments.values
     if values and (rows := zipped(machine, name, values)) is not None:
         return rows
-    pairs = same_again(machine, state, name, arguments)
+    pairs = unseen_result(machine, state, name, arguments)
     known = [each(state, value) for value in values]
     if any(known):
         parts = [value or Unknown(machine.fresh()) for value in known]
-        hold(state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]])))
+        record_element(
+            state, pairs, Items(tuple(parts if name.endswith("zip") else [Unknown(machine.fresh()), *parts[:1]]))
+        )
     return pairs
 
 
@@ -156,13 +158,13 @@ def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments
     owner, key = arguments.values
     found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
     if found is None:
-        return same_again(machine, state, "builtins.getattr", arguments)
+        return unseen_result(machine, state, "builtins.getattr", arguments)
     position = machine.dtypes.pick([attributes.get(machine, state, node, owner, each) for each in names])
     if position is not None:
         if isinstance(key, Unknown):
             state.facts["value of", key.symbol] = Const(names[position])
         return attributes.get(machine, state, node, owner, names[position])
-    if isinstance(key, Unknown) and machine.slice.ties(found.options) and machine.is_assigned(node):
+    if isinstance(key, Unknown) and machine.slice.is_relevant_choice(found.options) and machine.is_assigned(node):
         taken = names[machine.choices.pick(len(names))]
         state.facts["value of", key.symbol] = Const(taken)
         return attributes.get(machine, state, node, owner, taken)

@@ -23,7 +23,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Const, Entered, Instance, Items, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
 
 LOOP_ROUNDS = 3
@@ -55,8 +55,8 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
             for state in states:
                 for name in machine.slice.bound(statement):
                     state.bind(state.frame, name, Unknown(machine.fresh()))
-                for passed_over in machine.hooks.passed_over:
-                    passed_over(state, statement)
+                for statement_skipped in machine.hooks.statement_skipped:
+                    statement_skipped(state, statement)
         else:
             machine.statement = statement
             states = _COMPOUND[type(statement)](machine, states, statement, flow)
@@ -108,8 +108,8 @@ def _expression(machine: Machine, state: State, node: cst.Expr) -> Leaving:
     value = evaluate(machine, state, node.value)
     if isinstance(node.value, cst.Yield) and MANAGER in state.frames[state.frame]:
         return (value,)
-    for discarded in machine.hooks.discarded:
-        discarded(state, node.value, value)
+    for result_discarded in machine.hooks.result_discarded:
+        result_discarded(state, node.value, value)
     return None
 
 
@@ -124,14 +124,14 @@ def _assignment(machine: Machine, state: State, node: cst.Assign) -> Leaving:
 
 def _given_back(machine: Machine, state: State, node: cst.Assign, value: Value) -> Value:
     """`value`, or its replacement by a tracker if it is assigned to an argument of the call that returns it."""
-    if not isinstance(node.value, cst.Call) or not isinstance(value, Unknown) or not machine.hooks.given_back:
+    if not isinstance(node.value, cst.Call) or not isinstance(value, Unknown) or not machine.hooks.rebound_result:
         return value
     path = dotted(node.targets[0].target)
     for argument in node.value.args if path is not None else ():
         if dotted(argument.value) == path:
             before = evaluate(machine, state, argument.value)
-            for given_back in machine.hooks.given_back:
-                value = given_back(node.value, before) or value
+            for rebound_result in machine.hooks.rebound_result:
+                value = rebound_result(node.value, before) or value
     return value
 
 
@@ -236,7 +236,7 @@ def _loop(
     exits: list[State] = []
     broken: list[State] = []
     seen = Heads(machine.slice.deciding)
-    told, left = machine.novelty.told, machine.steps_left
+    told, left = machine.novelty.event_count, machine.steps_left
     once = once or machine.novelty.is_over(node, LOOPS)
     heads = states
     for state in heads:
@@ -247,22 +247,22 @@ def _loop(
         for head in heads:
             twin = head.copy()
             twin.iteration = (*outer_iterations, started)
-            for round_begins in machine.hooks.round_begins:
-                round_begins(twin, node, time == 0)
+            for iteration_begins in machine.hooks.iteration_begins:
+                iteration_begins(twin, node, time == 0)
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside) + inside.continues
-        call_each(machine.hooks.round_over, after)
+        call_each(machine.hooks.iteration_path_ends, after)
         after = machine.merged(after, PATH_LIMIT)
-        for round_ends in machine.hooks.round_ends:
-            round_ends(node, after, time == 0)
+        for iteration_ends in machine.hooks.iteration_ends:
+            iteration_ends(node, after, time == 0)
         for state in after + inside.breaks:
             state.iteration = outer_iterations
-            machine.forget_since(state, started)
+            machine.forget_facts_since(state, started)
         broken += inside.breaks
         exits += after
         heads = [state.copy() for state in after]
-        call_each(machine.hooks.next_round, heads, node)
+        call_each(machine.hooks.next_iteration, heads, node)
         heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
@@ -296,7 +296,9 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     for (source, like, _), starts in together.items():
         for loop_begins in machine.hooks.loop_begins:
             loop_begins(node, source)
-        done = [state for state in starts if any(as_whole(state, node) for as_whole in machine.hooks.loop_as_whole)]
+        done = [
+            state for state in starts if any(as_whole(state, node) for as_whole in machine.hooks.applies_whole_loop)
+        ]
         after += done
         starts = [state for state in starts if state not in done]
 
@@ -305,7 +307,7 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
             assign(machine, state, node.target, _next(machine, node, state.iteration[-1], source, known))
             return [state]
 
-        once = any(runs_once(source) for runs_once in machine.hooks.runs_once)
+        once = any(has_one_iteration(source) for has_one_iteration in machine.hooks.has_one_iteration)
         after += _loop(machine, starts, node, flow, begin, once=once) if starts else []
     return after
 
@@ -322,7 +324,7 @@ def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Valu
     return None
 
 
-@per_file
+@cached_per_file
 def _indexed(node: cst.For) -> tuple[cst.BaseExpression, ...]:
     """What the body of a loop subscripts by the variable of the loop alone."""
     if not isinstance(node.target, cst.Name):
@@ -445,8 +447,8 @@ def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
     objects: list[Instance] = []
     for item in node.items:
         value = evaluate(machine, state, item.item)
-        for entered in machine.hooks.entered:
-            entered(state, value, node, item.item)
+        for context_entered in machine.hooks.context_entered:
+            context_entered(state, value, node, item.item)
         finishes = finishes or (isinstance(value, Entered) and value.finishes)
         if isinstance(value, Instance) and (enter := find_method(machine, state, value.cls, "__enter__")) is not None:
             objects.append(value)

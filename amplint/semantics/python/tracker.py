@@ -106,13 +106,13 @@ class Tracker:
         `whole` says that all bases of `owner` are known.
         """
 
-    def called_from_outside(self, state: State, me: Instance | None) -> None:
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """Unseen code calls in `state`, on the object `me`."""
 
     def class_begins(self, state: State, cls: Class) -> None:
         """The methods of `cls` are about to be called as by unseen code."""
 
-    def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
+    def has_unseen_callers(self, cls: Class, method: cst.FunctionDef) -> bool:
         """Whether unseen code calls a method in other states than its visible callers."""
         return False
 
@@ -134,7 +134,7 @@ class Tracker:
     def unseen_begins(self, state: State, call: Call) -> None:
         """A call begins whose callee is not a function, class or object of the tree."""
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether `library_call` handles this qualified name."""
         return True
 
@@ -147,7 +147,7 @@ class Tracker:
     def method(self, state: State, call: Call) -> Value | None:
         """The result of a call of an unseen method."""
 
-    def subclassed(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
+    def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
         """The result of constructing a `cls` that derives from the library's `base`."""
 
     def unseen(self, state: State, call: Call) -> None:
@@ -170,23 +170,23 @@ class Tracker:
     def function_called(self, state: State, node: cst.CSTNode | None, function: Function) -> None:
         """The call at `node`, None for unseen code, is of `function`."""
 
-    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether a short function that holds no word of the topic has to be followed for what it is `given`."""
         return False
 
-    def left_out(self, state: State, function: Function, index: int) -> Value | None:
+    def missing_argument(self, state: State, function: Function, index: int) -> Value | None:
         """The value of a parameter without argument and default: a decorator may pass it."""
 
-    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """A call of `function` is not followed, since it is irrelevant to the arguments `given`."""
 
     def unknown_result(self, made: Unknown) -> None:
         """`made` is the result of an unseen call."""
 
-    def unfollowed(self, function: Function, result: Value) -> None:
+    def unfollowed_returns(self, function: Function, result: Value) -> None:
         """`result` is the result of a call of `function` that was not followed."""
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of an unknown one annotated with the qualified name `name`."""
 
     def function_returns(self, state: State, value: Value) -> None:
@@ -203,16 +203,16 @@ class Tracker:
 
     # Statements and expressions
 
-    def passed_over(self, state: State, statement: cst.CSTNode) -> None:
+    def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """An irrelevant statement is not run."""
 
-    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+    def result_discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
         """An expression statement has the value `value`."""
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """`target = ...` has assigned `value`."""
 
-    def given_back(self, node: cst.Call, before: Value) -> Value | None:
+    def rebound_result(self, node: cst.Call, before: Value) -> Value | None:
         """`target = call(target)` with an unseen callee: the new value of the target.
 
         Its old one is `before`; None keeps the call's result.
@@ -224,7 +224,7 @@ class Tracker:
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """`owner.name = value`: the new value of the attribute, None to keep `value`."""
 
-    def stores_apart(self, target: cst.Attribute) -> bool:
+    def owns_attribute(self, target: cst.Attribute) -> bool:
         """Whether assignments to such an attribute are tracked by the tracker alone."""
         return False
 
@@ -240,16 +240,16 @@ class Tracker:
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
         """The kind of an unknown value that uses of its access path imply."""
 
-    def member_of(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
 
-    def part_of(self, value: Value, index: int) -> Value | None:
+    def unpacked_value(self, value: Value, index: int) -> Value | None:
         """The value at `index` when unpacking `value`."""
 
-    def collected(self, element: Value) -> Value | None:
+    def comprehension_value(self, element: Value) -> Value | None:
         """The value of a comprehension of such elements."""
 
-    def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
+    def subscript_value(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
         """The value of `owner[...]`, before its index is evaluated."""
 
     def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
@@ -258,13 +258,13 @@ class Tracker:
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """An operation of PyTorch computes with `value`, the expression `place`."""
 
-    def number_of(self, tensor: Value, number: Value) -> None:
+    def number_read(self, tensor: Value, number: Value) -> None:
         """`number` is the value of `tensor` as a Python number, or detached."""
 
     def binary(self, state: State, operands: Operands) -> Value | None:
         """The value of a binary operation."""
 
-    def combined(self, state: State, operands: Operands, result: Value) -> Value | None:
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """A binary operation has the value `result`: a replacement, None to keep it."""
 
     def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
@@ -273,7 +273,7 @@ class Tracker:
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
         """The value of a comparison other than `is None`."""
 
-    def chosen_apart(self, state: State, sides: tuple[State, State]) -> None:
+    def conditional_evaluated(self, state: State, sides: tuple[State, State]) -> None:
         """Both branches of a conditional expression were evaluated, each in its own state."""
 
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
@@ -282,13 +282,13 @@ class Tracker:
     def condition(self, node: cst.BaseExpression, value: Value) -> None:
         """The condition `node` has the value `value`."""
 
-    def decided(self, state: State, value: Value, holds: bool) -> None:
+    def condition_assumed(self, state: State, value: Value, holds: bool) -> None:
         """The path continues under the assumption that the condition `value` holds, or does not."""
 
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
         """`node` has the value `value`."""
 
-    def joined_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
+    def joined_library_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
         """The library's name for the join of two names or classes of a variable on two paths."""
 
     def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
@@ -297,10 +297,10 @@ class Tracker:
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """`left` and `right`, the values of a variable on two paths, join to `joint`."""
 
-    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+    def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """`value` is entered as a context by a call, a decorator or a `with` statement, there as its `item`."""
 
-    def left(self, state: State, regions: tuple[Region, ...]) -> None:
+    def contexts_exited(self, state: State, regions: tuple[Region, ...]) -> None:
         """All contexts except `regions` are about to be exited."""
 
     def resumes(self, function: cst.CSTNode) -> bool:
@@ -316,24 +316,24 @@ class Tracker:
         """Whether a loop over a few known elements such as this one is unrolled, since each has a state of its own."""
         return False
 
-    def runs_once(self, source: int) -> bool:
+    def has_one_iteration(self, source: int) -> bool:
         """Whether a loop over the value with the symbol `source` certainly has one iteration."""
         return False
 
-    def loop_as_whole(self, state: State, node: cst.For) -> bool:
+    def applies_whole_loop(self, state: State, node: cst.For) -> bool:
         """Whether the tracker has applied the whole effect of a loop to `state`."""
         return False
 
-    def round_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
+    def iteration_begins(self, state: State, loop: cst.For | cst.While, first: bool) -> None:
         """An iteration of `loop` begins."""
 
-    def round_over(self, state: State) -> None:
+    def iteration_path_ends(self, state: State) -> None:
         """A path reached the end of an iteration."""
 
-    def round_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
+    def iteration_ends(self, node: cst.CSTNode, states: Sequence[State], first: bool) -> None:
         """The paths through an iteration of the loop `node`, or through a root function or file, end."""
 
-    def next_round(self, state: State, loop: cst.For | cst.While) -> None:
+    def next_iteration(self, state: State, loop: cst.For | cst.While) -> None:
         """`state` is at the head of `loop` before another iteration."""
 
     def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
@@ -347,7 +347,7 @@ def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], 
             handler(state, *details)
 
 
-_BY_NAME = frozenset({"is_needed", "library", "library_call", "method", "offers"})
+_BY_NAME = frozenset({"is_needed", "library", "library_call", "method", "handles_library_call"})
 """What `Trackers` asks or calls by names."""
 HOOKS = tuple(
     name
@@ -401,6 +401,6 @@ class Trackers:
         found = self._library_calls.get(name)
         if found is None:
             handling = [tracker for tracker in self._needed if "library_call" in tracker.handles]
-            found = tuple(tracker.library_call for tracker in handling if tracker.offers(name))
+            found = tuple(tracker.library_call for tracker in handling if tracker.handles_library_call(name))
             self._library_calls[name] = found
         return found

@@ -41,9 +41,9 @@ def truth(machine: Machine, state: State, value: Value) -> bool | None:
     if isinstance(value, Ref) and value.name in DTYPES:
         return True
     if isinstance(value, Ref):
-        return facts.known(machine.symbols, machine.assumed(state), symbol_of(machine, value))
+        return facts.symbol_truth(machine.symbols, machine.assumed(state), symbol_of(machine, value))
     if isinstance(value, (Unknown, Tensor)) or _may_be_none(value):
-        return facts.known(machine.symbols, machine.assumed(state), value.symbol)  # type: ignore[union-attr]
+        return facts.symbol_truth(machine.symbols, machine.assumed(state), value.symbol)  # type: ignore[union-attr]
     return True
 
 
@@ -97,7 +97,7 @@ def negate(machine: Machine, value: Value) -> Value:
 
 def assume(machine: Machine, state: State, value: Value, holds: bool) -> None:
     """Continue `state` where `value` is true (or false)."""
-    facts.learn(machine.symbols, state.facts, symbol_of(machine, value), holds)
+    facts.record_fact(machine.symbols, state.facts, symbol_of(machine, value), holds)
 
 
 def decide_value(machine: Machine, state: State, value: Value) -> bool:

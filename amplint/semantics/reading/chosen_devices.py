@@ -10,7 +10,7 @@ from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.imports import imports
-from amplint.source.remembered import per_chunk, per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
 
@@ -59,7 +59,7 @@ _CATERS_FOR_OTHERS = regex(
 _FLAG_STEPS = 3
 
 
-@per_file
+@cached_per_file
 def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
@@ -96,7 +96,7 @@ def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
     return bool(texts) and all(_BY_AVAILABILITY.search(text) for text in texts)
 
 
-def unseen_of_devices(source: Source) -> tuple[Premise, ...]:
+def device_premises(source: Source) -> tuple[Premise, ...]:
     """What is taken for granted of a device that the code of a file is given, where it is said not to be CUDA's.
 
     Where no choice of devices is in visible code, or a file works with what only CUDA has, it may never be another.
@@ -114,10 +114,10 @@ def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
 
     A file that enters regions itself has chosen with them.
     """
-    return works_where_called(source, node) and not any(map(_enters, source.chunks))
+    return is_in_device_agnostic_code(source, node) and not any(map(_enters, source.chunks))
 
 
-def works_where_called(source: Source, node: cst.CSTNode) -> bool:
+def is_in_device_agnostic_code(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA."""
     if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
         return False
@@ -131,7 +131,7 @@ def has_kernels(source: Source) -> bool:
     return any(_KERNELS.match(one.module) for one in imports(source.text))
 
 
-@per_chunk
+@cached_per_chunk
 def _enters(chunk: Chunk) -> bool:
     """Whether `chunk` creates a region that may be enabled."""
     if "autocast" not in chunk.text:
@@ -213,7 +213,7 @@ def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.Bas
             yield statement.test
 
 
-@per_chunk
+@cached_per_chunk
 def _needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
     if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
@@ -307,7 +307,7 @@ def _can_differ(values: list[str], *, nowhere: bool) -> bool:
     return not all(fixed) or len({found.group(1) for found in fixed if found is not None}) > 1
 
 
-@per_file
+@cached_per_file
 def _assigned(source: Source) -> dict[str, list[str]]:
     """Variable, attribute, keyword or function -> the values that `source` assigns to it or it returns."""
     found: dict[str, list[str]] = {}

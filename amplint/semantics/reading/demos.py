@@ -11,9 +11,9 @@ from amplint.semantics.values.values import Function
 from amplint.semantics.words import SELF_TEST
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
-_MADE_UP = having("creates") - having("of-content") - having("blank")
+_MADE_UP = operations_with("creates") - operations_with("of-content") - operations_with("blank")
 
 
 def is_self_test(function: Function) -> bool:
@@ -32,10 +32,10 @@ def is_demonstration(statement: cst.CSTNode) -> bool:
     if not isinstance(statement, cst.If) or not isinstance(statement.test, cst.Comparison):
         return False
     left = statement.test.left
-    return isinstance(left, cst.Name) and left.value == "__name__" and any(map(_makes_up, walk(statement.body)))
+    return isinstance(left, cst.Name) and left.value == "__name__" and any(map(_creates_data, walk(statement.body)))
 
 
-def _makes_up(node: cst.CSTNode) -> bool:
+def _creates_data(node: cst.CSTNode) -> bool:
     callee = node.func if isinstance(node, cst.Call) else None
     name = callee.attr if isinstance(callee, cst.Attribute) else None
     return name is not None and name.value in _MADE_UP

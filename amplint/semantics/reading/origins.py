@@ -11,14 +11,16 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.tree import children, walk
-from amplint.torchlib.catalogue import called_as, having, in_place
+from amplint.torchlib.catalogue import in_place, operations_with, operations_with_form
 from amplint.torchlib.policy import FOLLOWS_INPUT, words
 
-_PROMOTE = (having("promotes") | having("promotes-to-floating") | having("alike")) - having("limits")
+_PROMOTE = (
+    operations_with("promotes") | operations_with("promotes-to-floating") | operations_with("alike")
+) - operations_with("limits")
 _MIXES = _PROMOTE | in_place(_PROMOTE) | words("gather masked_fill max min")
 KEEPS_DTYPE = FOLLOWS_INPUT - _MIXES
 """Functions and methods whose result has the dtype of their only tensor operand."""
-_SAME = having("view") & called_as("a")
+_SAME = operations_with("view") & operations_with_form("a")
 
 Product: TypeAlias = "Callable[[cst.BaseExpression, Origins], str | None]"
 Seen: TypeAlias = Callable[[cst.CSTNode, bool], None]

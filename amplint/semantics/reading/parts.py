@@ -8,7 +8,7 @@ from amplint.records import dataclass
 from amplint.semantics.reading.scopes import is_extreme
 from amplint.semantics.words import SCALER
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk, per_tree
+from amplint.source.remembered import cached_per_chunk, cached_per_tree
 from amplint.source.source import Chunk
 from amplint.source.tree import children, walk
 
@@ -88,7 +88,7 @@ class Parts:
             whole.triggered = isinstance(statement, cst.ClassDef) or whole.triggered
         if isinstance(statement, (cst.For, cst.While)):
             whole.skips = False
-        if isinstance(statement, cst.If) and _admits_some(statement):
+        if isinstance(statement, cst.If) and _restricts_values(statement):
             whole.leaves = True
         self.whole[statement], self.headers[statement] = whole, header
         return whole
@@ -104,7 +104,7 @@ class Parts:
                 whole.add(part)
 
 
-def _admits_some(statement: cst.If) -> bool:
+def _restricts_values(statement: cst.If) -> bool:
     """Whether the code after `if value not in (...): raise ...` runs for some values only."""
     test, block = statement.test, statement.body
     if not (isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.NotIn)):
@@ -113,13 +113,13 @@ def _admits_some(statement: cst.If) -> bool:
     return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[-1], cst.Raise)
 
 
-@per_tree
+@cached_per_tree
 def parts_of(chunk: Chunk) -> Parts:
     """The parts of a chunk. Raises SourceError."""
     return Parts(chunk.module)
 
 
-@per_chunk
+@cached_per_chunk
 def kept_contexts(chunk: Chunk) -> frozenset[str]:
     """The variables and attributes assigned autocast contexts or their constructors in a chunk. Raises SourceError."""
     if "autocast" not in chunk.words:

@@ -156,7 +156,7 @@ class Program:
         dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]
         modules: list[Source] = []
         for name in (*(chunk.used & home.names), *dotted):
-            yield from self._taken(home, name, modules)
+            yield from self._resolved_chunks(home, name, modules)
         waiting = [(module, chunk.used) for module in modules]
         waiting += [(module, chunk.used - home.names) for module in self._starred(home)]
         seen: set[tuple[Source, frozenset[str]]] = set()
@@ -167,11 +167,11 @@ class Program:
             seen.add((module, used))
             modules = []
             for name in used & module.names:
-                yield from self._taken(module, name, modules)
+                yield from self._resolved_chunks(module, name, modules)
             waiting += [(inner, chunk.used) for inner in modules]
             waiting += [(inner, used - module.names) for inner in self._starred(module)]
 
-    def _taken(self, source: Source, name: str, modules: list[Source]) -> Iterator[Chunk]:
+    def _resolved_chunks(self, source: Source, name: str, modules: list[Source]) -> Iterator[Chunk]:
         target = self.resolve(source, name)
         if isinstance(target, Source):
             modules.append(target)

@@ -14,7 +14,7 @@ from amplint.regex import regex
 from amplint.semantics.reading.program import Program
 from amplint.semantics.words import MODEL_NAMES, OPTIMIZER_NAME
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import WORD, Chunk
 from amplint.source.tree import every
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
@@ -120,12 +120,12 @@ def extreme_names(chunks: Collection[Chunk], assuming: bool = False) -> frozense
     return frozenset().union(*map(_given_extremes, chunks))
 
 
-@per_chunk
+@cached_per_chunk
 def _may_use_float16(chunk: Chunk) -> bool:
     return any(sign in chunk.text for sign in ("autocast", "half", "float16", "dtype"))
 
 
-@per_chunk
+@cached_per_chunk
 def _given_extremes(chunk: Chunk) -> frozenset[str]:
     text = chunk.text
     numbers = _NUMBER_BOUND.finditer(text)
@@ -139,7 +139,7 @@ def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[s
     return frozenset(new for chunk in chunks for old, new in _renames(chunk) if old in triggers)
 
 
-@per_chunk
+@cached_per_chunk
 def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
     if "as" not in chunk.words:
         return ()
@@ -161,7 +161,7 @@ def model_names(chunks: Collection[Chunk]) -> frozenset[str]:
     return found | MODEL_NAMES | threads
 
 
-@per_chunk
+@cached_per_chunk
 def _named_models(chunk: Chunk) -> frozenset[str]:
     if chunk.words.isdisjoint(_OF_MODELS):
         return frozenset()
@@ -183,7 +183,7 @@ def thread_targets(chunks: Iterable[Chunk]) -> frozenset[str]:
     return frozenset().union(*map(_thread_targets, chunks))
 
 
-@per_chunk
+@cached_per_chunk
 def _thread_targets(chunk: Chunk) -> frozenset[str]:
     if chunk.words.isdisjoint(_HANDS_TO_THREADS):
         return frozenset()
@@ -202,22 +202,22 @@ def saving_names(chunks: Collection[Chunk]) -> frozenset[str]:
     return frozenset({"state_dict", "load_state_dict"}).union(*map(_saving_calls, chunks))
 
 
-@per_chunk
+@cached_per_chunk
 def _scales(chunk: Chunk) -> bool:
     return "Scaler" in chunk.text or "unscale_" in chunk.text or _SCALED.search(chunk.text) is not None
 
 
-@per_chunk
+@cached_per_chunk
 def _saving_calls(chunk: Chunk) -> frozenset[str]:
     return frozenset(filter(_SAVING.search, set(_CALLED_AT_ALL.findall(chunk.text))))
 
 
-@per_chunk
+@cached_per_chunk
 def _saves_scaler(chunk: Chunk) -> bool:
     return "cal" in chunk.text and _SAVES_SCALER.search(chunk.text) is not None
 
 
-@per_chunk
+@cached_per_chunk
 def _restores_scaler(chunk: Chunk) -> bool:
     return "cal" in chunk.text and _RESTORES_SCALER.search(chunk.text) is not None
 
@@ -243,7 +243,7 @@ _OPTIMIZES = regex(r"opt|sch|scal|adam|sgd", re.IGNORECASE)
 _SWITCHES = regex(r"(?:\b|_)amp(?:\b|_)|precision|mixed|fp16|bf16", re.IGNORECASE)
 
 
-@per_chunk
+@cached_per_chunk
 def _holds_extreme_number(chunk: Chunk) -> bool:
     """Whether `chunk` contains a number outside of float16's range, apart from tables of numbers at the top level."""
     table = chunk.name is None and chunk.text.count("\n") > LONG_RUN
@@ -290,7 +290,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     return found | {chunk for chunk in _helpers(program, found) if chunk.words & signs or _holds_extreme_number(chunk)}
 
 
-@per_chunk
+@cached_per_chunk
 def _names_half(chunk: Chunk) -> bool:
     """Whether `chunk` is a short function, class or table that names a half dtype, which others may take from it."""
     return not chunk.words.isdisjoint(_HALF_NAMES) and chunk.text.count("\n") <= SHORT_FUNCTION
@@ -301,18 +301,18 @@ def _inherits(chunk: Chunk, other: Chunk) -> bool:
     return other.name is not None and other.name in _bases(chunk)
 
 
-@per_chunk
+@cached_per_chunk
 def _bases(chunk: Chunk) -> frozenset[str]:
     header = _CLASS.search(chunk.text) if "class" in chunk.words and chunk.name is not None else None
     return frozenset(WORD.findall(header[1])) if header is not None else frozenset()
 
 
-@per_chunk
+@cached_per_chunk
 def _methods(chunk: Chunk) -> frozenset[str]:
     return frozenset(_METHOD.findall(chunk.text))
 
 
-@per_chunk
+@cached_per_chunk
 def _called_of_self(chunk: Chunk) -> frozenset[str]:
     """The methods that a class calls on `self`, which a subclass may override."""
     return frozenset(_CALLED_OF_SELF.findall(chunk.text))
@@ -327,13 +327,13 @@ def _helpers(program: Program, found: Set[Chunk]) -> Iterator[Chunk]:
                     yield chunk
 
 
-@per_chunk
+@cached_per_chunk
 def is_short_function(chunk: Chunk) -> bool:
     """Whether `chunk` is a function of a few lines."""
     return chunk.name is not None and not chunk.is_class and chunk.text.count("\n") <= SHORT_FUNCTION
 
 
-@per_chunk
+@cached_per_chunk
 def _trains(chunk: Chunk) -> bool:
     """Whether `chunk` trains; environments are stepped too, and libraries use contexts without effect."""
     text = chunk.code
@@ -358,7 +358,7 @@ def _steps(text: str) -> bool:
     return False
 
 
-@per_chunk
+@cached_per_chunk
 def _saves(chunk: Chunk) -> bool:
     text = chunk.code
     return "torch.save(" in text or ("optimizer" in text and "state_dict" in text)

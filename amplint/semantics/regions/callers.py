@@ -7,14 +7,14 @@ import functools
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.torchlib.policy import treatment
 
 
 def may_be_cast(machine: Machine, op: str) -> bool:
     """Whether `op` runs in the forward pass of a custom function, which may be called in a region that casts it."""
-    return op in _treated(machine.program.torch) and _is_applied(machine, casting=False)
+    return op in _treated_operators(machine.program.torch) and _is_applied(machine, casting=False)
 
 
 def may_be_inside(machine: Machine) -> bool:
@@ -31,14 +31,14 @@ def _is_applied(machine: Machine, *, casting: bool) -> bool:
 
 
 @functools.cache
-def _treated(version: str | None) -> frozenset[str]:
+def _treated_operators(version: str | None) -> frozenset[str]:
     table = treatment(version)
     return frozenset().union(
         *(named[device] for named in (table.lower, table.float32, table.promote) for device in named)
     )
 
 
-@per_file
+@cached_per_file
 def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool:
     if not isinstance(node, cst.FunctionDef) or node.name.value != "forward":
         return False

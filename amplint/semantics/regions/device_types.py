@@ -28,7 +28,7 @@ _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AssumedDevice:
     """A value assumed to be a `torch.device`, `by_use` of its owner, or a device string with `text`."""
 
     guesses: tuple[Guessed, ...] = ()
@@ -47,14 +47,14 @@ def types(value: Value | None) -> frozenset[str] | None:
     return None
 
 
-def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | None:
+def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDevice | None:
     """What `value`, the value of `node`, is assumed to be; None if it is a plain type as far as known.
 
     The `device` of a tensor, a pretrained model or an accelerator is always a `torch.device`; so is that of an unknown
     value used like a model or a tensor.
     """
     if isinstance(value, Method):
-        return Taken() if value.name == "device" and isinstance(value.owner, Tensor) else None
+        return AssumedDevice() if value.name == "device" and isinstance(value.owner, Tensor) else None
     if not isinstance(value, Unknown):
         return None
     symbols = machine.symbols
@@ -63,11 +63,11 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> Taken | N
     owner = symbols.parts(value.symbol)[0]
     origin = symbols.key(owner)
     if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
-        return Taken(PRETRAINED.taken(str(origin[1]), "arguments"))
+        return AssumedDevice(PRETRAINED.guesses(str(origin[1]), "arguments"))
     if origin[0] == "manager" or _is_parameter(machine, owner):
-        return Taken()
+        return AssumedDevice()
     path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
-    return Taken(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
+    return AssumedDevice(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
 
 
 def is_also_newer(machine: Machine, node: cst.Call) -> bool:
@@ -90,10 +90,10 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
     return bool(listed) and machine.symbols.key(listed[0])[0] == "parameters"
 
 
-def _text(machine: Machine, symbol: int) -> Taken | None:
+def _text(machine: Machine, symbol: int) -> AssumedDevice | None:
     """What `f"cuda:{rank}"` or the result of `str(device)`, also with a part replaced, is assumed to be."""
     if any(_type_before_index(machine, part) for part in _options(machine, symbol)):
-        return Taken(text=True)
+        return AssumedDevice(text=True)
     method = machine.symbols.method(symbol)
     while method is not None and method[0] in _TEXT_KEPT:
         symbol = method[1][0]
@@ -101,7 +101,7 @@ def _text(machine: Machine, symbol: int) -> Taken | None:
     if machine.symbols.key(symbol)[:2] != ("call", "builtins.str"):
         return None
     name = _name(machine, machine.symbols.parts(symbol)[0])
-    return Taken(_guesses(name), text=True) if is_device_name(name) else None
+    return AssumedDevice(_guesses(name), text=True) if is_device_name(name) else None
 
 
 def _type_before_index(machine: Machine, symbol: int) -> str | None:
@@ -142,7 +142,7 @@ def _symbols(values: Iterable[Hashable]) -> Iterator[int]:
 
 
 def _guesses(name: str) -> tuple[Guessed, ...]:
-    return NAMED_DEVICE.taken(name, "arguments") if name != "device" else ()
+    return NAMED_DEVICE.guesses(name, "arguments") if name != "device" else ()
 
 
 def _name(machine: Machine, symbol: int) -> str:

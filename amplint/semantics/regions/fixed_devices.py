@@ -9,12 +9,12 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import (
     chosen_device,
     device_of_work,
+    device_premises,
     has_kernels,
     is_about_devices,
     is_by_availability,
+    is_in_device_agnostic_code,
     runs_where_called,
-    unseen_of_devices,
-    works_where_called,
 )
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
@@ -63,12 +63,12 @@ class FixedDevices(Tracker):
         if chosen is not None:
             name = source.code(chosen)
             last = last_name(chosen) or "device"
-            guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
+            guesses = NAMED_DEVICE.guesses(last) if last != "device" else ()
             self.machine.emit(
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
-                scaler=isinstance(result, Scaler), premises=unseen_of_devices(source),
+                scaler=isinstance(result, Scaler), premises=device_premises(source),
             )  # fmt: skip
-        elif self.machine.assumes and isinstance(result, Autocast) and works_where_called(source, call.node):
+        elif self.machine.assumes and isinstance(result, Autocast) and is_in_device_agnostic_code(source, call.node):
             layer = _layer_around(source, call.node)
             if layer is not None:
                 self.machine.emit(
@@ -85,7 +85,7 @@ class FixedDevices(Tracker):
         chosen = device_of_work(source, call.node)
         if chosen is not None and not is_by_availability(source, chosen):
             name = source.code(chosen)
-            guesses = NAMED_DEVICE.taken(last_name(chosen) or "")
+            guesses = NAMED_DEVICE.guesses(last_name(chosen) or "")
             self.machine.emit(
                 state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=name, available=True,
                 guesses=guesses, premises=(Premise.ANOTHER_DEVICE,),
@@ -96,10 +96,10 @@ class FixedDevices(Tracker):
         chosen = chosen_device(source, call.node) if source is not None and not has_kernels(source) else None
         if source is not None and chosen is not None:
             last = last_name(chosen) or "device"
-            guesses = NAMED_DEVICE.taken(last) if last != "device" else ()
+            guesses = NAMED_DEVICE.guesses(last) if last != "device" else ()
             self.machine.emit(
                 state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=source.code(chosen), asks=True,
-                guesses=guesses, premises=unseen_of_devices(source),
+                guesses=guesses, premises=device_premises(source),
             )  # fmt: skip
 
     def _disabled(self, state: State, call: Call) -> None:

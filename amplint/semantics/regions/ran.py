@@ -10,7 +10,7 @@ from amplint.semantics.events import RanRegion
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.values.facts import Fact, is_on, learn
+from amplint.semantics.values.facts import Fact, is_on, record_fact
 from amplint.semantics.values.state import Iteration, Part, State, shared_rounds
 from amplint.semantics.values.values import (
     FALSE,
@@ -111,15 +111,15 @@ def without_gradients(state: State) -> bool:
 
 def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
     """The regions in which the operands of the present backward pass can have been computed."""
-    possible = [ran for ran in state[RegionsRun].ran if _agree(ran.facts, state.facts)]
+    possible = [ran for ran in state[RegionsRun].ran if _are_compatible(ran.facts, state.facts)]
     return tuple(
         RanRegion(
             ran.context,
             scaler_on=_on_together(machine, ran, scaler),
             alike=_alike(machine, ran, scaler),
-            together=tuple(other.context for other in possible if _agree(ran.facts, other.facts)),
+            together=tuple(other.context for other in possible if _are_compatible(ran.facts, other.facts)),
             distant=is_before(ran.round, state.iteration)
-            or (isinstance(ran.context.enabled, Unknown) and not _is_near(machine, ran.context.node)),
+            or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
         )
         for ran in possible
     )
@@ -130,13 +130,13 @@ def is_before(then: Iteration, now: Iteration) -> bool:
     return bool(now) and shared_rounds(then, now) == 0
 
 
-def _is_near(machine: Machine, region: cst.CSTNode) -> bool:
+def _is_in_current_file(machine: Machine, region: cst.CSTNode) -> bool:
     """Whether a region stands in the linted file or in the one that is being interpreted."""
     chunk = machine.chunk
     return machine.program.main.owns(region) or (chunk is not None and chunk.source.owns(region))
 
 
-def _agree(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
+def _are_compatible(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
     """Whether both sets of facts can hold at once."""
     return all(other.get(key, fact) == fact for key, fact in one.items())
 
@@ -145,7 +145,7 @@ def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | No
     """Whether the scaler is on wherever the region is; None if it can be either."""
     facts = dict(ran.facts)
     if isinstance(ran.context.enabled, Unknown):
-        learn(machine.symbols, facts, ran.context.enabled.symbol, True)
+        record_fact(machine.symbols, facts, ran.context.enabled.symbol, True)
     return is_on(machine.symbols, facts, scaler.enabled) if scaler is not None else False
 
 
@@ -158,17 +158,21 @@ def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
         return False
     if ran.context.enabled == TRUE:
         return not any(isinstance(key, int) for key in ran.facts)
-    return _is_plain(machine, ran.context.enabled) and not _is_handed_on(machine, scaler.enabled, ran.context.enabled)
+    return _is_plain(machine, ran.context.enabled) and not _is_forwarded_flag(
+        machine, scaler.enabled, ran.context.enabled
+    )
 
 
-def _is_handed_on(machine: Machine, one: Value, other: Value) -> bool:
+def _is_forwarded_flag(machine: Machine, one: Value, other: Value) -> bool:
     """Whether two flags have one name, and the owner of one results from a call with the other owner as argument."""
     assert isinstance(one, Unknown)
     assert isinstance(other, Unknown)
     if _names(machine, one.symbol) != _names(machine, other.symbol):
         return False
     roots = _root(machine, one.symbol), _root(machine, other.symbol)
-    return roots[0] != roots[1] and any(before in machine.symbols.behind(root) for root, before in (roots, roots[::-1]))
+    return roots[0] != roots[1] and any(
+        before in machine.symbols.derivation(root) for root, before in (roots, roots[::-1])
+    )
 
 
 def _root(machine: Machine, symbol: int) -> int:
@@ -204,7 +208,7 @@ def _name(machine: Machine, symbol: int) -> str | None:
     return str(key[place]) if place is not None else None
 
 
-def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
+def bfloat16_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which a flag asks for bfloat16 and enables the object; None if no flag does.
 
     A flag with such a value needs no name. An object enabled by the negation of such a flag does not ask for bfloat16.
@@ -214,16 +218,16 @@ def asks_for_bfloat16(machine: Machine, state: State, enabled: Value) -> tuple[G
         names = _names(machine, enabled.symbol) if machine.symbols.key(enabled.symbol)[0] == "not" else ()
         if any(name is not None and ASKS_FOR_BFLOAT16.search(name) for name in names):
             return None
-        learn(machine.symbols, facts, enabled.symbol, True)
+        record_fact(machine.symbols, facts, enabled.symbol, True)
     asked = {text: key for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))}
     found = [text for text in asked if ASKS_FOR_BFLOAT16.search(text)]
     if not found or any(map(ASKS_FOR_FLOAT16.search, asked)):
         return None
     named = all(isinstance(asked[text], int) for text in found)
-    return ASKS_FOR_BFLOAT16.taken(found[0], "for_bfloat16") if named else ()
+    return ASKS_FOR_BFLOAT16.guesses(found[0], "for_bfloat16") if named else ()
 
 
-def asks_for_either(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
+def half_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which the object is enabled by a flag for bfloat16 or one for float16; None elsewhere."""
     conditions = [enabled.symbol] if isinstance(enabled, Unknown) else []
     if enabled == TRUE:
@@ -236,7 +240,7 @@ def asks_for_either(machine: Machine, state: State, enabled: Value) -> tuple[Gue
         wanted = [name for name in names if ASKS_FOR_BFLOAT16.search(name)]
         others = any(ASKS_FOR_FLOAT16.search(name) for name in names if name not in wanted)
         if machine.symbols.key(key)[0] == "or" and wanted and others:
-            return ASKS_FOR_BFLOAT16.taken(wanted[0], "for_bfloat16")
+            return ASKS_FOR_BFLOAT16.guesses(wanted[0], "for_bfloat16")
     return None
 
 
@@ -251,11 +255,11 @@ class RegionUse(Tracker):
 
     part = RegionsRun
 
-    def called_from_outside(self, state: State, me: Instance | None) -> None:
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """Forget the regions before a call from unseen code."""
         state.change(RegionsRun).ran = ()
 
-    def skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """A call that is not interpreted may run a forward pass."""
         note(self.machine, state, function)
 

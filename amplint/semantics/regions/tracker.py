@@ -8,7 +8,7 @@ from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
 from amplint.semantics.python import attributes, functions
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.chosen_devices import float32_elsewhere
@@ -167,7 +167,7 @@ def carry(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
         machine[Regions].carried.append(by)
 
 
-def missed(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Guessed, ...] = ()) -> None:
+def report_missed_region(machine: Machine, state: State, node: cst.CSTNode, guesses: tuple[Guessed, ...] = ()) -> None:
     """Report an operation that autocast would cast, in a thread started within a region and without one of its own.
 
     `guesses` are those by which it is such an operation.
@@ -288,11 +288,11 @@ class Regions(Tracker):
 
     def _is_enabled(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
-        return same_again(
+        return unseen_result(
             self.machine, state, call.callee.name, call.arguments, callee=tuple(_symbols(self.machine, state))
         )
 
-    def annotated(self, symbol: int, name: str) -> Value | None:
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of a parameter annotated as a device."""
         return Device(None) if name == "torch.device" else None
 
@@ -320,7 +320,7 @@ class Regions(Tracker):
             api = "autocast" if isinstance(call.callee, Autocast) else "gradient mode"
             self.machine.emit(state, NoContext, call.node, api=api, called=True)
 
-    def entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
+    def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Handle the begin of a region, perhaps by an unseen context."""
         if item is not None and isinstance(value, Unknown):
             kind, *names = self.machine.symbols.key(value.symbol)
@@ -341,11 +341,11 @@ class Regions(Tracker):
         ):
             state.regions = (*state.regions, Region(Opaque(name), by))
 
-    def left(self, state: State, regions: tuple[Region, ...]) -> None:
+    def contexts_exited(self, state: State, regions: tuple[Region, ...]) -> None:
         """Handle the end of regions."""
         leave(state, regions)
 
-    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+    def result_discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
         """Report a region that is constructed and not entered."""
         carry(self.machine, state, value, node)
         if isinstance(value, Autocast) and value.node is node:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from amplint.semantics.python import attributes
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.modules import quietly
+from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Function, Instance, Items, Method, Module, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.policy import words
 
-_LAYERS = frozenset(valued("drops").values())
+_LAYERS = frozenset(fact_values("drops").values())
 _LAYERS_WITH_DROPOUT = words("Transformer TransformerEncoderLayer TransformerDecoderLayer")
-_FUNCTIONS = having("drops") | {"bernoulli", "bernoulli_"}
+_FUNCTIONS = operations_with("drops") | {"bernoulli", "bernoulli_"}
 _DEPTH = 4
 
 
@@ -72,7 +72,7 @@ def _in_body(machine: Machine, state: State, function: Function, owner: Value | 
             continue
         if (dotted(node.func) or "").rpartition(".")[2] in _FUNCTIONS:
             return node
-        called = quietly(machine, state, function.frame, node.func, bound)
+        called = evaluate_silently(machine, state, function.frame, node.func, bound)
         runs = isinstance(called, (Module, Instance, Function, Method)) and not isinstance(called, Class)
         if runs and (found := drawn(machine, state, called, depth - 1)) is not None:
             return found

@@ -14,7 +14,7 @@ from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk, per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 from amplint.torchlib.methods import CASTS, DISCARDED_CAST
@@ -36,7 +36,7 @@ class Discards(Tracker):
         """The cast methods called in statements that discard the result."""
         return Words(calls=frozenset().union(*map(_methods, chunks)))
 
-    def discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
+    def result_discarded(self, state: State, node: cst.BaseExpression, value: Value) -> None:
         """Check an expression statement whose result is `value`."""
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return
@@ -89,7 +89,7 @@ def _probes(block: cst.CSTNode) -> bool:
     return isinstance(block, cst.Try)
 
 
-@per_file
+@cached_per_file
 def _shaped(function: cst.FunctionDef) -> frozenset[str]:
     """The names of which a function asks what has dimensions only, or that it multiplies as matrices."""
     asked = [node.value for node in every(function, cst.Attribute) if node.attr.value in _OF_DIMENSIONS]
@@ -98,6 +98,6 @@ def _shaped(function: cst.FunctionDef) -> frozenset[str]:
     return frozenset(node.value for node in asked if isinstance(node, cst.Name))
 
 
-@per_chunk
+@cached_per_chunk
 def _methods(chunk: Chunk) -> frozenset[str]:
     return frozenset(method for found in _DISCARDED.findall(chunk.text) for method in found if method)

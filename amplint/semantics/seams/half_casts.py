@@ -32,16 +32,18 @@ class HalfCasts(Tracker):
         if call.name == "half" and call.node not in halves:
             halves.append(call.node)
         if call.owner is not None:
-            _tell_half(self.machine, state, call.node, call.owner, call.name, call.arguments)
+            _emit_half_cast(self.machine, state, call.node, call.owner, call.name, call.arguments)
         return None
 
 
-def _tell_half(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
+def _emit_half_cast(
+    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+) -> None:
     """Report `x.half()` and the like, where the dtype is explicit and `x` is no model."""
     named = arguments.values if name in ("to", "type") else []
     dtype = CASTS.get(name) or next((DTYPES.get(v.name) for v in named if isinstance(v, Ref)), None)
     subregions.lifted(machine, state, node, owner, name, arguments)
-    seams.converted_late(machine, state, node, dtype)
+    seams.report_late_cast(machine, state, node, dtype)
     if dtype in HALF_DTYPES and node not in machine[CallIndex].index.lowered:
         machine[CallIndex].index.lowered.append(node)
     sums.stored(machine, state, node, dtype)

@@ -13,8 +13,8 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.masks import minds_dtypes, unminded
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion
+from amplint.semantics.tensors.masks import branches_on_dtypes, unminded
+from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
@@ -23,7 +23,7 @@ from amplint.semantics.words import LOSS, RAW
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having, in_place
+from amplint.torchlib.catalogue import in_place, operations_with
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, SINGULAR_VALUES, lacks
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, INTEGER, words
@@ -33,7 +33,7 @@ _AMBIGUOUS = frozenset(
     {"inverse", "det", "solve", "inv", "qr", "eig", "quantile", "lu", "cond", "polar", "lstsq", "histogram"}
 )
 """Methods that other classes than tensors have, too."""
-_WRITES = having("tensor-source") | in_place(having("tensor-source"))
+_WRITES = operations_with("tensor-source") | in_place(operations_with("tensor-source"))
 """Methods of tensors that refuse a source of another dtype."""
 _SPECTRAL = ("torch.fft.", "torch.stft", "torch.istft", "torch.view_as_real", "torch.view_as_complex")
 _WITH_ARRAYS = words(
@@ -131,7 +131,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)):
         return None
-    if minds_dtypes(machine) and not (machine.assumes and unminded(machine) >= BFLOAT16):
+    if branches_on_dtypes(machine) and not (machine.assumes and unminded(machine) >= BFLOAT16):
         return None
     if conversion(machine, value.symbol) not in (None, *BFLOAT16):
         return None
@@ -157,7 +157,10 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if not certain and conversion(machine, value.symbol) in (None, *HALF_DTYPES):
         machine[Seams].refusing[node] = Operand(place, value)
     plain = (
-        isinstance(value, Tensor) or name not in _AMBIGUOUS or _is_weight(machine, value.symbol) or _goes_along(node)
+        isinstance(value, Tensor)
+        or name not in _AMBIGUOUS
+        or _is_weight(machine, value.symbol)
+        or _takes_dimension(node)
     )
     if not certain and not (machine.assumes and plain):
         return
@@ -203,7 +206,7 @@ def _literal(node: cst.BaseExpression) -> str | int | None:
     return node.raw_value if isinstance(node, cst.SimpleString) else None
 
 
-def _goes_along(node: cst.Call) -> bool:
+def _takes_dimension(node: cst.Call) -> bool:
     """Whether a method takes a dimension, as only those of tensors do; other libraries name theirs by strings."""
     along = (argument for argument in node.args if argument.keyword and argument.keyword.value in ("dim", "keepdim"))
     return any(not isinstance(argument.value, cst.BaseString) for argument in along)
@@ -214,9 +217,9 @@ def _is_weight(machine: Machine, symbol: int) -> bool:
     symbols = machine.symbols
 
     def operands(one: int) -> list[int]:
-        return [behind(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] in ARITHMETIC else []
+        return [dtype_root(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] in ARITHMETIC else []
 
-    origin = behind(machine, symbol)
+    origin = dtype_root(machine, symbol)
     return any(symbols.key(one)[:2] == ("attribute", "weight") for one in symbols.closure(origin, operands))
 
 
@@ -224,7 +227,7 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
     """The assumption that `value`, computed from parameters alone, is half because its model may have been cast."""
     if not machine.assumes or not isinstance(value, Tensor) or value.dtype is not None or value.among is None:
         return None
-    if minds_dtypes(machine):
+    if branches_on_dtypes(machine):
         return None
     halves = value.among & HALF_DTYPES
     return Evidence(Because.ASSUMED, halves, "the model may have been converted", None) if halves else None
@@ -258,10 +261,10 @@ def _computes(function: cst.CSTNode) -> tuple[Guessed, ...] | None:
     names = [param.name.value for param in function.params.params]
     if function.name.value == "forward" or (names[:1] == ["self"] and annotated_tensors(function)):
         return ()
-    return LOSS.taken(function.name.value) if LOSS.search(function.name.value) else None
+    return LOSS.guesses(function.name.value) if LOSS.search(function.name.value) else None
 
 
-def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
+def report_late_cast(machine: Machine, state: State, node: cst.Call, dtype: str | None) -> None:
     """Report `op(x).to(torch.float32)` where `op` refuses half: the cast matters only where `x` is half."""
     before = node.func.value if isinstance(node.func, cst.Attribute) else None
     if (
@@ -269,7 +272,7 @@ def converted_late(machine: Machine, state: State, node: cst.Call, dtype: str | 
         and isinstance(before, cst.Call)
         and (operand := machine[Seams].refusing.get(before)) is not None
     ):
-        if minds_dtypes(machine):
+        if branches_on_dtypes(machine):
             return
         why = Evidence(Because.ANNOUNCED, HALF_DTYPES, "the result is converted to float32 only here", node)
         name = before.func.attr.value if isinstance(before.func, cst.Attribute) else ""
@@ -289,7 +292,7 @@ class Seams(Tracker):
             to_numpy(self.machine, state, node, value)
         runs(self.machine, state, node, name, place, value)
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this may convert tensors to arrays."""
         return name.startswith(("numpy.", "torchvision."))
 

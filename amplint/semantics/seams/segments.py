@@ -18,7 +18,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.methods import FLOATING_CASTS
 
 CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}
@@ -27,7 +27,7 @@ TRACES = frozenset({"torch.jit.trace", "torch.jit.trace_module"})
 _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
 _NOTHING_TO_CAST = regex(r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype")
 """Text about weights that require no gradient or are half already."""
-_MOVES = having("transfers") | FLOATING_CASTS
+_MOVES = operations_with("transfers") | FLOATING_CASTS
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
 _RENAMED = regex(r"\bcheckpoint(?:_sequential)? as (\w+)")
 
@@ -70,18 +70,18 @@ def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:
     given = [value for value in _flat(inputs) if not isinstance(value, Const)]
     if not given or any("requires_grad" in chunk.text for chunk in machine.relevant):
         return False
-    return all(isinstance(value, (Tensor, Unknown)) and _comes_straight(machine, value.symbol) for value in given)
+    return all(isinstance(value, (Tensor, Unknown)) and _is_loop_item(machine, value.symbol) for value in given)
 
 
-def _comes_straight(machine: Machine, symbol: int) -> bool:
+def _is_loop_item(machine: Machine, symbol: int) -> bool:
     """Whether a value is an item of a loop, or a part, a view or a copy of one."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "item":
         return True
     if key[0] == "call":
         name, of = machine.symbols.method(symbol) or ("", ())
-        return name in _MOVES and _comes_straight(machine, of[0])
-    return (key[0] in _PARTS or key[0] in KEEPS_DTYPE) and bool(parts) and _comes_straight(machine, parts[0])
+        return name in _MOVES and _is_loop_item(machine, of[0])
+    return (key[0] in _PARTS or key[0] in KEEPS_DTYPE) and bool(parts) and _is_loop_item(machine, parts[0])
 
 
 def _flat(values: Iterable[Value]) -> Iterable[Value]:
@@ -115,7 +115,7 @@ class Segments(Tracker):
         """The names of checkpoint functions."""
         return Words(checkpoint_names(chunks)) if Checkpointed.kind in self.machine.wanted else Words()
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this recomputes or traces a segment."""
         return name in CHECKPOINTS or name in TRACES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.events import InputsDiffer
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.tensors.clashes import told
+from amplint.semantics.tensors.clashes import operand_with_evidence
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref
 from amplint.torchlib.attention import SAME_DTYPE
@@ -26,7 +26,9 @@ class Attention(Tracker):
             return
         names = SAME_DTYPE[call.callee.name]
         given = [call.arguments.get(name, place) for place, name in enumerate(names)]
-        operands = [told(self.machine, state, one.node.value, one.value) for one in given if one is not None]
+        operands = [
+            operand_with_evidence(self.machine, state, one.node.value, one.value) for one in given if one is not None
+        ]
         wide = [one for one in operands if one.dtype == "float32"]
         half = [one for one in operands if one.dtype in HALF_DTYPES and one.half is not None]
         if wide and half:

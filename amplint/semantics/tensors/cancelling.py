@@ -17,12 +17,12 @@ from amplint.semantics.tensors import subregions, supposed
 from amplint.semantics.tensors.cast_back import switches_off
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.provenance import conversion
-from amplint.semantics.tensors.sensitive import is_wide, tell
+from amplint.semantics.tensors.sensitive import emit_sensitive, is_wide
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.policy import words
@@ -64,12 +64,12 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, kind: str, left:
     if any(is_wide(machine, symbol) for symbol in sides):
         return
     how = How.AREA if kind == "Multiply" else How.CANCELS
-    if machine[Cancelling].told.setdefault((machine.calls[-1], how), node) is not node:
+    if machine[Cancelling].reported.setdefault((machine.calls[-1], how), node) is not node:
         return
     value = tensor(machine, left[1])
     half = evidence(machine, state, value)
     if half is not None and "float16" in half.dtypes and conversion(machine, value.symbol) != "float32":
-        tell(machine, state, node, "mul" if how is How.AREA else "sub", Operand(left[0], value, half), how)
+        emit_sensitive(machine, state, node, "mul" if how is How.AREA else "sub", Operand(left[0], value, half), how)
 
 
 def _is_variance(machine: Machine, whole: int, taken: int) -> bool:
@@ -77,9 +77,9 @@ def _is_variance(machine: Machine, whole: int, taken: int) -> bool:
     mean = _root(machine, taken)
     if mean is None or str(machine.symbols.key(whole)[0]) in _ADDS_UP:
         return False
-    squares = [(one, root) for one in machine.symbols.behind(whole) if (root := _root(machine, one)) is not None]
-    averaged = any(_averages(machine, one) for one in machine.symbols.behind(mean))
-    return averaged and any(_same_but(machine, whole, mean, *pair) for pair in squares)
+    squares = [(one, root) for one in machine.symbols.derivation(whole) if (root := _root(machine, one)) is not None]
+    averaged = any(_averages(machine, one) for one in machine.symbols.derivation(mean))
+    return averaged and any(_equals_with_substitution(machine, whole, mean, *pair) for pair in squares)
 
 
 def _averages(machine: Machine, symbol: int) -> bool:
@@ -125,7 +125,9 @@ def _constants(machine: Machine, key: tuple[object, ...]) -> list[object]:
     return [key[1] for key in keys if key[0] == "value"]
 
 
-def _same_but(machine: Machine, one: int, other: int, square: int, root: int, depth: int = _FAR) -> bool:
+def _equals_with_substitution(
+    machine: Machine, one: int, other: int, square: int, root: int, depth: int = _FAR
+) -> bool:
     """Whether `one` is the same expression as `other` with `square` substituted for `root`."""
     if one == square:
         return other == root
@@ -137,7 +139,9 @@ def _same_but(machine: Machine, one: int, other: int, square: int, root: int, de
     key, like = machine.symbols.key(one), machine.symbols.key(other)
     if key[0] != like[0] or (key[0] == "call" and key[1] != like[1]):
         return False
-    return all(_same_but(machine, *pair, square, root, depth - 1) for pair in zip(parts, others, strict=True))
+    return all(
+        _equals_with_substitution(machine, *pair, square, root, depth - 1) for pair in zip(parts, others, strict=True)
+    )
 
 
 def _is_area(machine: Machine, one: int, other: int) -> bool:
@@ -188,7 +192,7 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
         key, method = symbols.key(symbol), symbols.method(symbol)
         if key[0] == "parameter":
             functions = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
-            return any(str(key[2]) in supposed.surely_tensors(function) for function in functions)
+            return any(str(key[2]) in supposed.certain_tensors(function) for function in functions)
         return str(key[0]) in OPERATIONS or (method is not None and _is_tensor(machine, method[1][0]))
 
     return any(map(is_one, symbols.alternatives(symbol)))
@@ -211,22 +215,22 @@ class Cancelling(Tracker):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.told: dict[tuple[cst.CSTNode, How], cst.CSTNode] = {}
+        self.reported: dict[tuple[cst.CSTNode, How], cst.CSTNode] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The names whose differences are sides of boxes, and the callees that average squares."""
         if not self.machine.assumes or Sensitive.kind not in self.machine.wanted:
             return Words()
-        return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_less_something, chunks)))
+        return Words(frozenset().union(*map(_sides, chunks)), calls=frozenset().union(*map(_minuend_callees, chunks)))
 
 
-@per_chunk
+@cached_per_chunk
 def _sides(chunk: Chunk) -> frozenset[str]:
     """The names whose differences are sides of boxes."""
     return frozenset(_SIDES_MULTIPLIED.findall(chunk.text) if _COLUMNS.search(chunk.text) else ())
 
 
-@per_chunk
-def _less_something(chunk: Chunk) -> frozenset[str]:
+@cached_per_chunk
+def _minuend_callees(chunk: Chunk) -> frozenset[str]:
     """The callees whose argument is a square and from whose result something is subtracted."""
     return frozenset(found[0] for found in _OF_SQUARES.findall(chunk.text))

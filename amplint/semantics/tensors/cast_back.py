@@ -22,14 +22,14 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Autocast, Tensor
 from amplint.semantics.words import FREQUENCY, OUTSIDE_REGIONS, POSITION
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import FOLLOWS_INPUT, LOWER, words
 
-PRODUCTS = having("matrices") - {"linear"}
+PRODUCTS = operations_with("matrices") - {"linear"}
 Places = Sequence[tuple[cst.BaseExpression, Tensor]]
 _TRANSPOSED = words("T mT")
 _ANGLES_OF = words("cos sin")
@@ -44,16 +44,18 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors
         return
     region, _ = innermost(machine, state)
     if region is not None:
-        _in_sight(machine, state, node, op, region, tensors)
+        _emit_cast_back(machine, state, node, op, region, tensors)
     elif machine.assumes and op in LOWER and len(tensors) > 1 and _may_be_inside(machine, state):
         guesses = _angles(tensors)
         if guesses is not None:
             machine.emit(state, AnglesCast, node, op=op, assumed=True, guesses=guesses)
         elif op in PRODUCTS:
-            _remember(machine, node, op, tensors)
+            _record_product(machine, node, op, tensors)
 
 
-def _in_sight(machine: Machine, state: State, node: cst.CSTNode, op: str, region: Autocast, tensors: Places) -> None:
+def _emit_cast_back(
+    machine: Machine, state: State, node: cst.CSTNode, op: str, region: Autocast, tensors: Places
+) -> None:
     """Emit `CastBack` for a product under autocast whose operands were all cast to float32, some of them from half."""
     if op not in PRODUCTS or not tensors or not reaches(region.devices, common(value for _, value in tensors)):
         return
@@ -90,9 +92,9 @@ def _angles(tensors: Places) -> tuple[Guessed, ...] | None:
         if FREQUENCY.search(name):
             for path, other in others:
                 if INTEGERS in other.traits:
-                    return FREQUENCY.taken(name)
+                    return FREQUENCY.guesses(name)
                 if POSITION.search(name_within(path)):
-                    return (*FREQUENCY.taken(name), *POSITION.taken(name_within(path)))
+                    return (*FREQUENCY.guesses(name), *POSITION.guesses(name_within(path)))
     return None
 
 
@@ -107,7 +109,7 @@ def name_within(place: cst.BaseExpression) -> str:
             return (dotted(place) or "").rpartition(".")[2]
 
 
-def _remember(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> None:
+def _record_product(machine: Machine, node: cst.CSTNode, op: str, tensors: Places) -> None:
     """Remember a product whose operands are all float32, at least one of them by a cast."""
     values = [value for _, value in tensors]
     lifted = any(conversion(machine, value.symbol) == "float32" for value in values)
@@ -144,10 +146,10 @@ def _converted_back(machine: Machine, call: Call) -> bool:
     return changes and (dtype in HALF_DTYPES or (dtype is None and given))
 
 
-def _products_behind(machine: Machine, symbol: int) -> Iterable[tuple[cst.CSTNode, str]]:
+def _source_products(machine: Machine, symbol: int) -> Iterable[tuple[cst.CSTNode, str]]:
     """The remembered products from which `symbol` was computed."""
     known = machine[CastBacks].products
-    for one in machine.symbols.behind(symbol):
+    for one in machine.symbols.derivation(symbol):
         parts, kind = machine.symbols.parts(one), machine.symbols.key(one)[0]
         if parts and parts[0] in known and kind in (known[parts[0]][1], "MatrixMultiply"):
             yield known[parts[0]]
@@ -173,11 +175,11 @@ class CastBacks(Tracker):
     def method(self, state: State, call: Call) -> None:
         """Emit `CastBack` where the result of a remembered product is cast back."""
         if self.products and isinstance(call.owner, Tensor) and _converted_back(self.machine, call):
-            for node, op in _products_behind(self.machine, call.owner.symbol):
+            for node, op in _source_products(self.machine, call.owner.symbol):
                 self.machine.emit(state, CastBack, node, op=op, assumed=True)
 
 
-@per_chunk
+@cached_per_chunk
 def _computes_precisely(chunk: Chunk) -> bool:
     """Whether the text casts to float32 or makes angles, and has a matrix product."""
     return _PRODUCT.search(chunk.text) is not None and _PRECISE.search(chunk.text) is not None

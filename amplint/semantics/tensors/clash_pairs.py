@@ -7,37 +7,37 @@ from dataclasses import replace
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.tensors.halves import comes_of_layer, is_of_layer, is_unconverted, is_unknown, may_be_half
-from amplint.semantics.tensors.kinship import follows, follows_elsewhere, is_only_moved, used_as_tensors
-from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.halves import is_layer_result, is_of_layer, is_unconverted, is_unknown, may_be_half
+from amplint.semantics.tensors.kinship import follows, is_cast_like_elsewhere, is_only_moved, used_as_tensors
+from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import (
     ARITHMETIC,
-    behind,
     can_be_wide,
     conversion,
-    ingredient,
-    is_kept,
+    creating_call,
+    dtype_root,
+    is_parameter_or_buffer,
     last_cast,
     like,
-    maker,
+    uncast_source_call,
 )
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE
 
-_ALL_ALIKE = having("matrices") | having("convolves")
-_WRITES, _PRODUCTS, _JOINS = having("writes"), having("matrices"), having("joins")
+_ALL_ALIKE = operations_with("matrices") | operations_with("convolves")
+_WRITES, _PRODUCTS, _JOINS = operations_with("writes"), operations_with("matrices"), operations_with("joins")
 """Operations that write into a tensor what has to have its dtype, that multiply matrices, and that join tensors."""
 
 
 def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
     """The operand that is surely float32, and the one that can be half without evidence; None without such a pair."""
-    if minds_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
+    if branches_on_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
         return None
     if op in _WRITES and len(operands) == 2 and is_only_moved(*operands):
         both = all(operand.dtype is None and may_be_half(machine, operand, op) for operand in operands)
@@ -45,12 +45,12 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if op in _WRITES and len(operands) == 2:
         target, source = operands
         if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
-            target = replace(target, made=maker(machine, target.value.symbol, asked=True))
+            target = replace(target, made=creating_call(machine, target.value.symbol, asked=True))
             operands = [target, source]
         if is_like_another(machine, target) and _is_float32(machine, source):
             return source, target
     if op in ALIKE or op in _JOINS:
-        operands = [_with_ingredient(machine, operand, op) for operand in operands]
+        operands = [_with_float32_source(machine, operand, op) for operand in operands]
     if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _numbered(machine, operands)) is not None:
@@ -86,32 +86,34 @@ def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
     cast = last_cast(machine, value.symbol)
     if cast is None:
         return False
-    before = machine.symbols.key(behind(machine, machine.symbols.parts(cast)[0]))
+    before = machine.symbols.key(dtype_root(machine, machine.symbols.parts(cast)[0]))
     named = before[0] == "parameter" and WHOLE_NUMBERS.search(str(before[2])) is not None
     return named or machine[Tensors].cast_from.get(cast) in ("bool", "int64")
 
 
 def _is_kept(machine: Machine, value: Value) -> bool:
-    return isinstance(value, Tensor) and is_kept(machine, value.symbol)
+    return isinstance(value, Tensor) and is_parameter_or_buffer(machine, value.symbol)
 
 
-def _with_ingredient(machine: Machine, operand: Operand, op: str) -> Operand:
+def _with_float32_source(machine: Machine, operand: Operand, op: str) -> Operand:
     """`operand` with its maker set to the call that made a float32 input of it, unless it was cast since."""
     value = operand.value
     if operand.made is None and _is_wide_choice(machine, value):
-        return replace(operand, made=ingredient(machine, value.symbol))  # type: ignore[union-attr]
+        return replace(operand, made=uncast_source_call(machine, value.symbol))  # type: ignore[union-attr]
     if op in _JOINS:
         return operand
     if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
         return operand
-    return operand if _is_converted(machine, value) else replace(operand, made=ingredient(machine, value.symbol))
+    return (
+        operand if _is_converted(machine, value) else replace(operand, made=uncast_source_call(machine, value.symbol))
+    )
 
 
 def _is_wide_choice(machine: Machine, value: Value) -> bool:
     """Whether a value may be float32 by one branch of a join, or as a Python number to the power of integers."""
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return False
-    symbol = behind(machine, value.symbol)
+    symbol = dtype_root(machine, value.symbol)
     kind = machine.symbols.key(symbol)[0]
     if kind == "Power" and _is_of_tensors(machine, machine.symbols.parts(symbol)[0]):
         return False
@@ -120,7 +122,7 @@ def _is_wide_choice(machine: Machine, value: Value) -> bool:
 
 def _is_of_tensors(machine: Machine, symbol: int) -> bool:
     """Whether a parameter that the running functions use as a tensor went into `symbol`."""
-    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+    keys = map(machine.symbols.key, machine.symbols.derivation(symbol))
     given = {str(key[2]) for key in keys if key[0] == "parameter"}
     return any(not given.isdisjoint(used_as_tensors(function)) for function in machine.calls)
 
@@ -130,27 +132,31 @@ def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str
     if steady.made is not None or not isinstance(steady.value, Tensor):
         return may_be_half
     if is_like_another(machine, steady):
-        return comes_of_layer
-    if is_asked_for(steady.value):
+        return is_layer_result
+    if has_float32_dtype_argument(steady.value):
         return is_unconverted
     turned = conversion_of(steady)
-    return is_unknown if turned is not None and follows_elsewhere(machine, turned) else may_be_half
+    return is_unknown if turned is not None and is_cast_like_elsewhere(machine, turned) else may_be_half
 
 
 def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     value = operand.value
     if operand.made is not None and op in _ALL_ALIKE | _JOINS and _is_wide_choice(machine, value):
-        return not is_handed(machine, operand.made) and (op not in _JOINS or follows(machine, operand.made))
+        return not is_made_by_caller(machine, operand.made) and (op not in _JOINS or follows(machine, operand.made))
     if not isinstance(value, Tensor) or value.rank == 0:
         return False
     if operand.made is not None:
-        mixed = machine.symbols.key(behind(machine, value.symbol))[0] in ARITHMETIC
+        mixed = machine.symbols.key(dtype_root(machine, value.symbol))[0] in ARITHMETIC
         certain = value.dtype == "float32" and not (mixed and value.rank is None)
         certain = certain or (op in _ALL_ALIKE and value.among is not None and HALF_DTYPES.isdisjoint(value.among))
-        return certain and (follows(machine, operand.made) or not is_handed(machine, operand.made))
+        return certain and (follows(machine, operand.made) or not is_made_by_caller(machine, operand.made))
     if op in _WRITES:
-        return value.dtype not in HALF_DTYPES and (is_kept(machine, value.symbol) or is_like_another(machine, operand))
-    return op not in _JOINS and (_is_converted(machine, value) or (op in _PRODUCTS and is_asked_for(value)))
+        return value.dtype not in HALF_DTYPES and (
+            is_parameter_or_buffer(machine, value.symbol) or is_like_another(machine, operand)
+        )
+    return op not in _JOINS and (
+        _is_converted(machine, value) or (op in _PRODUCTS and has_float32_dtype_argument(value))
+    )
 
 
 def _is_wide_mask(machine: Machine, operand: Operand) -> bool:
@@ -166,10 +172,14 @@ def _is_float32(machine: Machine, operand: Operand) -> bool:
     value = operand.value
     if not isinstance(value, Tensor) or value.dtype != "float32":
         return False
-    return operand.made is not None or is_truth(machine, value) or ingredient(machine, value.symbol) is not None
+    return (
+        operand.made is not None
+        or is_cast_boolean(machine, value)
+        or uncast_source_call(machine, value.symbol) is not None
+    )
 
 
-def is_asked_for(value: Tensor) -> bool:
+def has_float32_dtype_argument(value: Tensor) -> bool:
     """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`."""
     given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
     return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
@@ -179,7 +189,7 @@ def is_like_another(machine: Machine, operand: Operand) -> bool:
     """Whether a tensor has the dtype of another one that is unknown and that no layer computed."""
     value = operand.value
     other = like(machine, value.symbol) if isinstance(value, Tensor) and value.dtypes is None else None
-    return other is not None and not any(is_of_layer(machine, one) for one in machine.symbols.behind(other))
+    return other is not None and not any(is_of_layer(machine, one) for one in machine.symbols.derivation(other))
 
 
 def _is_converted(machine: Machine, value: Tensor) -> bool:
@@ -193,13 +203,13 @@ def conversion_of(operand: Operand) -> cst.Call | None:
     return why if isinstance(why, cst.Call) else None
 
 
-def is_truth(machine: Machine, value: Tensor) -> bool:
+def is_cast_boolean(machine: Machine, value: Tensor) -> bool:
     """Whether a tensor holds booleans cast to float32."""
     cast = last_cast(machine, value.symbol) if value.dtype == "float32" else None
     return cast is not None and machine[Tensors].cast_from.get(cast) == "bool"
 
 
-def is_handed(machine: Machine, made: cst.Call) -> bool:
+def is_made_by_caller(machine: Machine, made: cst.Call) -> bool:
     """Whether a tensor was made by a caller of the running function, from which other operands then come, too."""
     source = machine.program.source_of(made)
     around = (
@@ -210,7 +220,7 @@ def is_handed(machine: Machine, made: cst.Call) -> bool:
 
 def _is_apart(machine: Machine, made: cst.Call, other: Operand) -> bool:
     """Whether `made` runs here, or `other` is computed from a parameter of its function and not from its result."""
-    if not is_handed(machine, made):
+    if not is_made_by_caller(machine, made):
         return True
-    keys = [machine.symbols.key(one) for one in machine.symbols.behind(other.value.symbol)]  # type: ignore[union-attr]
+    keys = [machine.symbols.key(one) for one in machine.symbols.derivation(other.value.symbol)]  # type: ignore[union-attr]
     return any(key[0] == "parameter" for key in keys) and not any(made in key for key in keys)

@@ -13,10 +13,10 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.clash_pairs import (
     conversion_of,
-    is_asked_for,
-    is_handed,
+    has_float32_dtype_argument,
+    is_cast_boolean,
     is_like_another,
-    is_truth,
+    is_made_by_caller,
     pair,
 )
 from amplint.semantics.tensors.evidence import evidence
@@ -24,12 +24,12 @@ from amplint.semantics.tensors.halves import may_be_half
 from amplint.semantics.tensors.kinship import (
     belongs,
     follows,
-    follows_elsewhere,
+    is_cast_like_elsewhere,
     is_only_moved,
     tensors_in,
 )
-from amplint.semantics.tensors.masks import minds_dtypes
-from amplint.semantics.tensors.provenance import ingredient, maker
+from amplint.semantics.tensors.masks import branches_on_dtypes
+from amplint.semantics.tensors.provenance import creating_call, uncast_source_call
 from amplint.semantics.tensors.tensors import COMPARISONS, runs_layers, used_as_tensor
 from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.arguments import Arguments
@@ -37,16 +37,16 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import INDICES, LOSS
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk, per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, words
 
-_LIKE, _NEW = having("creates-like"), having("creates-new")
-_WEIGHTED = having("weights", "alike").union(valued("recurrent"), valued("cell"))
+_LIKE, _NEW = operations_with("creates-like"), operations_with("creates-new")
+_WEIGHTED = operations_with("weights", "alike").union(fact_values("recurrent"), fact_values("cell"))
 """Layers that refuse an input whose dtype is not that of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
@@ -58,14 +58,14 @@ _SHAPES = words("view reshape permute")
 """Shape operations that helpers apply to a mask made in one function and used in another."""
 
 
-def told(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
+def operand_with_evidence(machine: Machine, state: State, place: cst.BaseExpression, value: Value) -> Operand:
     """`value` at `place` as an operand of an event, with its evidence for half and the call that made it."""
     if not isinstance(value, Tensor):
         return Operand(place, value)
-    return Operand(place, value, evidence(machine, state, value), maker(machine, value.symbol))
+    return Operand(place, value, evidence(machine, state, value), creating_call(machine, value.symbol))
 
 
-def tell(
+def emit_clash(
     machine: Machine,
     state: State,
     node: cst.CSTNode,
@@ -78,20 +78,20 @@ def tell(
     """Emit `Clash` for two operands of `op`, whose result is `found` if the second one is half."""
     steady, half = met
     converted = conversion_of(steady) if steady.made is None else None
-    asked = isinstance(steady.value, Tensor) and is_asked_for(steady.value)
+    asked = isinstance(steady.value, Tensor) and has_float32_dtype_argument(steady.value)
     settled = steady.made is not None or converted is not None or asked
     refusal = found.refusal if settled else found.refusal and _KEPT
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    handed = steady.made is not None and is_handed(machine, steady.made)
+    handed = steady.made is not None and is_made_by_caller(machine, steady.made)
     if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made) and not handed):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,
             assumed=True,
         )  # fmt: skip
-    elif widens and converted is not None and (follows_elsewhere(machine, converted) or _masks(machine, steady)):
+    elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
         )
@@ -99,7 +99,7 @@ def tell(
 
 def _masks(machine: Machine, steady: Operand) -> bool:
     """Whether a mask of booleans cast to float32 is combined with the activations of a layer, and not with a loss."""
-    if not isinstance(steady.value, Tensor) or not is_truth(machine, steady.value):
+    if not isinstance(steady.value, Tensor) or not is_cast_boolean(machine, steady.value):
         return False
     function = machine.calls[-1] if machine.calls else None
     source = machine.program.source_of(function) if function is not None else None
@@ -113,13 +113,13 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     return bool(names) and not any(map(LOSS.search, [*names, *stored])) and _has_layers(function)
 
 
-@per_file
+@cached_per_file
 def _is_layer(node: cst.ClassDef) -> bool:
     """Whether the class has a method that runs layers."""
     return any(isinstance(one, cst.FunctionDef) and runs_layers(one) for one in node.body.body)
 
 
-@per_file
+@cached_per_file
 def _has_layers(function: cst.CSTNode) -> bool:
     """Whether a function calls submodules of its object, or elements of a list of them."""
     loops = {name for loop in every(function, cst.For) for name in target_names(loop.target)}
@@ -138,11 +138,14 @@ def assigned(
     """Handle `target = source`, an assignment to elements of `owner`: by tensor indices, nothing is cast."""
     if Clash.kind not in machine.wanted:
         return
-    operands = [told(machine, state, target.value, owner), told(machine, state, *source)]
+    operands = [
+        operand_with_evidence(machine, state, target.value, owner),
+        operand_with_evidence(machine, state, *source),
+    ]
     reasons = [found for element in target.slice if (found := _selects(machine, state, element)) is not None]
     selects = bool(reasons)
     if selects and operands[0].made is None and isinstance(owner, Tensor):
-        operands[0] = replace(operands[0], made=maker(machine, owner.symbol, asked=True))
+        operands[0] = replace(operands[0], made=creating_call(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
     if met is None:
         return
@@ -168,29 +171,32 @@ def supplied(machine: Machine, state: State, node: cst.Call, arguments: Argument
     if not machine.assumes or Clash.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     for argument in arguments.given:
-        source = told(machine, state, argument.node.value, argument.value)
+        source = operand_with_evidence(machine, state, argument.node.value, argument.value)
         if source.made is not None and source.dtype == "float32" and belongs(source.made, node.func):
             half = Operand(node.func, Unknown(machine.fresh()))
             refusal = "its input is made on the device of its parameters, but not in their dtype"
             machine.emit(state, Clash, node, op=_name(node), steady=source, half=half, refusal=refusal, assumed=True)
 
 
-def weighed(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
+def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
     """Emit `Clash` for a layer that runs on `source` outside of any region: its weights are half in a converted model.
 
     If a region has made the source half, the model is assumed to be float32.
     """
     if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
         return
-    if source.dtype in HALF_DTYPES and (half := told(machine, state, source.node, source.value)).half is not None:
+    if (
+        source.dtype in HALF_DTYPES
+        and (half := operand_with_evidence(machine, state, source.node, source.value)).half is not None
+    ):
         if half.half.because is Because.REGION:
             steady = Operand(node.func, weights)
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_LEFT, assumed=True)
         return
-    if source.dtype != "float32" or not isinstance(source.value, Tensor) or minds_dtypes(machine):
+    if source.dtype != "float32" or not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
-    made = ingredient(machine, source.value.symbol)
-    if made is not None and not is_handed(machine, made):
+    made = uncast_source_call(machine, source.value.symbol)
+    if made is not None and not is_made_by_caller(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_WEIGHS, assumed=True)
     elif made is None and (widened := widened_by(machine, source.value)) is not None:
@@ -215,7 +221,7 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     if typed or isinstance(element.slice.value, cst.Comparison):
         return ()
     named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR else []
-    return INDICES.taken(named[0]) if named else None
+    return INDICES.guesses(named[0]) if named else None
 
 
 def _compares(machine: Machine, symbol: int) -> bool:
@@ -239,11 +245,13 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     """Emit `Clash` for a kernel that a custom autograd function calls with an output buffer and tensors to read."""
     if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
         return
-    if not isinstance(machine.statement, cst.SimpleStatementLine) or minds_dtypes(machine):
+    if not isinstance(machine.statement, cst.SimpleStatementLine) or branches_on_dtypes(machine):
         return
     if not any(isinstance(small, cst.Expr) and small.value is node for small in machine.statement.body):
         return
-    operands = [told(machine, state, argument.node.value, argument.value) for argument in arguments.given]
+    operands = [
+        operand_with_evidence(machine, state, argument.node.value, argument.value) for argument in arguments.given
+    ]
     steady = next((operand for operand in operands if operand.made is not None), None)
     half = next((operand for operand in operands if operand is not steady and may_be_half(machine, operand)), None)
     if steady is not None and half is not None:
@@ -262,7 +270,7 @@ def _in_custom_function(machine: Machine) -> bool:
     return function.name.value in ("forward", "backward") and function.params.params[0].name.value != "self"
 
 
-@per_chunk
+@cached_per_chunk
 def _met(chunk: Chunk) -> frozenset[str]:
     """The relevant calls of a chunk that assigns to elements of a tensor made like another, or casts and combines."""
     text = chunk.text

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.tensors.sensitive import Ran, SensitiveRuns, sources, tell
+from amplint.semantics.tensors.sensitive import Ran, SensitiveRuns, emit_sensitive, sources
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
@@ -42,7 +42,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     if "backward(" in machine.program.main.text:
         return  # a training script chooses its dtypes itself
     for this in found:
-        tell(machine, state, this.node, this.op, this.operand, How.COMPARED, node)
+        emit_sensitive(machine, state, this.node, this.op, this.operand, How.COMPARED, node)
 
 
 def _distributions(machine: Machine, operand: Operand) -> Iterator[Ran]:

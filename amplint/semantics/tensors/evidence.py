@@ -6,7 +6,12 @@ from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.devices import reaches
-from amplint.semantics.tensors.masks import computed_before_choice, minds_dtypes, minds_dtypes_around, unminded
+from amplint.semantics.tensors.masks import (
+    branches_on_dtypes,
+    branches_on_dtypes_around,
+    computed_before_choice,
+    unminded,
+)
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
@@ -22,11 +27,11 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     Such a branch says nothing of a variable, at `place`, that was computed before it. A value of unknown dtype can be
     half within a region, unless it is an item of the training data, and anywhere if the rules assume so.
     """
-    if value.dtype in HALF_DTYPES and not (value.supposed and minds_dtypes(machine)):
+    if value.dtype in HALF_DTYPES and not (value.supposed and branches_on_dtypes(machine)):
         because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
     left = _BOTH
-    if minds_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
+    if branches_on_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
         left = unminded(machine) if place is not None and machine.assumes else frozenset()
         if not left or value.dtypes is not None:
             return None
@@ -49,13 +54,13 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     return None
 
 
-def announced(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
+def evidence_of_source(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
     """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
 
     For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
     While a constructor runs, nothing has converted what it has made.
     """
-    if minds_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
+    if branches_on_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
         return None
     because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
     return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)

@@ -61,7 +61,7 @@ def _is_found(machine: Machine, owner: Value) -> bool:
 
 def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tensor], Tensor]) -> None:
     """Apply `change` to all tensors that may alias `owner`."""
-    family = _family(machine, symbol_of(machine, owner))
+    family = _leaf_symbols(machine, symbol_of(machine, owner))
     lost = not isinstance(owner, Tensor) and machine.symbols.key(symbol_of(machine, owner))[0] == "fresh"
 
     def changed(value: Value) -> Value:
@@ -71,7 +71,7 @@ def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tens
         value = used_as_tensor(machine, value)
         if not isinstance(value, Tensor):
             return value
-        return change(value) if lost or family & _family(machine, value.symbol) else value
+        return change(value) if lost or family & _leaf_symbols(machine, value.symbol) else value
 
     for tables in (state.frames, state.heap):
         for key, table in list(tables.items()):
@@ -80,7 +80,7 @@ def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tens
                 tables[key] = new
 
 
-def _family(machine: Machine, symbol: int) -> set[int]:
+def _leaf_symbols(machine: Machine, symbol: int) -> set[int]:
     """The symbols at the origin of `symbol`: those it is computed from that have no operands themselves."""
     todo, seen, found = [symbol], {symbol}, set[int]()
     while todo and len(seen) < _FAR:
@@ -130,6 +130,6 @@ class Exchanges(Tracker):
             exchange(self.machine, state, owner, value)
         return None
 
-    def chosen_apart(self, state: State, sides: tuple[State, State]) -> None:
+    def conditional_evaluated(self, state: State, sides: tuple[State, State]) -> None:
         """Join exchanges on one side of a conditional expression."""
         meet(state, sides)

@@ -13,22 +13,33 @@ from amplint.semantics.tensors.tensors import (
     default_dtype,
     dtype_of,
     follows,
+    is_dtype_assumed,
     is_number,
-    supposes,
 )
 from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, Const, Items, Method, OneOf, Tensor, Unknown, Value, number, standing
+from amplint.semantics.values.values import (
+    TRUE,
+    Const,
+    Items,
+    Method,
+    OneOf,
+    Tensor,
+    Unknown,
+    Value,
+    number,
+    number_operand,
+)
 from amplint.source import syntax as cst
 from amplint.source.tree import every
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.promotion import SOME_DIMENSIONS, promote
 
-PLAIN, LIKE, NEW = having("creates"), having("creates-like"), having("creates-new")
+PLAIN, LIKE, NEW = operations_with("creates"), operations_with("creates-like"), operations_with("creates-new")
 LEGACY = frozenset({"Tensor", *LEGACY_TENSORS})
-_SIZED, _CONTENT = having("sized"), having("of-content")
+_SIZED, _CONTENT = operations_with("sized"), operations_with("of-content")
 _DRAWS = frozenset({"rand", "rand_like", "randn", "randn_like"})
 _HALF_ARRAY = frozenset({"float16", "half", "bfloat16"})
 """Names of half dtypes of arrays and lists of other libraries."""
@@ -62,17 +73,19 @@ def make(
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
     if plain:
-        symbol = provenance.made_by(machine, node, asked=wanted is not None)
+        symbol = provenance.new_tensor_symbol(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
-        symbol = provenance.made_like(machine, node, like.symbol)
+        symbol = provenance.new_symbol_like(machine, node, like.symbol)
     else:
-        symbol = provenance.counted_by(machine, node) if op == "arange" and dtypes is not None else machine.fresh()
+        symbol = (
+            provenance.new_integer_symbol(machine, node) if op == "arange" and dtypes is not None else machine.fresh()
+        )
     if op == "as_tensor" and content is not None and isinstance(content.value, Tensor):
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
         symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
         among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
-        supposed=supposes(wanted.value) if wanted is not None else like is not None and like.supposed,
+        supposed=is_dtype_assumed(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if op in _DRAWS:
         machine[Tensors].drawn[symbol] = machine.calls[-1] if machine.calls else None
@@ -85,12 +98,12 @@ def make(
     resize(machine, state, arguments.value("out"), rank)
     taken = follows(machine, wanted)
     places = [(argument.node.value, argument.value) for argument in arguments.given]
-    flow.tell(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
-    met = standing(content.value, content.node.value, beside) if content is not None else None
+    flow.emit_operation(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
+    met = number_operand(content.value, content.node.value, beside) if content is not None else None
     if met is not None:
         numbers.hold(machine, made, met, everywhere=True)
     if met is not None and (dtypes is not None or like is not None or taken):
-        numbers.meets(machine, state, node, "full", made, met)
+        numbers.report_out_of_range(machine, state, node, "full", made, met)
     return made
 
 
@@ -100,13 +113,13 @@ def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
     sizes = [value for value in arguments.values if not isinstance(value, Items)]
     rank = ranks.sized(sizes) if sizes else _depth(machine, arguments.values[0]) if arguments.given else None
-    symbol = provenance.made_by(machine, node) if dtype == "float32" else machine.fresh()
+    symbol = provenance.new_tensor_symbol(machine, node) if dtype == "float32" else machine.fresh()
     device = "cuda" if ".cuda." in name else "cpu"
     made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
     if dtype in HALF_DTYPES:
         machine[Tensors].half_because[node] = Because.CAST
     places = [(argument.node.value, argument.value) for argument in arguments.given]
-    flow.tell(machine, state, node, "empty", places, made, arguments)
+    flow.emit_operation(machine, state, node, "empty", places, made, arguments)
     return made
 
 

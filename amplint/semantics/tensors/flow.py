@@ -21,17 +21,17 @@ from amplint.semantics.tensors import (
     traits,
 )
 from amplint.semantics.tensors.devices import common, reaches
-from amplint.semantics.tensors.evidence import announced, evidence
-from amplint.semantics.tensors.masks import minds_dtypes_before
+from amplint.semantics.tensors.evidence import evidence, evidence_of_source
+from amplint.semantics.tensors.masks import branches_on_dtypes_before
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
     Tensors,
     dtype_of,
     is_data,
     is_dtype,
+    is_dtype_assumed,
     is_number,
-    supposes,
-    taken_for_tensor,
+    tensor_guesses,
 )
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
@@ -74,7 +74,7 @@ def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
     return Typed(None)
 
 
-def comes_to(
+def local_outcome(
     machine: Machine,
     state: State,
     op: str,
@@ -104,7 +104,7 @@ def comes_to(
         here = _reached(around, operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
-        return replace(found[0], supposed=found[0].supposed or labelled or supposes(wanted))
+        return replace(found[0], supposed=found[0].supposed or labelled or is_dtype_assumed(wanted))
     follows = [known(each.dtypes) for each in found] == ["float16", "float32"]
     return Outcome(frozenset({FROM_PARAMETER}) if follows else None)
 
@@ -134,7 +134,7 @@ def _is_weight(machine: Machine, value: Value) -> bool:
     return isinstance(value, Tensor) and value.symbol in machine[Weights].symbols
 
 
-def tell(
+def emit_operation(
     machine: Machine,
     state: State,
     node: cst.CSTNode,
@@ -156,7 +156,7 @@ def tell(
     """
     if machine.muted or Operation.kind not in machine.wanted:
         return
-    told = tuple(clashes.told(machine, state, place, value) for place, value in operands)
+    told = tuple(clashes.operand_with_evidence(machine, state, place, value) for place, value in operands)
     if machine.assumes and told and arguments.value("dtype") is None:
         sensitive.ran(machine, state, node, op, told[0], result)
         probabilities.ran(machine, state, node, op, told, result)
@@ -164,19 +164,21 @@ def tell(
         statistics.ran(machine, state, node, op, told)
     late = op in ("mul", "div") and SCALED_LATE in result.traits
     if machine.assumes and late and (half := told[0].half) is not None:
-        guesses = traits.taken_for_scale(machine, told[1].value)
+        guesses = traits.scale_guesses(machine, told[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
     if supposing and machine.assumes and raises is None and (met := clash_pairs.pair(machine, op, told)) is not None:
-        supposed = _supposed(machine, state, op, told, met[1], in_place)
-        clashes.tell(machine, state, node, op, met, supposed, in_place=in_place)
+        supposed = _assumed_outcome(machine, state, op, told, met[1], in_place)
+        clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     joins.ran(machine, op, node, result)
     decided = result.dtype is not None or result.among is not None
-    becomes = evidence(machine, state, result) if decided else announced(machine, node, result) if follows else None
+    becomes = (
+        evidence(machine, state, result) if decided else evidence_of_source(machine, node, result) if follows else None
+    )
     reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
     assumed = reasons == {Because.ASSUMED}
-    guesses = taken_for_tensor(machine, result.symbol) if assumed else ()
+    guesses = tensor_guesses(machine, result.symbol) if assumed else ()
     called_from_outside = None in machine.sites
-    asked = called_from_outside and any(operand.half for operand in told) and minds_dtypes_before(machine, node)
+    asked = called_from_outside and any(operand.half for operand in told) and branches_on_dtypes_before(machine, node)
     machine.emit(
         state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
         module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
@@ -184,7 +186,7 @@ def tell(
     )  # fmt: skip
 
 
-def _supposed(
+def _assumed_outcome(
     machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
 ) -> Outcome:
     """The outcome of `op` where `half` is half, and parameters and buffers are float32.

@@ -8,18 +8,18 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, conversion, is_array
+from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.semantics.words import MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, words
 
-_JOINS = having("joins")
-_OF_TENSORS_ONLY = having("tensor-source")
+_JOINS = operations_with("joins")
+_OF_TENSORS_ONLY = operations_with("tensor-source")
 """Operations whose source operand is always a tensor, never a number."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
@@ -50,14 +50,14 @@ def is_unknown(machine: Machine, operand: Operand, op: str = "") -> bool:
     return isinstance(operand.value, Tensor) and operand.value.dtypes is None and operand.value.rank != 0
 
 
-def comes_of_layer(machine: Machine, operand: Operand, op: str = "") -> bool:
+def is_layer_result(machine: Machine, operand: Operand, op: str = "") -> bool:
     """Whether this is the result of a layer, which is half where autocast is on."""
     value = operand.value
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return False
     if isinstance(operand.node, cst.Call) and follows_dtype(operand.node):
         return False
-    return is_of_layer(machine, behind(machine, value.symbol))
+    return is_of_layer(machine, dtype_root(machine, value.symbol))
 
 
 def is_of_layer(machine: Machine, symbol: int) -> bool:
@@ -90,13 +90,13 @@ def _is_own(machine: Machine, symbol: int) -> bool:
 
 def _is_mask(machine: Machine, value: Value) -> bool:
     """Whether this parameter is a mask by its name; a mask is floating-point only where it is joined to such."""
-    key = machine.symbols.key(behind(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
+    key = machine.symbols.key(dtype_root(machine, value.symbol)) if isinstance(value, (Tensor, Unknown)) else ()
     return key[:1] == ("parameter",) and MASK.search(str(key[2])) is not None
 
 
 def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     """Whether a tensor has the dtype of an argument of the function, or is the result of a layer."""
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
         return not WHOLE_NUMBERS.search(str(key[2]))
@@ -125,7 +125,7 @@ def _counts(machine: Machine, symbol: int) -> bool:
 
 def _is_tensor(machine: Machine, symbol: int) -> bool:
     """Whether an argument of the running function is used as only tensors are."""
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] == "part":
         return _is_tensor(machine, machine.symbols.parts(symbol)[0])

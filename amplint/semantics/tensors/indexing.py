@@ -6,14 +6,14 @@ import math
 from dataclasses import replace
 
 from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS
-from amplint.semantics.python.expressions import assign, indices, told_apart
+from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
-from amplint.semantics.tensors.masks import spares_rows
+from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Tensor, Value, number, standing
+from amplint.semantics.values.values import Const, Items, Tensor, Value, number, number_operand
 from amplint.source import syntax as cst
 from amplint.torchlib.names import FLOAT16_MAX
 
@@ -23,7 +23,7 @@ def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) ->
     found = indices(machine, state, node)
     keys = [None if isinstance(each, tuple) else each for each in found]
     made = derived(machine, owner, "index", ranks.indexed(owner.rank, node, keys))
-    symbol = machine.symbols.intern("index", told_apart(machine, found), parts=(owner.symbol,))
+    symbol = machine.symbols.intern("index", index_key(machine, found), parts=(owner.symbol,))
     return replace(made, symbol=symbol)
 
 
@@ -44,23 +44,25 @@ def stored(
     owner, value = used_as_tensor(machine, machine.evaluate(state, target.value)), used_as_tensor(machine, value)
     if machine.assumes:
         clashes.assigned(machine, state, node, target, owner, (source, value))
-    met = standing(value, source, target.value)
+    met = number_operand(value, source, target.value)
     large = met is not None and abs(met.value) > FLOAT16_MAX
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return
     keys = _keys(machine, state, target)
     refusal = _refusal(owner, value, keys)
     places = ((target.value, owner), (source, value))
-    flow.tell(machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False)
+    flow.emit_operation(
+        machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False
+    )
     if met is None or not large:
         return
-    numbers.meets(machine, state, node, "index_put", owner, met)
+    numbers.report_out_of_range(machine, state, node, "index_put", owner, met)
     numbers.hold(machine, owner, met)
     index = target.slice[0].slice
     if math.isinf(met.value) and len(target.slice) == 1 and isinstance(index, cst.Index):
         mask = keys[0]
         certain = isinstance(index.value, cst.Comparison) or (isinstance(mask, Tensor) and mask.dtype == "bool")
-        if mask is not None and certain and not spares_rows(machine, owner, [(index, mask)]):
+        if mask is not None and certain and not has_no_empty_rows(machine, owner, [(index, mask)]):
             fill(state, owner, met)
 
 

@@ -10,10 +10,10 @@ from amplint.semantics.tensors.tensors import converts_to, follows
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 
-_MIXES = having("joins") | {"mul"}
+_MIXES = operations_with("joins") | {"mul"}
 
 
 class Joins(Tracker):
@@ -36,7 +36,7 @@ class Joins(Tracker):
         changes, dtype = converts_to(self.machine, call.name, call.arguments)
         other = call.name == "type_as" or any(follows(self.machine, one) for one in call.arguments.given)
         if (changes and dtype in HALF_DTYPES) or other:
-            for symbol in self.machine.symbols.behind(symbol_of(self.machine, call.owner)):
+            for symbol in self.machine.symbols.derivation(symbol_of(self.machine, call.owner)):
                 if symbol in self.made:
                     self.machine.emit(state, Narrowed, self.made[symbol], by=call.node)
         return None

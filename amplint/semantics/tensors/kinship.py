@@ -8,9 +8,9 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import words
 
@@ -18,11 +18,11 @@ _OF_TENSORS = words(
     "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
-_RESHAPES = having("reshapes") | {"contiguous"}
+_RESHAPES = operations_with("reshapes") | {"contiguous"}
 _PLACED = words("device shape size get_device new")
 
 
-@per_file
+@cached_per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors or annotates as such."""
     found = set(used_as_tensors(function))
@@ -34,7 +34,7 @@ def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     return frozenset(found)
 
 
-@per_file
+@cached_per_file
 def used_as_tensors(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors."""
     attributes = (node for node in every(function, cst.Attribute) if node.attr.value in _OF_TENSORS)
@@ -59,12 +59,12 @@ def follows(machine: Machine, made: cst.Call) -> bool:
     data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
     if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
         return True
-    taken = frozenset[str]().union(*map(_taken_in, machine.calls))
+    taken = frozenset[str]().union(*map(_size_and_device_names, machine.calls))
     given = [*made.args, *_moves(machine, made)]
-    return any(_takes_place(argument) or not taken.isdisjoint(_names(argument)) for argument in given)
+    return any(_reads_size_or_device(argument) or not taken.isdisjoint(_names(argument)) for argument in given)
 
 
-def follows_elsewhere(machine: Machine, converted: cst.Call) -> bool:
+def is_cast_like_elsewhere(machine: Machine, converted: cst.Call) -> bool:
     """Whether the tensor cast to float32 here is cast to the dtype of another tensor elsewhere in the function."""
     name = _converted(converted)
     function = machine.calls[-1] if machine.calls else None
@@ -105,7 +105,7 @@ def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
     return call.args if isinstance(call, cst.Call) else ()
 
 
-def _takes_place(node: cst.CSTNode) -> bool:
+def _reads_size_or_device(node: cst.CSTNode) -> bool:
     """Whether an expression reads the size or device of something other than `self`."""
     found = (inner for inner in walk(node) if isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED)
     return any(not isinstance(inner.value, cst.Name) or inner.value.value != "self" for inner in found)
@@ -115,10 +115,10 @@ def _names(node: cst.CSTNode) -> set[str]:
     return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
 
 
-@per_file
-def _taken_in(function: cst.CSTNode) -> frozenset[str]:
+@cached_per_file
+def _size_and_device_names(function: cst.CSTNode) -> frozenset[str]:
     """The variables of a function that hold a size or a device."""
-    assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _takes_place(node.value)]
+    assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _reads_size_or_device(node.value)]
     targets = [target.target for node in assigned for target in node.targets]
     plain = [target for target in targets if isinstance(target, (cst.Name, cst.Tuple))]
     return frozenset(name for target in plain for name in _names(target))

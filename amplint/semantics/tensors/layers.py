@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from amplint.regex import regex
 from amplint.semantics.events import Operand
-from amplint.semantics.python.containers import hold, members
+from amplint.semantics.python.containers import members, record_element
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
@@ -20,15 +20,15 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.catalogue import having, valued
+from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
-_WEIGHTED = having("weights")
+_WEIGHTED = operations_with("weights")
 """Operations to which a module passes its own parameters, unless constructed without."""
-_RECURRENT = frozenset(valued("recurrent").values())
-_CELLS = frozenset(valued("cell").values())
+_RECURRENT = frozenset(fact_values("recurrent").values())
+_CELLS = frozenset(fact_values("cell").values())
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
@@ -70,16 +70,20 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         computation(state, node, op, *places[0])
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
     given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
-    found = flow.comes_to(machine, state, op, given)
+    found = flow.local_outcome(machine, state, op, given)
     result = numerics.result(machine, state, node, op, given, found, ((None, called.symbol),))
     result = replace(result, rank=_rank(op, operand, called))
-    held = clashes.told(machine, state, node.func, own) if op in _WEIGHTED and own.dtype in HALF_DTYPES else None
-    flow.tell(
+    held = (
+        clashes.operand_with_evidence(machine, state, node.func, own)
+        if op in _WEIGHTED and own.dtype in HALF_DTYPES
+        else None
+    )
+    flow.emit_operation(
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, weights=held, raises=found.refusal,
     )  # fmt: skip
     if called.dtype is None and flow.regime(machine, state) is None:
-        clashes.weighed(machine, state, node, op, Operand(places[0][0], operand), own)
+        clashes.check_layer(machine, state, node, op, Operand(places[0][0], operand), own)
     return result
 
 
@@ -106,7 +110,7 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     Under CUDA autocast cuDNN's recurrent layers run in float16, whatever the region's dtype is
     (aten/src/ATen/cudnn/AutocastRNN.cpp), other kernels for them in that dtype.
     """
-    contexts.missed(machine, state, node)
+    contexts.report_missed_region(machine, state, node)
     operand = tensor(machine, arguments.values[0])
     attends = name == "MultiheadAttention"
     given = [tensor(machine, value) for value in arguments.values[: 3 if attends else 1]]
@@ -126,7 +130,7 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
         elif devices == {"cpu"}:
             dtype = low if attends else None
     if here is None and called.dtype is None and not attends:
-        _begins(machine, state, node, called, name, arguments)
+        _check_initial_state(machine, state, node, called, name, arguments)
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
     if name in ("GRUCell", "RNNCell"):
         return main
@@ -140,13 +144,15 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     return Items((main, both if name == "LSTM" else hidden))
 
 
-def _begins(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> None:
+def _check_initial_state(
+    machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments
+) -> None:
     """Check the dtype of the initial state that a recurrent layer is called with."""
     for argument in arguments.given[1:2]:
         states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
         for value in states[:1]:
             own = weights.of(machine, state, called)
-            clashes.weighed(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
+            clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
 
 
 _HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")
@@ -164,7 +170,7 @@ class Layers(Tracker):
         halved = any(_HALVED.search(chunk.text) for chunk in chunks)
         return Words(calls=frozenset({"float"}) if halved else frozenset())
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this is a class of `torch.nn`."""
         return name.startswith("torch.nn.") and name.rpartition(".")[2][:1].isupper() and ".utils." not in name
 
@@ -181,6 +187,6 @@ class Layers(Tracker):
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `layers.append(layer)`."""
         if call.name == "append" and isinstance(call.owner, Module) and call.arguments.given:
-            hold(state, call.owner, call.arguments.values[0])
+            record_element(state, call.owner, call.arguments.values[0])
             return call.owner
         return None

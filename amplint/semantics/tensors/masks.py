@@ -8,7 +8,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Tensor, Value
 from amplint.semantics.words import CAUSAL, DTYPE
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
@@ -33,7 +33,7 @@ def inherited(op: str, *operands: Value) -> frozenset[str]:
     return frozenset(kept)
 
 
-def spares_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CSTNode, Value]]) -> bool:
+def has_no_empty_rows(machine: Machine, operand: Tensor, given: Iterable[tuple[cst.CSTNode, Value]]) -> bool:
     """Whether the mask of a fill leaves an element in every row: a causal one, or a test of the filled values."""
     for node, value in given:
         if isinstance(value, Tensor):
@@ -59,7 +59,7 @@ def mends(machine: Machine) -> bool:
     return False
 
 
-def minds_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
+def branches_on_dtypes(machine: Machine, function: cst.CSTNode | None = None) -> bool:
     """Whether a function, by default the running one, branches on dtypes or on whether autocast is on.
 
     It may then treat float16 correctly.
@@ -74,7 +74,7 @@ def unminded(machine: Machine) -> frozenset[str]:
     return HALF_DTYPES - _minded(body) if body is not None else HALF_DTYPES
 
 
-@per_file
+@cached_per_file
 def _minded(function: cst.CSTNode) -> frozenset[str]:
     """The half dtypes of which a function asks whether a tensor has them, both where it asks otherwise."""
     found = frozenset[str]()
@@ -94,7 +94,7 @@ def _asked_half(node: cst.CSTNode) -> frozenset[str]:
     return frozenset({dtype}) & HALF_DTYPES if dtype is not None else frozenset()
 
 
-def minds_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
+def branches_on_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
     """Whether the running function branches on dtypes, other than in an `if` block that does not contain `node`.
 
     A dtype test within the body of an `if` says nothing of the paths that skip the body.
@@ -122,7 +122,7 @@ def _is_passed_by(source: Source, choice: cst.CSTNode, around: Set[int]) -> bool
     return False
 
 
-def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
+def branches_on_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
     """Whether a running function branches on dtypes, the innermost one before it reaches `node`."""
     for function in machine.calls:
         if _chooses_by_dtype(function):
@@ -132,12 +132,12 @@ def minds_dtypes_before(machine: Machine, node: cst.CSTNode) -> bool:
     return False
 
 
-def asks_for_half_after(machine: Machine, node: cst.CSTNode) -> bool:
+def tests_for_half_after(machine: Machine, node: cst.CSTNode) -> bool:
     """Whether the running function tests for half at or after `node`."""
     if not machine.calls or not _chooses_by_dtype(machine.calls[-1]):
         return False
     inside = list(walk(machine.calls[-1]))
-    return node in inside and any(map(_asks_for_half, inside[inside.index(node) :]))
+    return node in inside and any(map(_tests_for_half, inside[inside.index(node) :]))
 
 
 def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
@@ -146,7 +146,7 @@ def computed_before_choice(machine: Machine, place: cst.BaseExpression) -> bool:
     return isinstance(place, cst.Name) and body is not None and place.value in _computed_before_choice(body)
 
 
-@per_file
+@cached_per_file
 def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
     found, chosen = set[str](), False
     for node in every(function, cst.Assign, cst.AugAssign, cst.Name, cst.Comparison):
@@ -158,7 +158,7 @@ def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
     return frozenset(found)
 
 
-@per_file
+@cached_per_file
 def _chooses_by_dtype(function: cst.CSTNode) -> bool:
     return any(map(_is_choice, every(function, cst.Name, cst.Comparison)))
 
@@ -172,7 +172,7 @@ def _is_choice(node: cst.CSTNode) -> bool:
     return any(_is_dtype(side) for side in sides) and not any(_is_about_others(side) for side in sides)
 
 
-def _asks_for_half(node: cst.CSTNode) -> bool:
+def _tests_for_half(node: cst.CSTNode) -> bool:
     if not isinstance(node, cst.Comparison) or not _is_choice(node):
         return False
     asked = (inner for target in node.comparisons for inner in walk(target) if isinstance(inner, cst.Attribute))

@@ -7,10 +7,10 @@ import math
 from amplint.semantics.events import Because, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.provenance import behind, views
-from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_number, taken_for_tensor, tensor
+from amplint.semantics.tensors.provenance import dtype_root, views
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_number, tensor, tensor_guesses
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Number, Tensor, Value, standing
+from amplint.semantics.values.values import Number, Tensor, Value, number_operand
 from amplint.source import syntax as cst
 from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL, HALF_DTYPES
 from amplint.torchlib.policy import words
@@ -20,7 +20,7 @@ _KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
 """What leaves elements of its first operand as they are."""
 
 
-def tell(
+def emit_out_of_range(
     machine: Machine,
     state: State,
     node: cst.CSTNode,
@@ -35,26 +35,28 @@ def tell(
         assumed = supposing or half.because is Because.ASSUMED
         machine.emit(
             state, TensorOp, node, op=op, tensor=operand, number=met, why=half.text, half=half.node, assumed=assumed,
-            guesses=taken_for_tensor(machine, operand.symbol) if assumed else (),
+            guesses=tensor_guesses(machine, operand.symbol) if assumed else (),
         )  # fmt: skip
 
 
-def meets(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number) -> None:
+def report_out_of_range(
+    machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Tensor, met: Number
+) -> None:
     """Report a number out of float16's range combined with a tensor, unless it may be a label."""
     size = abs(met.value)
     label = operand.dtype is None and isinstance(met.value, int) and met.value > 0
     if (size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL) and not label:
-        tell(machine, state, node, op, operand, met)
+        emit_out_of_range(machine, state, node, op, operand, met)
 
 
 def constant(
     machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
 ) -> Number | None:
     """The number that `node` has, or of which alone its tensor consists."""
-    known = standing(value, node, beside)
+    known = number_operand(value, node, beside)
     if known is not None or not isinstance(value, Tensor) or not machine[Tensors].constants:
         return known
-    held = machine[Tensors].constants.get(behind(machine, value.symbol))
+    held = machine[Tensors].constants.get(dtype_root(machine, value.symbol))
     return Number(held.value, node, beside, held.place) if held is not None else None
 
 
@@ -76,13 +78,13 @@ def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, 
         *seen, symbol = views(machine, symbol)
         found = next((extremes[one] for one in (*seen, symbol) if one in extremes), None)
         if found is not None:
-            tell(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
+            emit_out_of_range(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
         if found is not None or machine.symbols.key(symbol)[0] not in _KEEP_EXTREMES:
             return
         symbol = machine.symbols.parts(symbol)[0]
 
 
-def number_meets(
+def report_number_operand(
     machine: Machine,
     state: State,
     node: cst.CSTNode,
@@ -99,7 +101,7 @@ def number_meets(
     else:
         certain = kind == "Multiply" and math.isinf(met.value)
     if certain:
-        meets(machine, state, node, kind, tensor(machine, operand), met)
+        report_out_of_range(machine, state, node, kind, tensor(machine, operand), met)
 
 
 def floor_of(

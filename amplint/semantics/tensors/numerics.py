@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from amplint.semantics.events import COORDINATES, FLAGS, FREQUENCIES, INTEGERS, INVERTED, Operation, TensorOp
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.plain_calls import same_again
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import position_names
@@ -28,10 +28,10 @@ from amplint.semantics.tensors import (
     uncast,
 )
 from amplint.semantics.tensors.exchanges import resize
-from amplint.semantics.tensors.flow import Place, comes_to, regime, with_dtype
+from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
-from amplint.semantics.tensors.masks import inherited, mends, spares_rows
+from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
 from amplint.semantics.tensors.operands import LIMITS, besides, runs
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
@@ -42,10 +42,10 @@ from amplint.semantics.tensors.tensors import (
     fill,
     filled,
     follows,
+    is_dtype_assumed,
     is_number,
     part,
     runs_layers,
-    supposes,
     tensor,
     used_as_tensor,
 )
@@ -61,11 +61,11 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
     number,
-    standing,
+    number_operand,
 )
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.catalogue import having, in_place, parameters, valued
+from amplint.torchlib.catalogue import fact_values, in_place, operations_with, parameters
 from amplint.torchlib.half_support import RETURNED, lacks
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import WIDE_DTYPES
@@ -87,21 +87,21 @@ _PUT = {op: put[0] for op, put in parameters("number").items()}
 FILLS = {form: put for op, put in _PUT.items() for form in (op, *in_place({op})) if form != "fill"}
 """Function or method -> the parameter whose number it writes into a tensor, and its position after the tensor."""
 BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
-PLAIN = {operator: op for op, operator in valued("operator").items()}
+PLAIN = {operator: op for op, operator in fact_values("operator").items()}
 """Operator -> the operation that it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
 _EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
 """Operations with a parameter `eps`, and its position."""
 _BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "minimum": "clamp_max", "min": "clamp_max"}
 """Operations that limit a tensor by another -> the one that does so by a number."""
-_JOINS = having("joins")
+_JOINS = operations_with("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
 """Operators that floating-point numbers do not support."""
 REPLACES_INFINITY = ("clamp", "nan_to_num", "relu", "sigmoid", "tanh", "tril", "triu")
 _OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.", "torch.utils.", "torch.distributed.")
 """Prefixes of functions that share their name with an operation but run differently."""
-NOT_TENSORS = having("asks")
-WITH_PLACES, WITH_PLACES_ALONG = having("indices-too"), having("indices-along")
+NOT_TENSORS = operations_with("asks")
+WITH_PLACES, WITH_PLACES_ALONG = operations_with("indices-too"), operations_with("indices-along")
 """Operations that return indices, too, always or where they are told a dimension."""
 AMBIGUOUS = words(
     "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
@@ -130,8 +130,8 @@ def arithmetic(
     if machine.assumes and _is_squared_parameter(machine, kind, a, b):
         a, b = tensor(machine, a), tensor(machine, a) if kind == "Multiply" else b
     if kind in ARITHMETIC:
-        numbers.number_meets(machine, state, node, kind, (left[0], a), (right[0], b))
-        numbers.number_meets(machine, state, node, kind, (right[0], b), (left[0], a))
+        numbers.report_number_operand(machine, state, node, kind, (left[0], a), (right[0], b))
+        numbers.report_number_operand(machine, state, node, kind, (right[0], b), (left[0], a))
     if kind == "MatrixMultiply":
         subregions.computed(machine, state, node, "matmul", (left, right))
     if kind == "MatrixMultiply" and regime(machine, state) is not None and not _of_arrays(machine, a, b):
@@ -141,31 +141,33 @@ def arithmetic(
         return None
     op = PLAIN.get(kind, "")
     if op == "matmul":
-        contexts.missed(machine, state, node)
+        contexts.report_missed_region(machine, state, node)
     symbol = machine.symbols.intern(kind, parts=(symbol_of(machine, a), symbol_of(machine, b)))
     values = (a, b)
     receives = in_place and op != "matmul"
     in_place = receives and isinstance(a, Tensor)
-    found = flow.comes_to(machine, state, op, values, in_place=in_place)
+    found = flow.local_outcome(machine, state, op, values, in_place=in_place)
     if receives and not in_place and not is_number(machine, a):
         found = UNKNOWN
     if kind in _BITWISE and found.dtypes is None:
         found = Outcome(frozenset({"bool", "int64"}))
     divides = kind == "Divide" and is_number(machine, a)
     if divides:
-        found = flow.comes_to(machine, state, "reciprocal", [b])
+        found = flow.local_outcome(machine, state, "reciprocal", [b])
     made = flow.with_dtype(machine, node, Tensor(symbol, rank=ranks.elementwise(op, values)), found, values)
     made = replace(made, traits=traits.of(machine, op, values, made.dtype))
-    flow.tell(machine, state, node, op, ((left[0], a), (right[0], b)), made, in_place=in_place, raises=found.refusal)
+    flow.emit_operation(
+        machine, state, node, op, ((left[0], a), (right[0], b)), made, in_place=in_place, raises=found.refusal
+    )
     if op in ("matmul", "pow"):
         return replace(made, made=node)
     infinity = filled(state, a) or filled(state, b)
     if kind == "Subtract" and (first := filled(state, a)) is not None and filled(state, b) is not None:
-        numbers.tell(machine, state, node, kind, replace(operand, infinity=first), first)
+        numbers.emit_out_of_range(machine, state, node, kind, replace(operand, infinity=first), first)
     if divides:
-        numerator = standing(a, left[0], right[0])
+        numerator = number_operand(a, left[0], right[0])
         if operand.floor is not None and numerator is not None and made.dtype in ("float16", FROM_PARAMETER):
-            numbers.tell(machine, state, node, kind, operand, numerator)
+            numbers.emit_out_of_range(machine, state, node, kind, operand, numerator)
     scaled = next((v for v in (a, b) if isinstance(v, Tensor) and v.scaled), Tensor(symbol))
     floor = _combine_number(machine, state, node, kind, ((left[0], a), (right[0], b)), made)
     return replace(
@@ -191,7 +193,7 @@ def _combine_number(
 def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
     """The number that is multiplied by zeros and ones, which keep it or not."""
     for side, other in (sides, sides[::-1]):
-        met = standing(side[1], side[0], other[0])
+        met = number_operand(side[1], side[0], other[0])
         if met is not None and isinstance(other[1], (Tensor, Unknown)) and _is_mask(machine, other[1]):
             return met
     return None
@@ -248,7 +250,7 @@ def result(
     `others` are the symbols of the other arguments: results are equal only where these are.
     """
     if op in LOWER:
-        contexts.missed(machine, state, node)
+        contexts.report_missed_region(machine, state, node)
     operand = tensor(machine, operands[0])
     joined = [symbol_of(machine, value) for value in operands[1:]] if op in _JOINS else []
     symbol = machine.symbols.intern(op, *([others] if others else ()), parts=(operand.symbol, *joined))
@@ -264,7 +266,7 @@ def result(
 def softmax(machine: Machine, state: State, node: cst.CSTNode, operand: Tensor) -> None:
     infinity = filled(state, operand)
     if infinity is not None and not mends(machine):
-        numbers.tell(machine, state, node, "softmax", operand, infinity)
+        numbers.emit_out_of_range(machine, state, node, "softmax", operand, infinity)
 
 
 def method(
@@ -284,8 +286,8 @@ def method(
         return returned
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         read = machine.unknown("number", name, parts=(owner.symbol,))
-        for number_of in machine.hooks.number_of:
-            number_of(owner, read)
+        for number_read in machine.hooks.number_read:
+            number_read(owner, read)
         return read
     lifted = name in FLOAT32 and regime(machine, state) is not None
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
@@ -304,7 +306,7 @@ def method(
             if machine.assumes and INTEGERS in operand.traits and placed:
                 made = replace(made, traits=made.traits | {COORDINATES})
             numbers.converts(machine, state, node, operand, made)
-            flow.tell(machine, state, node, "to", [place], made, arguments, follows=alike)
+            flow.emit_operation(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
         return replace(derived(machine, operand, name, operand.rank), device=name)
@@ -382,7 +384,7 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
     """The dtype that a function of dtypes returns."""
     if op == "get_default_dtype":
         found = default_dtype(machine)
-    elif any(supposes(value) for value in arguments.values):
+    elif any(is_dtype_assumed(value) for value in arguments.values):
         found = None
     else:
         both = [dtype_of(machine, value) for value in arguments.values]
@@ -438,11 +440,11 @@ def _operation(
         written = met
         guarded = operand
         if op == "normalize":
-            norm = flow.comes_to(machine, state, "norm", [operand])
+            norm = flow.local_outcome(machine, state, "norm", [operand])
             guarded = flow.with_dtype(machine, node, operand, norm, [operand])
         meeting = BINARY.get(op) or _BOUNDS.get(op) or (f"clamp_{keyword}" if op in LIMITS else op)
-        numbers.meets(machine, state, node, meeting, guarded, met)
-        if name in BY_MASK and math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
+        numbers.report_out_of_range(machine, state, node, meeting, guarded, met)
+        if name in BY_MASK and math.isinf(met.value) and not has_no_empty_rows(machine, operand, _masks(arguments)):
             infinity = met
         elif keyword == "min" or _BOUNDS.get(op) == "clamp_min" or (op == "add" and 0 < met.value < 1):
             floor = met
@@ -455,7 +457,7 @@ def _operation(
     operands = [(place, used_as_tensor(machine, value)) for place, value in given]
     values = [value for _, value in operands]
     plain = runs(op, arguments)
-    found = flow.comes_to(machine, state, plain, values, arguments, in_place=in_place)
+    found = flow.local_outcome(machine, state, plain, values, arguments, in_place=in_place)
     told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
     made = result(machine, state, node, plain, values, found, told)
     if infinity is not None and in_place:
@@ -466,10 +468,10 @@ def _operation(
     rank = ranks.of(plain, values, arguments, shift)
     resize(machine, state, arguments.value("out"), rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
-    flow.tell(
+    flow.emit_operation(
         machine, state, node, op, operands, made, arguments, in_place=in_place, raises=found.refusal
     )  # fmt: skip
-    return _with_places(machine, op, made, arguments, shift)
+    return _with_indices(machine, op, made, arguments, shift)
 
 
 def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
@@ -483,7 +485,7 @@ def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
     return LIMITS.get(op, ())
 
 
-def _with_places(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
+def _with_indices(machine: Machine, op: str, found: Tensor, arguments: Arguments, shift: int) -> Value:
     """`found`, with the indices that an operation along a dimension returns beside it."""
     if op in ("var_mean", "std_mean"):
         return Items((found, replace(found, symbol=machine.fresh())))
@@ -519,7 +521,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     source = first.value if isinstance(first.value, Tensor) else second.value
     made_half = source.why_half if isinstance(source, Tensor) else None
     values = [used_as_tensor(machine, argument.value) for argument in (first, second)]
-    found = flow.comes_to(machine, state, "where", values, arguments)
+    found = flow.local_outcome(machine, state, "where", values, arguments)
     rank = ranks.elementwise("where", [arguments.values[0], *values])
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
@@ -529,13 +531,13 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
             continue
         written = met
         operand = tensor(machine, other.value)
-        numbers.meets(machine, state, node, "where", operand, met)
-        if math.isinf(met.value) and not spares_rows(machine, operand, _masks(arguments)):
+        numbers.report_out_of_range(machine, state, node, "where", operand, met)
+        if math.isinf(met.value) and not has_no_empty_rows(machine, operand, _masks(arguments)):
             infinity = met
     told = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
     made = result(machine, state, node, "where", [operand], found, told)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
-    flow.tell(machine, state, node, "where", places, made, arguments, raises=found.refusal)
+    flow.emit_operation(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     if written is not None:
         numbers.hold(machine, made, written)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
@@ -546,7 +548,7 @@ def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: l
     tensors = [value for value in given if isinstance(value, Tensor)]
     combined = derived(machine, tensors[0], name)
     if name == "builtins.sum":
-        return with_dtype(machine, node, combined, comes_to(machine, state, "add", [Const(0), *given]), given)
+        return with_dtype(machine, node, combined, local_outcome(machine, state, "add", [Const(0), *given]), given)
     for value in given:
         combined = combined.joined(value if isinstance(value, Tensor) else Tensor(combined.symbol), combined.symbol)
     return combined
@@ -584,7 +586,7 @@ class Numerics(Tracker):
         """The names from which positions are computed."""
         return Words(position_names(chunks)) if Operation.kind in self.machine.wanted else Words()
 
-    def offers(self, name: str) -> bool:
+    def handles_library_call(self, name: str) -> bool:
         """Whether this is a function of PyTorch."""
         return name.startswith("torch.")
 
@@ -593,7 +595,7 @@ class Numerics(Tracker):
         assert isinstance(call.callee, Ref)
         name = call.callee.name
         found = function(self.machine, state, call.node, name, call.arguments)
-        return found if found is not None else same_again(self.machine, state, name, call.arguments)
+        return found if found is not None else unseen_result(self.machine, state, name, call.arguments)
 
     def method(self, state: State, call: Call) -> Value | None:
         """Call a method of a tensor."""
@@ -606,7 +608,7 @@ class Numerics(Tracker):
             self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
         )
 
-    def item_of(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
+    def subscript_value(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
         """Evaluate `tensor[...]`."""
         used = used_as_tensor(self.machine, owner)
         return taken(self.machine, state, node, used) if isinstance(used, Tensor) else None

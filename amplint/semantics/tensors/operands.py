@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import Const
-from amplint.torchlib.catalogue import having, parameters
+from amplint.torchlib.catalogue import operations_with, parameters
 from amplint.torchlib.equations import contracts
 
 BESIDES = parameters("beside")
 """Operation -> the parameters beside the first one whose dtypes count, each with its position after that."""
-LIMITS = {op: BESIDES[op] for op in having("limits")}
+LIMITS = {op: BESIDES[op] for op in operations_with("limits")}
 
 
 def runs(op: str, arguments: Arguments) -> str:

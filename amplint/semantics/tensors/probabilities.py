@@ -14,11 +14,11 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
-from amplint.semantics.tensors.sensitive import is_wide, tell
+from amplint.semantics.tensors.sensitive import emit_sensitive, is_wide
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, number
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
@@ -28,7 +28,10 @@ _INVERSES = words("logit atanh arctanh")
 _OF_COMPLEMENTS = words("log1p")
 _POWERS, _QUOTIENTS = words("pow"), words("div")
 _KEEP = (
-    having("keeps") | having("limits") | provenance.ARITHMETIC | words("Minus Power index part abs where pow square")
+    operations_with("keeps")
+    | operations_with("limits")
+    | provenance.ARITHMETIC
+    | words("Minus Power index part abs where pow square")
 )
 _TELLING = _LOGARITHMS | _INVERSES | _OF_COMPLEMENTS | _POWERS | _QUOTIENTS
 """Operations sensitive to the distance from 1, of a complement or of the probability itself."""
@@ -48,7 +51,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
         if operands[0].half is not None and _may_be_half(machine, value):
             machine[Probabilities].made[made.symbol] = (node, op, operands[0])
     elif op in _OF_NUMBERS and operands[0].half is not None and _is_complement(machine, state, op, value):
-        tell(machine, state, node, "1 - p", operands[0], How.COMPLEMENT)
+        emit_sensitive(machine, state, node, "1 - p", operands[0], How.COMPLEMENT)
     elif op in _TELLING and machine[Probabilities].made and isinstance(value, Tensor):
         exponent = number(operands[1].value) if op in _POWERS and len(operands) > 1 else None
         if exponent == 1:
@@ -58,7 +61,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
         for symbol in _compared(machine, value.symbol, known or op in _OF_COMPLEMENTS, others=others):
             place, name, operand = machine[Probabilities].made[symbol]
             if negated:
-                tell(machine, state, place, name, operand, How.COMPLEMENT, node)
+                emit_sensitive(machine, state, place, name, operand, How.COMPLEMENT, node)
             return
 
 

@@ -8,7 +8,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import called_as, having
+from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
@@ -17,23 +17,28 @@ ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
 _KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
-_NUMBERS_AS_TENSORS = having("of-content") | {"full"}
+_NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
 """Operations that can create a tensor without dimensions, which does not widen other operands."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
-_VIEWS = KEEPS_DTYPE.union(having("transfers"), having("fills"), having("view") & called_as("a"), _OTHER_VIEWS)
+_VIEWS = KEEPS_DTYPE.union(
+    operations_with("transfers"),
+    operations_with("fills"),
+    operations_with("view") & operations_with_form("a"),
+    _OTHER_VIEWS,
+)
 
 
-def made_by(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
+def new_tensor_symbol(machine: Machine, node: cst.Call, *, asked: bool = False) -> int:
     """A symbol for a tensor that `node` creates in the default dtype, or in one that it is `asked` for."""
     return machine.symbols.fresh(_ASKED if asked else _MADE, node)
 
 
-def counted_by(machine: Machine, node: cst.Call) -> int:
+def new_integer_symbol(machine: Machine, node: cst.Call) -> int:
     """A symbol for an integer tensor that `node` creates."""
     return machine.symbols.fresh(_COUNTED, node)
 
 
-def made_like(machine: Machine, node: cst.Call, like: int) -> int:
+def new_symbol_like(machine: Machine, node: cst.Call, like: int) -> int:
     """A symbol for a tensor that `node` creates with the dtype of `like`."""
     return machine.symbols.fresh(_LIKE, node, like)
 
@@ -43,7 +48,7 @@ def kept(machine: Machine) -> int:
     return machine.symbols.fresh(_KEPT)
 
 
-def behind(machine: Machine, symbol: int) -> int:
+def dtype_root(machine: Machine, symbol: int) -> int:
     """The symbol at the root of `symbol`, seen through views and operations that keep the dtype."""
     *_, last = views(machine, symbol)
     return last
@@ -105,15 +110,15 @@ def last_cast(machine: Machine, symbol: int) -> int | None:
     return symbol
 
 
-def maker(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
+def creating_call(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
     """The call that created this tensor or an operand of it; with `asked`, also one that sets a dtype."""
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] in ARITHMETIC and depth:
         parts = machine.symbols.parts(symbol)
-        if any(machine.symbols.key(behind(machine, part))[0] in _CONVERSIONS for part in parts):
+        if any(machine.symbols.key(dtype_root(machine, part))[0] in _CONVERSIONS for part in parts):
             return None
-        return next(filter(None, (maker(machine, part, depth - 1) for part in parts)), None)
+        return next(filter(None, (creating_call(machine, part, depth - 1) for part in parts)), None)
     made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
     node = key[3] if made else None
     return node if isinstance(node, cst.Call) else None
@@ -123,7 +128,7 @@ _MAKES_FLOATING = words("Power Divide div true_divide exp")
 """Operations whose result is floating-point for integer operands."""
 
 
-def ingredient(machine: Machine, symbol: int) -> cst.Call | None:
+def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
     """A call that created this tensor, or an operand of it that was not cast since.
 
     Integers that were cast to float32, or divided, count as created there.
@@ -151,7 +156,7 @@ def can_be_wide(machine: Machine, symbol: int) -> bool:
     def operands(one: int) -> list[int]:
         key, parts = symbols.key(one), symbols.parts(one)
         mixed = parts[1:] if key[0] == "if" else parts if key[0] in _MIXES else ()
-        return [behind(machine, part) for part in mixed]
+        return [dtype_root(machine, part) for part in mixed]
 
     def is_wide(one: int) -> bool:
         key, parts = symbols.key(one), symbols.parts(one)
@@ -161,29 +166,29 @@ def can_be_wide(machine: Machine, symbol: int) -> bool:
             return isinstance(key[3], cst.Call) and last_name(key[3].func) not in _NUMBERS_AS_TENSORS
         return key[0] == "Power" and is_counted(machine, parts[1])
 
-    return any(map(is_wide, symbols.closure(behind(machine, symbol), operands)))
+    return any(map(is_wide, symbols.closure(dtype_root(machine, symbol), operands)))
 
 
 def is_counted(machine: Machine, symbol: int) -> bool:
     """Whether these are integers from `arange`: a number to the power of them is float32."""
-    key = machine.symbols.key(behind(machine, symbol))
+    key = machine.symbols.key(dtype_root(machine, symbol))
     return key[0] == "fresh" and key[2:3] == (_COUNTED,)
 
 
 def like(machine: Machine, symbol: int) -> int | None:
     """The symbol of the tensor whose dtype this one was created with; None for any other."""
-    key = machine.symbols.key(behind(machine, symbol))
+    key = machine.symbols.key(dtype_root(machine, symbol))
     other = key[4] if key[0] == "fresh" and key[2:3] == (_LIKE,) else None
     return other if isinstance(other, int) else None
 
 
-def is_kept(machine: Machine, symbol: int) -> bool:
+def is_parameter_or_buffer(machine: Machine, symbol: int) -> bool:
     """Whether this is a parameter or buffer of a module."""
     symbols = machine.symbols
 
     def operands(one: int) -> list[int]:
-        return [behind(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] == "either" else []
+        return [dtype_root(machine, part) for part in symbols.parts(one)] if symbols.key(one)[0] == "either" else []
 
-    reached = symbols.closure(behind(machine, symbol), operands)
+    reached = symbols.closure(dtype_root(machine, symbol), operands)
     keys = [symbols.key(one) for one in reached if not operands(one)]
     return all(key[0] == "fresh" and key[2:3] == (_KEPT,) for key in keys)

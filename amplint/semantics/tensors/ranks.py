@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Tensor, Value, is_scalar
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having, spellings, valued
+from amplint.torchlib.catalogue import fact_values, operations_with, spellings
 from amplint.torchlib.operations import ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import BOOLEAN, words
 from amplint.torchlib.promotion import SOME_DIMENSIONS
 
-REDUCES = having("reduces")
+REDUCES = operations_with("reduces")
 """Operations that reduce to one number, unless called with a dimension."""
-_SAME, _SOME = having("same-rank"), having("some-rank")
+_SAME, _SOME = operations_with("same-rank"), operations_with("some-rank")
 _SIZED = words("view reshape permute repeat expand")
-_LOSSES, _COMPARES, _CAT = having("loss"), having("compares"), spellings("cat")
-_ADDS = having("adds-dimension")
+_LOSSES, _COMPARES, _CAT = operations_with("loss"), operations_with("compares"), spellings("cat")
+_ADDS = operations_with("adds-dimension")
 """Operations that add a dimension; a tuple of tensors counts as their stack."""
 _BROADCAST = (BOOLEAN | ELEMENTWISE | FLOATING_ELEMENTWISE | {"lerp"}) - words("einsum_elementwise hstack vstack")
-_FIXED = {op: int(rank) for op, rank in valued("rank").items()}
+_FIXED = {op: int(rank) for op, rank in fact_values("rank").items()}
 
 
 def _rank(value: Value) -> int | None:

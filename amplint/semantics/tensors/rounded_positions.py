@@ -9,12 +9,17 @@ from amplint.semantics.tensors.kinship import follows_dtype
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, target_names, walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 
 Side = tuple[cst.BaseExpression, Value]
-_SHAPED = having("reshapes") | having("transposes") | having("transfers") | {"contiguous", "expand"}
+_SHAPED = (
+    operations_with("reshapes")
+    | operations_with("transposes")
+    | operations_with("transfers")
+    | {"contiguous", "expand"}
+)
 
 
 def multiplied(machine: Machine, state: State, node: cst.CSTNode, sides: tuple[Side, Side]) -> None:
@@ -54,7 +59,7 @@ def _conversion(machine: Machine, node: cst.BaseExpression) -> cst.Call | None:
     return node
 
 
-@per_file
+@cached_per_file
 def _assigned(function: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
     """The values that a function gives its variables, by their names."""
     found: dict[str, list[cst.BaseExpression]] = {}

@@ -15,14 +15,14 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
-from amplint.semantics.tensors.masks import minds_dtypes, running
-from amplint.semantics.tensors.tensors import converts_to, follows, is_number, runs_layers, taken_for_tensor
+from amplint.semantics.tensors.masks import branches_on_dtypes, running
+from amplint.semantics.tensors.tensors import converts_to, follows, is_number, runs_layers, tensor_guesses
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value, number
 from amplint.semantics.words import ROUTING
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES, words
 
@@ -36,7 +36,7 @@ _DRAWS = words("cumsum multinomial")
 _OF_WEIGHTS = words("exp expm1 softplus")
 _BACK = CURVES | NORMS | words("cumsum cumprod logcumsumexp")
 _WATCHED = CURVES | NORMS | SUMS | LOSSES | _OF_WEIGHTS | _SQUARES | _DRAWS
-_KEEP = having("keeps") | having("follows") | words("Minus index part")
+_KEEP = operations_with("keeps") | operations_with("follows") | words("Minus index part")
 _WIDENING = words("float float32 double float64")
 _OF_SCRIPTS = words("parameters named_parameters item tolist backward")
 _SQUARED = words("pow square")
@@ -74,10 +74,10 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
     this = Ran(node, op, operand, frozenset())
     if value.dtype in HALF_DTYPES:
         if operand.half is not None and op in _PROBABILITIES | NORMS | SUMS | _SQUARES:
-            _tell(machine, state, this, How.HALF)
-    elif provenance.is_kept(machine, value.symbol):
-        if op in _OF_WEIGHTS and any(map(runs_layers, machine.calls)) and not minds_dtypes(machine):
-            _tell(machine, state, this, How.WEIGHT)
+            _emit_run(machine, state, this, How.HALF)
+    elif provenance.is_parameter_or_buffer(machine, value.symbol):
+        if op in _OF_WEIGHTS and any(map(runs_layers, machine.calls)) and not branches_on_dtypes(machine):
+            _emit_run(machine, state, this, How.WEIGHT)
     elif (
         value.dtype is None
         and value.among is None
@@ -88,24 +88,24 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
         behind = frozenset(sources(machine, value.symbol))
         machine[SensitiveRuns].add(state, replace(this, sources=behind), result)
         if op in _DRAWS:
-            _drawn(machine, state, node, behind)
+            _report_probabilities(machine, state, node, behind)
         if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), behind)):
-            _tell(machine, state, this, How.GRADIENT)
+            _emit_run(machine, state, this, How.GRADIENT)
         if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
-            _tell(machine, state, this, How.OUTPUT, cast)
+            _emit_run(machine, state, this, How.OUTPUT, cast)
 
 
-def _drawn(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
+def _report_probabilities(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
     """Report the softmax whose probabilities are summed up or sampled from."""
     known = machine[SensitiveRuns].runs
     for this in (known[source] for source in sources if source in known):
         if this.op in _PROBABILITIES:
-            _tell(machine, state, this, How.DRAWN, node)
+            _emit_run(machine, state, this, How.DRAWN, node)
 
 
 def _conversion(machine: Machine, symbol: int) -> cst.CSTNode | None:
     """The cast to half of something that went into `symbol`, also on some paths only: of a model, mostly."""
-    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+    keys = map(machine.symbols.key, machine.symbols.derivation(symbol))
     found = (key[2] for key in keys if key[0] == "converted" and key[1] in HALF_DTYPES)
     return next((node for node in found if isinstance(node, cst.CSTNode)), None)
 
@@ -117,7 +117,7 @@ def _widens(node: cst.CSTNode) -> bool:
 
 def is_wide(machine: Machine, symbol: int) -> bool:
     """Whether something that went into `symbol`, or was an operand beside it, was cast to float32."""
-    keys = [machine.symbols.key(one) for one in machine.symbols.behind(symbol)]
+    keys = [machine.symbols.key(one) for one in machine.symbols.derivation(symbol)]
     beside = [each for key in keys for field in key[1:2] if isinstance(field, tuple) for each in field]
     keys += [machine.symbols.key(each[1]) for each in beside if isinstance(each, tuple) and len(each) == 2]
     return any(key[0] in ("cast", "converted") and key[1] == "float32" for key in keys)
@@ -154,7 +154,7 @@ def sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[
             todo += parts
 
 
-def tell(
+def emit_sensitive(
     machine: Machine,
     state: State,
     node: cst.CSTNode,
@@ -169,14 +169,14 @@ def tell(
     if at is not None:
         half = Evidence(Because.ANNOUNCED, HALF_DTYPES, _TEXTS[how], at)
     value = operand.value
-    names = taken_for_tensor(machine, value.symbol) if isinstance(value, Tensor) else ()
+    names = tensor_guesses(machine, value.symbol) if isinstance(value, Tensor) else ()
     machine.emit(
         state, Sensitive, node, op=op, operand=replace(operand, half=half), how=how, assumed=True,
         guesses=(*names, *guesses),
     )  # fmt: skip
 
 
-def _tell(
+def _emit_run(
     machine: Machine,
     state: State,
     this: Ran,
@@ -184,7 +184,7 @@ def _tell(
     at: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    tell(machine, state, this.node, this.op, this.operand, how, at, guesses)
+    emit_sensitive(machine, state, this.node, this.op, this.operand, how, at, guesses)
 
 
 def _in_other_branch(machine: Machine, one: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -238,7 +238,7 @@ class SensitiveRuns(Tracker):
 
     def _routes(self, state: State, this: Ran, name: str) -> None:
         if this.op in _PROBABILITIES and ROUTING.search(name):
-            _tell(self.machine, state, this, How.ROUTING, guesses=ROUTING.taken(name))
+            _emit_run(self.machine, state, this, How.ROUTING, guesses=ROUTING.guesses(name))
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle a cast, or the square of a possible tensor."""
@@ -246,7 +246,7 @@ class SensitiveRuns(Tracker):
             self._squared(state, call)
             return None
         changes, dtype = converts_to(self.machine, call.name, call.arguments)
-        if not self.machine.assumes or call.owner is None or minds_dtypes(self.machine):
+        if not self.machine.assumes or call.owner is None or branches_on_dtypes(self.machine):
             return None
         symbol = symbol_of(self.machine, call.owner)
         if changes and dtype == "float32":
@@ -257,7 +257,7 @@ class SensitiveRuns(Tracker):
             for source in sources(self.machine, symbol, arithmetic=False):
                 back = self.runs.get(source)
                 if back is not None and back.op in _BACK:
-                    _tell(self.machine, state, back, How.CONVERTED_BACK, call.node)
+                    _emit_run(self.machine, state, back, How.CONVERTED_BACK, call.node)
         return None
 
     def _squared(self, state: State, call: Call) -> None:
@@ -273,4 +273,4 @@ class SensitiveRuns(Tracker):
 
     def _elsewhere(self, state: State, this: Ran, node: cst.CSTNode) -> None:
         if _in_other_branch(self.machine, this.node, node):
-            _tell(self.machine, state, this, How.ELSEWHERE, node)
+            _emit_run(self.machine, state, this, How.ELSEWHERE, node)

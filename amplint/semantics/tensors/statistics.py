@@ -12,7 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.halves import is_computed, is_unconverted
-from amplint.semantics.tensors.masks import minds_dtypes
+from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown
@@ -28,7 +28,11 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     """Report a product of an argument of the function and a factor computed from statistics."""
     if op not in ("mul", "div") or len(operands) != 2 or Clash.kind not in machine.wanted:
         return
-    if innermost(machine, state)[0] is not None or not any(map(runs_layers, machine.calls)) or minds_dtypes(machine):
+    if (
+        innermost(machine, state)[0] is not None
+        or not any(map(runs_layers, machine.calls))
+        or branches_on_dtypes(machine)
+    ):
         return
     for given, factor in (operands, operands[::-1]):
         if _is_of_statistics(machine, factor) and is_unconverted(machine, given) and _is_given(machine, given):
@@ -44,11 +48,11 @@ def _is_of_statistics(machine: Machine, operand: Operand) -> bool:
     """Whether this is a factor per channel, computed from tensors of the module alone by a root."""
     if not isinstance(operand.value, Tensor):
         return False
-    symbols = [operand.value.symbol, *machine.symbols.behind(operand.value.symbol)]
+    symbols = [operand.value.symbol, *machine.symbols.derivation(operand.value.symbol)]
     keys = [machine.symbols.key(symbol) for symbol in symbols]
     names = {str(key[0]) for key in keys}
     names |= {callee[0] for symbol in symbols if (callee := machine.symbols.method(symbol)) is not None}
     if names.isdisjoint(_ROOTS) or names.isdisjoint(_SHAPES) or not names.isdisjoint(_CONVERSIONS | {"parameter"}):
         return False
     leaves = [symbol for symbol in symbols if machine.symbols.key(symbol)[0] == "fresh"]
-    return bool(leaves) and all(provenance.is_kept(machine, symbol) for symbol in leaves)
+    return bool(leaves) and all(provenance.is_parameter_or_buffer(machine, symbol) for symbol in leaves)

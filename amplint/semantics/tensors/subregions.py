@@ -14,7 +14,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.tensors import cast_back
 from amplint.semantics.tensors.cast_back import PRODUCTS, name_within, root
-from amplint.semantics.tensors.masks import asks_for_half_after, minds_dtypes_before
+from amplint.semantics.tensors.masks import branches_on_dtypes_before, tests_for_half_after
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Region, State
@@ -72,9 +72,9 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         cast_back.computed(machine, state, node, op, tensors)
         return
     whole = not isinstance(region.entered_by, cst.With)
-    shown = whole and asks_for_half_after(machine, node)
+    shown = whole and tests_for_half_after(machine, node)
     if tensors and all(_stays_half(machine, region, value, shown) for _, value in tensors):
-        if minds_dtypes_before(machine, node):
+        if branches_on_dtypes_before(machine, node):
             return
         place, operand = tensors[0]
         context, off_with = region.context, region.entered_by
@@ -200,6 +200,6 @@ def _names(node: cst.CSTNode) -> Iterator[cst.Name]:
 class Subregions(Tracker):
     """Tracks methods that disable autocast themselves."""
 
-    def also_from_outside(self, cls: Class, method: cst.FunctionDef) -> bool:
+    def has_unseen_callers(self, cls: Class, method: cst.FunctionDef) -> bool:
         """Whether other files call the method where autocast is on."""
         return _SWITCHED_OFF.search(cls.chunk.text) is not None and expects_region(method)

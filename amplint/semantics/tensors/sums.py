@@ -26,7 +26,7 @@ def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, ot
     target = dotted(node.target)
     if not machine.loops or target is None or not isinstance(other, Tensor) or other.rank != 0:
         return
-    if other.dtype not in HALF_DTYPES or not _adds_up(machine, node, target):
+    if other.dtype not in HALF_DTYPES or not _only_accumulates(machine, node, target):
         return
     fresh = number(before) is not None
     half = evidence(machine, state, other)
@@ -61,7 +61,7 @@ def _is_divided(machine: Machine, whole: str) -> bool:
     return any(dotted(one.target) == whole and dotted(one.value) in added for one in divided)
 
 
-def _adds_up(machine: Machine, node: cst.AugAssign, target: str) -> bool:
+def _only_accumulates(machine: Machine, node: cst.AugAssign, target: str) -> bool:
     """Whether the loop around `node` assigns its target only by augmented assignments."""
     loop = next((above for above in _around(machine, node) if isinstance(above, (cst.For, cst.While))), None)
     if loop is None or loop not in machine.loops:
@@ -77,15 +77,15 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
     owner = next((above for above in around if isinstance(above, cst.ClassDef)), None)
     if owner is None or not functions or functions[0].name.value != "__init__":
         return
-    kept = _kept_as(around)
+    kept = _assigned_attribute(around)
     average = next((name for name in (kept or "", owner.name.value) if AVERAGE.search(name)), None)
     if kept is not None and average is not None and _is_moved(owner, functions[0], kept):
         chosen = any(isinstance(above, (cst.If, cst.IfExp)) for above in around[: around.index(functions[0])])
         unseen = (Premise.HALF_CHOSEN,) if chosen else ()
-        machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.taken(average), premises=unseen)
+        machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.guesses(average), premises=unseen)
 
 
-def _kept_as(around: list[cst.CSTNode]) -> str | None:
+def _assigned_attribute(around: list[cst.CSTNode]) -> str | None:
     """The attribute of `self` that the innermost statement of `around` assigns or casts."""
     for above in around:
         if isinstance(above, cst.Assign):

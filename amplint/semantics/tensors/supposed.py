@@ -13,7 +13,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Unknown, Value
 from amplint.semantics.words import EPSILON, MASK, TORCH_MODULES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_file
+from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
 from amplint.torchlib.operations import KNOWN
 from amplint.torchlib.policy import FLOAT32, FOLLOWS_INPUT, LOWER, words
@@ -47,7 +47,7 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     known = _tensors(function).get(node.value)
     if known is None and not MASK.search(node.value):
         return value
-    guesses = MASK.taken(node.value) if known is None else known
+    guesses = MASK.guesses(node.value) if known is None else known
     told = tuple(one for one in guesses if not _is_torch(machine, state, one.name))
     named = machine[Tensors].named
     named[value.symbol] = min(named.get(value.symbol, told), told, key=len)
@@ -69,8 +69,8 @@ def _is_torch(machine: Machine, state: State, name: str) -> bool:
     return isinstance(value, Ref) and value.name.partition(".")[0] == "torch"
 
 
-@per_file
-def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
+@cached_per_file
+def certain_tensors(function: cst.FunctionDef) -> frozenset[str]:
     """The names that are tensors without a guess, and those whose elements are passed to PyTorch."""
     known = {name for name, guesses in _tensors(function).items() if not guesses}
     for call in every(function, cst.Call):
@@ -81,13 +81,13 @@ def surely_tensors(function: cst.FunctionDef) -> frozenset[str]:
     return frozenset(known)
 
 
-@per_file
+@cached_per_file
 def _tensors(function: cst.FunctionDef) -> dict[str, tuple[Guessed, ...]]:
     """The names that are tensors, each with the guesses that this rests on."""
     calls = (node for node in walk(function.body) if isinstance(node, cst.Call))
     found = dict.fromkeys(annotated_tensors(function), tuple[Guessed, ...]())
     for call in calls:
-        for name, guesses in _worked_on(call):
+        for name, guesses in _tensor_operand_names(call):
             found[name] = min(found.get(name, guesses), guesses, key=len)
     return found
 
@@ -103,14 +103,14 @@ def _is_tensor(annotation: cst.BaseExpression) -> bool:
     return "Tensor" in names and not {"List", "list", "Dict", "dict", "Tuple", "tuple", "Sequence"} & set(names)
 
 
-def _worked_on(call: cst.Call) -> Iterator[tuple[str, tuple[Guessed, ...]]]:
+def _tensor_operand_names(call: cst.Call) -> Iterator[tuple[str, tuple[Guessed, ...]]]:
     """The names of the tensor operands of a call, first argument or receiver, each with the guesses it rests on."""
     if not isinstance(call.func, cst.Attribute):
         return
     owner, name = call.func.value, call.func.attr.value
     if TORCH_MODULES.search(dotted(owner) or ""):
         first = call.args[0].value if call.args and call.args[0].keyword is None else None
-        torch = TORCH_MODULES.taken(dotted(owner) or "")
+        torch = TORCH_MODULES.guesses(dotted(owner) or "")
         for part in _ratio(first) if first is not None and name in _OPERATIONS else ():
             if (found := _summand(part)) is not None:
                 yield found[0], (*torch, *found[1])
@@ -138,6 +138,6 @@ def _summand(node: cst.BaseExpression) -> tuple[str, tuple[Guessed, ...]] | None
         named = [side for side in (node.left, node.right) if EPSILON.search(dotted(side) or "")]
         sides = [side for side in (node.left, node.right) if side not in numbers and side not in named]
         found = _summand(sides[0]) if len(sides) == 1 else None
-        guesses = [guessed for side in named for guessed in EPSILON.taken(dotted(side) or "")]
+        guesses = [guessed for side in named for guessed in EPSILON.guesses(dotted(side) or "")]
         return (found[0], (*found[1], *guesses)) if found is not None else None
     return (node.value, ()) if isinstance(node, cst.Name) else None

@@ -12,7 +12,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
-from amplint.semantics.tensors.provenance import behind, can_be_wide
+from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -31,7 +31,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import DEVICE, WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import called_as, having
+from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER, words
@@ -40,7 +40,7 @@ from amplint.torchlib.promotion import SOME_DIMENSIONS
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
 _SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
-_VIEWS = having("view") & called_as("a") | {"values"}
+_VIEWS = operations_with("view") & operations_with_form("a") | {"values"}
 _ASKED = frozenset(
     {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
 )
@@ -144,7 +144,7 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         else:
             same = derived(machine, owner, "to", owner.rank)
             made = cast(machine, node, owner, dtype) if dtype is not None else same
-            if dtype is not None and any(supposes(value) for value in arguments.values):
+            if dtype is not None and any(is_dtype_assumed(value) for value in arguments.values):
                 made = replace(made, supposed=True)
         return replace(made, device=device)
     if dtype is None or not isinstance(owner, Unknown):
@@ -154,7 +154,7 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
 
 def _is_comparison(machine: Machine, symbol: int) -> bool:
     """Whether this is a comparison or its negation: a boolean tensor if methods of tensors are called on it."""
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     if machine.symbols.key(symbol)[0] == "not":
         (symbol,) = machine.symbols.parts(symbol)
     return machine.symbols.key(symbol)[0] in COMPARISONS
@@ -208,7 +208,7 @@ def is_dtype(value: Value) -> bool:
     return isinstance(value, Ref) and value.name in DTYPES
 
 
-def supposes(value: Value | None) -> bool:
+def is_dtype_assumed(value: Value | None) -> bool:
     """Whether `value` is a tensor whose dtype is only assumed, or that dtype."""
     if isinstance(value, Method) and value.name == "dtype":
         value = value.owner
@@ -287,7 +287,7 @@ def is_data(machine: Machine, symbol: int) -> bool:
         seen.add(current)
         key = machine.symbols.key(current)
         method = machine.symbols.method(current)
-        if key[0] == "item" and key[1] in machine[Tensors].of_layers and not _goes_over_labels(machine, current):
+        if key[0] == "item" and key[1] in machine[Tensors].of_layers and not _iterates_over_labels(machine, current):
             todo += machine.symbols.parts(current)
         elif key[0] == "item":
             found = True
@@ -302,8 +302,8 @@ def is_data(machine: Machine, symbol: int) -> bool:
     return found
 
 
-def _goes_over_labels(machine: Machine, symbol: int) -> bool:
-    keys = map(machine.symbols.key, machine.symbols.behind(symbol))
+def _iterates_over_labels(machine: Machine, symbol: int) -> bool:
+    keys = map(machine.symbols.key, machine.symbols.derivation(symbol))
     return any(key[0] == "parameter" and WHOLE_NUMBERS.search(str(key[2])) for key in keys)
 
 
@@ -336,10 +336,10 @@ def is_conversion(call: Call) -> bool:
     return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
 
 
-def taken_for_tensor(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
+def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
     """The guesses by which the values that went into `symbol` are tensors."""
     named = machine[Tensors].named
-    found = [named[one] for one in machine.symbols.behind(symbol) if one in named] if named else []
+    found = [named[one] for one in machine.symbols.derivation(symbol) if one in named] if named else []
     return min(found, key=len, default=())
 
 
@@ -371,7 +371,7 @@ class Tensors(Tracker):
         self.constants: dict[int, Number] = {}
         self.extremes: dict[int, Number] = {}
 
-    def concerns(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is a half tensor."""
         return any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in given)
 
@@ -389,7 +389,7 @@ class Tensors(Tracker):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments)
         return None
 
-    def member_of(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, owner: Value, name: str) -> Value | None:
         """Evaluate `tensor.data`, `tensor.grad` and their kind."""
         if not isinstance(owner, Tensor):
             return None
@@ -405,11 +405,11 @@ class Tensors(Tracker):
             return replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
         return None
 
-    def part_of(self, value: Value, index: int) -> Value | None:
+    def unpacked_value(self, value: Value, index: int) -> Value | None:
         """An element of an unpacked tensor."""
         return part(self.machine, value, index) if isinstance(value, Tensor) else None
 
-    def collected(self, element: Value) -> Value | None:
+    def comprehension_value(self, element: Value) -> Value | None:
         """A list of scaled losses carries their scale."""
         if isinstance(element, Tensor) and element.scaled is not None:
             return derived(self.machine, element, "comprehension")

@@ -32,10 +32,10 @@ from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number
 from amplint.semantics.words import CHANNELS, IMAGE_SIDE, SCALE_FACTOR
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import words
 from amplint.torchlib.promotion import INTEGRAL
 
@@ -46,10 +46,10 @@ MANY = 2048
 _TIMESTEPS = 1000
 """The default number of training timesteps of a diffusers scheduler."""
 _RESHAPES = frozenset[str]().union(
-    *map(having, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
+    *map(operations_with, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
 _KEPT = {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
-_JOINS = having("joins")
+_JOINS = operations_with("joins")
 _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _TURNING = words("outer einsum cos sin")
 _PLACING = _TURNING | {"meshgrid"}
@@ -57,7 +57,7 @@ _SHAPES = words("unsqueeze view reshape")
 """Operations that give one tensor several shapes, a column and a row, whose product holds no squares."""
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
-_TRANSPOSES = having("transposes")
+_TRANSPOSES = operations_with("transposes")
 _SHIFTS = words("add sub")
 _SHARES = frozenset({"Divide", "FloorDivide", "Multiply"})
 _WITHIN_ONE = words("sigmoid hardsigmoid softmax tanh sin cos sign normalize cosine_similarity")
@@ -83,7 +83,7 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     if step is None or abs(step) != 1:
         return frozenset()
     if op == "randint":
-        bound = _highest(arguments)
+        bound = _integer_bound(arguments)
         return frozenset({INTEGERS, *([SIDES] if bound <= MANY else ())}) if bound > FEW else frozenset()
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
@@ -95,13 +95,13 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
         return frozenset()
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     grid = placed and not any(isinstance(node, cst.Name) and node.value in _TURNING for node in running(machine))
-    can_be_half = placed and any(map(_speaks_of_half, machine.program.main.chunks))
+    can_be_half = placed and any(map(_mentions_half, machine.program.main.chunks))
     return frozenset(
         {INTEGERS, *([COORDINATES] if can_be_half else ()), *([SIDES] if grid or any(map(_is_side, named)) else ())}
     )
 
 
-def _highest(arguments: Arguments) -> float:
+def _integer_bound(arguments: Arguments) -> float:
     """The bound of random integers, 0 if it is unknown."""
     second = arguments.get("high", 1)
     high = second if second is not None and not isinstance(second.value, Items) else arguments.get("high", 0)
@@ -116,8 +116,8 @@ def _counts_timesteps(bound: cst.BaseExpression) -> bool:
     return (dotted(bound) or "").rpartition(".")[2] == "num_train_timesteps"
 
 
-@per_chunk
-def _speaks_of_half(chunk: Chunk) -> bool:
+@cached_per_chunk
+def _mentions_half(chunk: Chunk) -> bool:
     return _CONVERTS.search(chunk.text) is not None
 
 
@@ -257,10 +257,10 @@ def _name(machine: Machine, value: Value) -> str:
     return str(key[-1] if key[0] == "parameter" else key[1]) if key[0] in ("attribute", "parameter") else ""
 
 
-def taken_for_scale(machine: Machine, value: Value) -> tuple[Guessed, ...]:
+def scale_guesses(machine: Machine, value: Value) -> tuple[Guessed, ...]:
     """The guess by which `value` is a scale that makes values smaller."""
     name = _name(machine, value)
-    return SCALE_FACTOR.taken(name) if name and number(value) is None else ()
+    return SCALE_FACTOR.guesses(name) if name and number(value) is None else ()
 
 
 def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:

@@ -10,12 +10,12 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.tensors import taken_for_tensor, tensor
+from amplint.semantics.tensors.tensors import tensor, tensor_guesses
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Number, Ref, Tensor, Unknown, Value, standing
+from amplint.semantics.values.values import Number, Ref, Tensor, Unknown, Value, number_operand
 from amplint.semantics.words import FILLS_BY_MASK, MASK, NEARLY_INFINITE
 from amplint.source import syntax as cst
-from amplint.source.remembered import per_chunk
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.names import FLOAT16_MAX
 
@@ -30,7 +30,7 @@ def filled(machine: Machine, state: State, call: Call) -> None:
     if library or name in _FILLS or FILLS_BY_MASK.search(name) is None:
         return
     given = call.arguments.given
-    number = next(filter(None, (_beyond(one.value, one.node.value) for one in given)), None)
+    number = next(filter(None, (_out_of_range_number(one.value, one.node.value) for one in given)), None)
     masks = [one for one in given if MASK.search((dotted(one.node.value) or "").rpartition(".")[2])]
     others = [one for one in given if isinstance(one.value, (Tensor, Unknown)) and one not in masks]
     if number is None or not masks or not others:
@@ -38,15 +38,15 @@ def filled(machine: Machine, state: State, call: Call) -> None:
     operand = tensor(machine, others[0].value)
     half = evidence(machine, state, operand)
     if half is not None and "float16" in half.dtypes:
-        guesses = (*FILLS_BY_MASK.taken(name), *taken_for_tensor(machine, operand.symbol))
+        guesses = (*FILLS_BY_MASK.guesses(name), *tensor_guesses(machine, operand.symbol))
         machine.emit(
             state, TensorOp, call.node, op="masked_fill", tensor=operand, number=number, why=half.text, half=half.node,
             assumed=True, guesses=guesses,
         )  # fmt: skip
 
 
-def _beyond(value: Value, node: cst.BaseExpression) -> Number | None:
-    met = standing(value, node)
+def _out_of_range_number(value: Value, node: cst.BaseExpression) -> Number | None:
+    met = number_operand(value, node)
     return met if met is not None and abs(met.value) > FLOAT16_MAX and not math.isinf(met.value) else None
 
 
@@ -60,11 +60,11 @@ def put(machine: Machine, state: State, node: cst.CSTNode, source: cst.BaseExpre
     half = evidence(machine, state, tensor(machine, value)) if isinstance(value, (Tensor, Unknown)) else None
     if half is not None and "float16" in half.dtypes and not known.name.startswith(_KNOWN):
         machine.emit(
-            state, FarConstant, node, name=name, place=source, assumed=True, guesses=NEARLY_INFINITE.taken(name)
+            state, FarConstant, node, name=name, place=source, assumed=True, guesses=NEARLY_INFINITE.guesses(name)
         )
 
 
-@per_chunk
+@cached_per_chunk
 def _constants(chunk: Chunk) -> frozenset[str]:
     return frozenset(word for word in chunk.words if "_" in word and word.isupper() and NEARLY_INFINITE.search(word))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.halves import is_computed
-from amplint.semantics.tensors.provenance import ARITHMETIC, behind, can_be_wide, conversion, last_cast
+from amplint.semantics.tensors.provenance import ARITHMETIC, can_be_wide, conversion, dtype_root, last_cast
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import words
 
-_KEEP = having("keeps") | having("follows") | words("sum mean softmax")
+_KEEP = operations_with("keeps") | operations_with("follows") | words("sum mean softmax")
 
 
 def widened_by(machine: Machine, value: Value) -> cst.Call | None:
@@ -21,7 +21,7 @@ def widened_by(machine: Machine, value: Value) -> cst.Call | None:
 
 
 def _is_mixed(machine: Machine, symbol: int, depth: int = 6) -> bool:
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in ARITHMETIC and len(parts) == 2:
         left, right = parts
@@ -46,6 +46,6 @@ def _is_left(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return False
     if is_computed(machine, symbol):
         return True
-    symbol = behind(machine, symbol)
+    symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     return depth > 0 and key[0] in _KEEP and bool(parts) and _is_left(machine, parts[0], depth - 1)

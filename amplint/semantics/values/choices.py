@@ -66,7 +66,7 @@ def _dtypes(value: Value) -> Iterator[str]:
             yield DTYPES[name]
 
 
-def several(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:
+def choice_of(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:
     """A value that is one of `values`, each under the path's `facts`; None if none of them is a module."""
     found: dict[Value, Option] = {}
     is_open = False

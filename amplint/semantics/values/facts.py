@@ -26,7 +26,7 @@ _CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value"})
 """Operations whose truth value follows from their operands'."""
 
 
-def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:
+def symbol_truth(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bool | None:
     """Whether `symbol` is true under `facts`, None if it can be either.
 
     Nested conditions are considered up to `depth` levels.
@@ -39,12 +39,12 @@ def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bo
         return None
     parts = symbols.parts(symbol)
     if kind == "not":
-        inner = known(symbols, facts, parts[0], depth)
+        inner = symbol_truth(symbols, facts, parts[0], depth)
         return None if inner is None else not inner
     if kind in ("and", "or"):
         if not depth:
             return None
-        sides = [known(symbols, facts, part, depth - 1) for part in parts]
+        sides = [symbol_truth(symbols, facts, part, depth - 1) for part in parts]
         decides = kind == "or"
         return decides if decides in sides else None if None in sides else not decides
     if kind in ("==", "in"):
@@ -58,7 +58,7 @@ def known(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH) -> bo
     return None
 
 
-def _conclude(symbols: Symbols, facts: Facts) -> None:
+def _infer_last_part(symbols: Symbols, facts: Facts) -> None:
     """Infer the last open part of each `and` that is false, and of each `or` that is true."""
     for key, fact in [item for item in facts.items() if item[0] in symbols.compound]:
         assert isinstance(key, int)
@@ -66,14 +66,14 @@ def _conclude(symbols: Symbols, facts: Facts) -> None:
         if holds is (symbols.key(key)[0] == "or"):
             part = _last_open(symbols, facts, symbols.parts(key), holds)
             if part is not None:
-                learn(symbols, facts, part, holds)
+                record_fact(symbols, facts, part, holds)
 
 
 def _last_open(symbols: Symbols, facts: Facts, parts: tuple[int, ...], decides: bool) -> int | None:
     """The only unknown one of `parts`, None if one of the others `decides`."""
     last = None
     for part in parts:
-        side = known(symbols, facts, part)
+        side = symbol_truth(symbols, facts, part)
         if side is decides or (side is None and last not in (None, part)):
             return None
         if side is None:
@@ -113,19 +113,19 @@ def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
     """Whether a flag is true under `facts`, None if it can be either."""
     if isinstance(enabled, Const):
         return bool(enabled.value)
-    return known(symbols, facts, enabled.symbol) if isinstance(enabled, Unknown) else None
+    return symbol_truth(symbols, facts, enabled.symbol) if isinstance(enabled, Unknown) else None
 
 
-def learn(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
+def record_fact(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> None:
     """Add to `facts` that `symbol` is true (or false), and the consequences for its parts."""
     facts[symbol] = TRUE if holds else FALSE
-    _conclude(symbols, facts)
+    _infer_last_part(symbols, facts)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
     if kind == "not":
-        learn(symbols, facts, parts[0], not holds)
+        record_fact(symbols, facts, parts[0], not holds)
     elif (kind == "and" and holds) or (kind == "or" and not holds):
         for part in parts:
-            learn(symbols, facts, part, holds)
+            record_fact(symbols, facts, part, holds)
     elif kind == "==" and holds and isinstance(constant := symbols.key(symbol)[1], Const):
         facts["value of", parts[0]] = constant
     elif kind == "same" and holds:

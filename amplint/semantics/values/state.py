@@ -87,7 +87,7 @@ class Part:
         """The join of two parts with equal keys."""
         return self
 
-    def blurred(self: P, other: P) -> P:
+    def joined_with(self: P, other: P) -> P:
         """The join of two parts with different keys."""
         return self
 
@@ -215,7 +215,7 @@ def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either,
     for state in states:
         group = groups.setdefault(state.progress(), [])
         for index, other in enumerate(group):
-            if exact and _bound_together(other.facts, state.facts):
+            if exact and _are_correlated(other.facts, state.facts):
                 continue
             joined = _join(other, state, names, either)
             if joined is not None:
@@ -230,7 +230,7 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     if left.facts == right.facts:
         alone = NOTHING, NOTHING
     else:
-        alone = _alone(left.facts, right.facts), _alone(right.facts, left.facts)
+        alone = _own_facts(left.facts, right.facts), _own_facts(right.facts, left.facts)
     frames = _join_tables(left.frames, right.frames, names, either, alone)
     heap = _join_tables(left.heap, right.heap, names, either, alone) if frames is not None else None
     if frames is None or heap is None:
@@ -245,13 +245,13 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     return joined
 
 
-def _alone(facts: Facts, others: Facts) -> Facts:
+def _own_facts(facts: Facts, others: Facts) -> Facts:
     """Those of `facts` that the other path has not assumed."""
     alone = {key: fact for key, fact in facts.items() if (other := others.get(key)) is not fact and other != fact}
     return alone or NOTHING
 
 
-def _bound_together(left: Facts, right: Facts) -> bool:
+def _are_correlated(left: Facts, right: Facts) -> bool:
     """Whether conditions may depend on each other: one path assumes something that the other has not tested."""
     return left.keys() != right.keys()
 
@@ -280,19 +280,21 @@ def _join_tables(
             if mine is None:
                 table[name] = other
             elif mine != other:
-                if names is not None and _apart(name, mine, other, names):
+                if names is not None and _is_decisive_difference(name, mine, other, names):
                     return None
                 table[name] = either(mine, other, *alone)
         joined[key] = table
     return joined
 
 
-def apart(left: State, right: State, names: Set[str]) -> bool:
+def has_decisive_difference(left: State, right: State, names: Set[str]) -> bool:
     """Whether a flag or context among the decisive `names` differs."""
     tables = [(left.frames, right.frames), (left.heap, right.heap)]
     pairs = ((ours, others[key]) for mine, others in tables for key, ours in mine.items() if key in others)
     return any(
-        value is not theirs[name] and value != theirs[name] and _apart(name, value, theirs[name], names)
+        value is not theirs[name]
+        and value != theirs[name]
+        and _is_decisive_difference(name, value, theirs[name], names)
         for ours, theirs in pairs
         if ours is not theirs
         for name, value in ours.items()
@@ -300,7 +302,7 @@ def apart(left: State, right: State, names: Set[str]) -> bool:
     )
 
 
-def _apart(name: str, left: Value, right: Value, names: Set[str]) -> bool:
+def _is_decisive_difference(name: str, left: Value, right: Value, names: Set[str]) -> bool:
     """Whether two values of `name` keep their paths apart: it is one of the `names` in conditions."""
     kinds = type(left), type(right)
     if kinds == _FUNCTIONS or (Tensor in kinds and _scaled(left) != _scaled(right)):
@@ -359,5 +361,5 @@ def _common_trail(left: Trail | None, right: Trail | None) -> Trail | None:
 def _blurred(left: State, right: State) -> State:
     """`left` with everything unknown that differs in trackers' parts of the other path."""
     blurred = left.copy()
-    blurred.parts = {kind: part.blurred(right.parts[kind]) for kind, part in left.parts.items()}
+    blurred.parts = {kind: part.joined_with(right.parts[kind]) for kind, part in left.parts.items()}
     return blurred

@@ -91,15 +91,15 @@ class Symbols:
 
         return (one for one in self.closure(symbol, operands) if not operands(one))
 
-    def behind(self, symbol: int) -> Iterator[int]:
+    def derivation(self, symbol: int) -> Iterator[int]:
         """`symbol` and everything it was made from, transitively."""
         return self.closure(symbol, self.parts)
 
     def involves(self, symbol: int, *names: Hashable) -> bool:
         """Whether an operation whose key begins with `names` contributed to `symbol`."""
-        return any(self._keys[one][: len(names)] == names for one in self.behind(symbol))
+        return any(self._keys[one][: len(names)] == names for one in self.derivation(symbol))
 
-    def made_of(self, symbol: int, wanted: Set[int]) -> bool:
+    def derives_from(self, symbol: int, wanted: Set[int]) -> bool:
         """Whether `symbol` is one of `wanted`, or made from one."""
         while wanted and symbol not in wanted and self._keys[symbol][0] in ("part", "index"):
             symbol = self._parts[symbol][0]

@@ -374,7 +374,7 @@ def number(value: Value | None) -> float | None:
     return value.value if abs(value.value) <= 1e308 else 1e308 if value.value > 0 else -1e308
 
 
-def standing(value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None) -> Number | None:
+def number_operand(value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None) -> Number | None:
     """The number that `node` evaluates to, combined with the tensor `beside`; None for anything else."""
     constant = number(value)
     if not isinstance(value, Const) or constant is None:

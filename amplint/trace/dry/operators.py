@@ -9,13 +9,13 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.trace.calls import tensors
 from amplint.trace.dry.refusals import lacks_half, refuse
 from amplint.trace.placement import placement
 from amplint.trace.tally import op_name
 
-_PRODUCTS = having("blas") | having("convolves")
+_PRODUCTS = operations_with("blas") | operations_with("convolves")
 """Operators that a GPU computes in float32 and rounds to half. The CPU is very slow at them in float16."""
 _SEQUENCES = frozenset({"_pack_padded_sequence", "_pad_packed_sequence"})
 """Operators with one result on the operand's device and lengths on the CPU."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.half_support import CUDA_GAINED, CUDA_LACKS, LIFTED, NEVER
 from amplint.torchlib.policy import words
 from amplint.trace.placement import placement
@@ -28,7 +28,7 @@ _NO_SCALARS = words(
 """Operators that refuse a CPU tensor even without dimensions."""
 _ONE_DTYPE = words("native_layer_norm native_group_norm")
 """Operators whose weights must have the dtype of their input."""
-_NOT_FOR_INTEGERS = having("blas") | words(
+_NOT_FOR_INTEGERS = operations_with("blas") | words(
     "convolution avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices"
 )
 _VERSION = tuple(map(int, torch.__version__.split(".")[:2]))

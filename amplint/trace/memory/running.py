@@ -33,7 +33,7 @@ _HOLDERS = 8
 _NUMBER = re.compile(r"\.\d+")
 
 
-class _Enough(BaseException):
+class _AllStepsRun(BaseException):
     """All relevant steps have run."""
 
 
@@ -89,7 +89,7 @@ def tracked(variant: Variant, gpu: Gpu, tracker: Tracker) -> Iterator[None]:
     """
     fakes = Fakes()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.suppress(_Enough))
+        stack.enter_context(contextlib.suppress(_AllStepsRun))
         for context in (
             torch.compiler.set_stance("force_eager"),
             fakes,
@@ -144,12 +144,12 @@ class _Progress:
         self._steps[optimizer] += 1
         done = [steps for steps in self._steps.values() if steps >= _STEPS]
         if len(done) >= self._optimizers or self._steps[optimizer] >= _MANY:
-            raise _Enough
+            raise _AllStepsRun
 
     def _passed(self) -> None:
         self._passes += len(self._steps) >= max(1, self._optimizers)
         if self._passes > _STEPS * self._optimizers:
-            raise _Enough
+            raise _AllStepsRun
 
 
 def _without_workers(init: Any) -> Any:

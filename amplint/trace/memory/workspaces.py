@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from amplint.torchlib.catalogue import having
+from amplint.torchlib.catalogue import operations_with
 from amplint.trace.gpus import Gpu
 
-_PRODUCTS = having("blas")
+_PRODUCTS = operations_with("blas")
 _KIB = 1024
 _HOPPER = (9, 0)
 
@@ -35,9 +35,9 @@ def transient(name: str, args: Any) -> int:
         return 0
     query: torch.Tensor = args[1]
     batch, heads, length, size = query.shape
-    rows, columns = _up(length, 128), _up(size, 32)
+    rows, columns = _rounded_up(length, 128), _rounded_up(size, 32)
     return 4 * batch * heads * rows * (columns + 1)
 
 
-def _up(number: int, multiple: int) -> int:
+def _rounded_up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
