@@ -52,7 +52,9 @@ class AccelerateBypassed(Rule):
 
     ## Fix safety
     The framework's call takes the place of PyTorch's. It is unsafe where the framework accumulates micro-batches: its
-    `backward` also divides the loss, which the script may do itself. Fabric's clipping is not written automatically.
+    `backward` also divides the loss, which the script may do itself. Not written automatically are Fabric's clipping, and
+    several calls that clip: `accelerator.clip_grad_norm_` unscales the gradients of all optimizers, which a second call
+    before the step must not do again.
 
     ## References
     - <https://huggingface.co/docs/accelerate/basic_tutorials/migration>
@@ -82,9 +84,14 @@ class AccelerateBypassed(Rule):
             self._clips.setdefault(event.node, event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for node, clip in self._clips.items():
-            if self._order.get(node, True):
-                yield from self._bypass(clip)
+        self._clips = {node: clip for node, clip in self._clips.items() if self._order.get(node, True)}
+        for clip in self._clips.values():
+            yield from self._bypass(clip)
+
+    def _is_one_of_several(self, event: Bypassed) -> bool:
+        """Whether gradients are clipped in parts: Accelerate's clipping unscales all of them, which runs once a step."""
+        managed = [clip for clip in self._clips.values() if clip.manager == event.manager]
+        return event.manager.kind == "accelerate" and len(managed) > 1
 
     def _bypass(self, event: Bypassed) -> Iterator[Report]:
         manager, clips = event.manager, event.call != "backward"
@@ -95,7 +102,10 @@ class AccelerateBypassed(Rule):
         what = f"{event.call} runs on gradients of" if clips else "backward() goes past"
         steps = [] if clips else event.steps_from(event.node)
         rest = ", which may still carry its loss scale" if clips else ", which steps this optimizer"
-        yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=f"Write {instead}.", notes=steps)
+        advice = f"Write {instead}."
+        if clips and self._is_one_of_several(event):
+            advice = "Call accelerator.unscale_gradients() once, before the first of the calls that clip."
+        yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=advice, notes=steps)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Bypassed)
@@ -105,6 +115,7 @@ class AccelerateBypassed(Rule):
         if event.call != "backward":
             named = {argument.keyword.value for argument in call.args if argument.keyword is not None}
             known = manager.kind == "accelerate" and named <= CLIPPING and (event.synced or not manager.accumulates)
+            known = known and not self._is_one_of_several(event)
             edit = rewrite.replace(call.func, f"{event.spelled}.{event.call}")
             return Fix("Let the Accelerator clip", (edit,)) if known else None
         if not isinstance(call.func, cst.Attribute) or any(argument.star for argument in call.args):

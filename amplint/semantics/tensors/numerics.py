@@ -35,6 +35,7 @@ from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
 from amplint.semantics.tensors.operands import LIMITS, besides, runs
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
+    cast,
     converted,
     default_dtype,
     derived,
@@ -293,6 +294,8 @@ def method(
     if not isinstance(owner, Tensor) and name not in TENSOR_METHODS and not lifted:
         return None
     operand = tensor(machine, owner)
+    if name == "view" and (dtype := _reinterpreted_as(machine, arguments)) is not None:
+        return replace(cast(machine, node, operand, dtype), traits=frozenset())
     if (name in CASTS and not arguments.given) or name in ("to", "type", "type_as"):
         made = converted(machine, node, operand, name, arguments)
         if isinstance(made, Tensor):
@@ -325,6 +328,12 @@ def _is_like_frequencies(arguments: Arguments) -> bool:
     """Whether a cast follows the dtype of frequencies, by which positions are multiplied."""
     given = (value.owner if isinstance(value, Method) else value for value in arguments.values)
     return any(isinstance(value, Tensor) and FREQUENCIES in value.traits for value in given)
+
+
+def _reinterpreted_as(machine: Machine, arguments: Arguments) -> str | None:
+    """The dtype that `view(dtype)` reads the same bytes in; None for a view of another shape."""
+    given = arguments.value("dtype", 0)
+    return None if isinstance(given, Tensor) else dtype_of(machine, given)
 
 
 def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
