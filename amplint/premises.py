@@ -57,7 +57,6 @@ _SLIGHT = frozenset(
     {
         Premise.MEASURED,
         Premise.TESTED,
-        Premise.RESUMED,
         Premise.MANY,
         Premise.OUT_OF_RANGE,
         Premise.DIGITS,

@@ -52,9 +52,9 @@ class AccelerateBypassed(Rule):
 
     ## Fix safety
     The framework's call takes the place of PyTorch's. It is unsafe where the framework accumulates micro-batches: its
-    `backward` also divides the loss, which the script may do itself. Not written automatically are Fabric's clipping, and
-    several calls that clip: `accelerator.clip_grad_norm_` unscales the gradients of all optimizers, which a second call
-    before the step must not do again.
+    `backward` also divides the loss, which the script may do itself. Not written automatically are Fabric's clipping,
+    and several calls that clip: `accelerator.clip_grad_norm_` unscales the gradients of all optimizers, which a second
+    call before the step must not do again.
 
     ## References
     - <https://huggingface.co/docs/accelerate/basic_tutorials/migration>
@@ -89,7 +89,7 @@ class AccelerateBypassed(Rule):
             yield from self._bypass(clip)
 
     def _is_one_of_several(self, event: Bypassed) -> bool:
-        """Whether gradients are clipped in parts: Accelerate's clipping unscales all of them, which runs once a step."""
+        """Whether parts of the gradients are clipped: Accelerate's clipping unscales all of them, once a step."""
         managed = [clip for clip in self._clips.values() if clip.manager == event.manager]
         return event.manager.kind == "accelerate" and len(managed) > 1
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, Operation
 from amplint.torchlib.names import HALF_DTYPES
@@ -35,7 +34,6 @@ class CrossEntropyKeepsHalf(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = F.cross_entropy(head(features).float(), labels)
     ```
-    Three digits are what training in float16 is known to get along with: told where the rule is selected by its code.
     `F.nll_loss(F.log_softmax(logits, dim=1), labels)` is computed in float32 as well.
 
     ## Fix safety
@@ -63,7 +61,6 @@ class CrossEntropyKeepsHalf(Rule):
                 event,
                 f"cross_entropy rounds the log-probabilities to {first.dtype}",
                 advice="Convert the logits: logits.float().",
-                premises=(Premise.DIGITS,) if first.dtype == "float16" else (),
                 notes=[(first.half.node, first.half.text)] if first.half.node is not None else (),
             )
 

@@ -56,6 +56,8 @@ PREPARED = "prepared"
 _MICRO_BATCHES = "micro-batches of a window"
 _PLUGIN_STEPS = "num_steps"
 _PLUGINS = ("accelerate.utils.GradientAccumulationPlugin", "accelerate.GradientAccumulationPlugin")
+_NAMES = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
+"""The dtype of autocast regions -> what `Accelerator.mixed_precision` returns."""
 _UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
 _LIGHTNING_HARMLESS = frozenset({"toggle_optimizer", "untoggle_optimizer", "clip_gradients", "lr_schedulers"})
 _PART_OF = frozenset({"part", "index", "item", "each"})
@@ -316,6 +318,12 @@ class Frameworks(Tracker):
         if isinstance(call.owner, Manager):
             found = call_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
             return found if found is not None else unseen(self.machine, state, call)
+        return None
+
+    def attribute_value(self, owner: Value, name: str) -> Value | None:
+        """The name of an Accelerator's precision, where the script sets it."""
+        if name == "mixed_precision" and isinstance(owner, Manager) and owner.kind == "accelerate":
+            return Const(_NAMES[owner.precision]) if owner.precision in _NAMES else None
         return None
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:

@@ -17,6 +17,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.semantics.values.values import number as number_of
+from amplint.semantics.words import DTYPE
 from amplint.source import syntax as cst
 from amplint.torchlib.constants import FUNCTIONS, LIMITS, computed
 from amplint.torchlib.names import DTYPES
@@ -111,7 +112,7 @@ _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
 
 def _tells_dtype(node: cst.Call) -> bool:
     """Whether the second argument of `getattr` is named as a dtype is."""
-    return "dtype" in (last_name(node.args[1].value) or "").lower()
+    return DTYPE.search(last_name(node.args[1].value) or "") is not None
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
