@@ -197,7 +197,7 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def _near(source: Source) -> list[range]:
-    """The rows of the functions with a region, and of those that are called in one; others stand by themselves."""
+    """The rows of functions that contain a region or are called in one, each as a range."""
     regions = list(_regions(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]

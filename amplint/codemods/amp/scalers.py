@@ -20,16 +20,16 @@ _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range",
 
 
 _OF_EPOCHS = 2
-"""Loops around a step, the outer one over epochs."""
+"""Number of loops around a step of which the outer one runs over epochs."""
 
 
 class Scalers:
     """Constructs one scaler beside the optimizers, and passes it to the functions that need it."""
 
     def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
-        """`construction` is the code that makes a scaler below a statement.
+        """`construction` returns the code that constructs a scaler below a statement.
 
-        The functions in `passed` make one for each call, unless a caller out of sight passes one.
+        `passed` are the functions that construct a scaler per call unless an unseen caller passes one.
         """
         self._script = script
         self._observed = observed
@@ -149,7 +149,7 @@ class Scalers:
         return attribute
 
     def _set_up(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
-        """The last of the statements at the beginning of `__init__` that set an attribute. Raises Refusal."""
+        """The last of the attribute assignments with which `__init__` begins. Raises Refusal."""
         found: cst.CSTNode | None = None
         init = next((one for one in self._observed.calls.methods(owner) if one.name.value == "__init__"), None)
         for statement in init.body.body if init is not None else ():
@@ -213,7 +213,7 @@ class Scalers:
         return self.name
 
     def _make_within(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
-        """Make the scaler above the loop that steps, where callers out of sight pass none. Raises Refusal."""
+        """Construct the scaler above the loop that steps, unless an unseen caller passes one. Raises Refusal."""
         loops = [self._script.loop_of(node)] if self._script.function_of(node) is function else []
         while loops and loops[-1] is not None:
             loops.append(self._script.loop_of(loops[-1]))
@@ -317,7 +317,7 @@ def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
 
 
 def _counts(loop: cst.CSTNode) -> bool:
-    """Whether `loop` runs a number of times, or as long as something holds."""
+    """Whether `loop` is a `while` loop or runs over a count."""
     over = loop.iter if isinstance(loop, cst.For) else None
     return over is None or (isinstance(over, cst.Call) and dotted(over.func) in ("range", "trange", "tqdm.trange"))
 

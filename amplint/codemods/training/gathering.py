@@ -1,4 +1,4 @@
-"""Changes before regions are planned: each is to hold a forward pass, the loss, and nothing else."""
+"""Edits before the planning of regions, which separate a forward pass and its loss from other statements."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
 _DRAWS = regex(r"rand|sampl|shuffle|seed|noise|dropout")
-"""What may draw random numbers, whose order is kept."""
+"""Names of functions that may draw random numbers, whose order is preserved."""
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "synchronize", "record"})
 _NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "float", "int", "detach", "print"})
-"""What looks at its argument and does not change it."""
+"""Functions and methods that read their argument without changing it."""
 
 
 def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
-    """The move of what is no part of the regions out of them; None where there is nothing to move."""
+    """The change that moves independent statements below their region; None if there are none."""
     edits: list[Edit] = []
     moved: list[cst.CSTNode] = []
     for region in (*regions.training, *regions.evaluation):
@@ -39,13 +39,13 @@ def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
 
 
 def named(script: Script, passed: PassedForward) -> Change:
-    """The variable that an argument is computed into before the call that takes it. Raises the Refusal."""
+    """The change that assigns an argument to a variable above its call. Raises the Refusal."""
     edits = _variable(script, passed.argument, (passed.name, "loss", "total_loss"))
     return _naming(script, {passed.argument: required(edits, passed.argument, passed.why)})
 
 
 def named_losses(script: Script, losses: Mapping[cst.Call, cst.BaseExpression]) -> Change | None:
-    """The variables that losses are computed into before the backward pass that computes them. Raises Refusal."""
+    """The change that assigns losses to variables above the backward pass that contains them. Raises Refusal."""
     why = "the loss is computed inside the call of backward(); give it a variable first"
     found = {
         loss: required(_variable(script, loss, ("loss", "total_loss", "the_loss")), backward, why)
@@ -62,7 +62,7 @@ def _naming(script: Script, found: Mapping[cst.BaseExpression, list[Edit]]) -> C
 
 
 def _variable(script: Script, value: cst.BaseExpression, names: Sequence[str]) -> list[Edit] | None:
-    """The edits that compute `value` into a variable above its statement, the first of `names` that is free."""
+    """The edits that assign `value` to a variable above its statement, with the first unused name of `names`."""
     function, text = script.function_of(value), script.text_of(value)
     nodes = walk(function) if function is not None else script.nodes
     words = {one.value for one in nodes if isinstance(one, cst.Name)}
@@ -75,7 +75,7 @@ def _variable(script: Script, value: cst.BaseExpression, names: Sequence[str]) -
 
 
 def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int, int]]:
-    """The first and last rows of statements, those of neighbours together."""
+    """The first and last row of each group of adjacent statements."""
     found: list[tuple[int, int]] = []
     for first, last in map(script.rows, statements):
         begun = found.pop()[0] if found and found[-1][1] + 1 == first else first
@@ -84,7 +84,7 @@ def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int
 
 
 def _taken(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
-    """The text of `rows`, with the comment that is about them alone, which `edits` take away."""
+    """The text of `rows`, with a comment that belongs to them alone; `edits` receives their removal."""
     lines, (first, last) = script.lines, rows
     alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1)
     first = lines.commented(first) if alone else first
@@ -94,7 +94,7 @@ def _taken(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
 
 
 def _apart(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
-    """The statements of a region that nothing in it waits for, and that can run below it, in their order."""
+    """The statements of a region that can run below it, since nothing in it depends on them, in order."""
     found: list[cst.CSTNode] = []
     read, bound = set[str](), set[str]()
     for statement in reversed(region.statements):
@@ -109,7 +109,7 @@ def _apart(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
 
 
 def _can_wait(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str]) -> bool:
-    """Whether a statement can run behind others that have `read` and `bound` these variables."""
+    """Whether a statement can run after others that `read` and `bound` these variables."""
     small: Sequence[cst.CSTNode] = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     if len(small) != 1 or not isinstance(small[0], (cst.Expr, cst.Assign, cst.AnnAssign, cst.AugAssign)):
         return False
@@ -125,7 +125,7 @@ def _can_wait(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str
 
 
 def _shared(node: cst.CSTNode) -> set[str]:
-    """What a call hands to code that could change it."""
+    """The access paths in an expression through which a callee could change an object."""
     if isinstance(node, (cst.FormattedString, cst.SimpleString)) or called_name(node) in _NUMBERS:
         return set()
     if isinstance(node, cst.Call):
