@@ -1,4 +1,4 @@
-"""Elements of lists: models are loops over equal layers, and some loops are unrolled."""
+"""Elements of containers: loops over equal layers as one model, and unrolled loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value
 
 MOST_UNROLLED = 4
-"""The longest list over which a loop is unrolled."""
+"""Maximum length of a list over which a loop is unrolled."""
 _EACH = "<each>"
 
 
@@ -50,7 +50,7 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
 
 
 def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
-    """The result of `get` on a dictionary, None if nothing is known of it."""
+    """The result of `get` on a dictionary, None if it is unknown."""
     if owner.keys is None or not arguments.given:
         return None
     key, default = arguments.values[0], arguments.value("default", 1) or NONE
@@ -65,13 +65,13 @@ def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> V
 
 
 def _written(owner: Items, key: Value) -> list[str]:
-    """The names under which what is put into a dictionary at `key`, or at any of its keys, is kept."""
+    """The attribute names that hold the values stored at `key` of a dictionary, or at any of its keys."""
     keys = [key] if isinstance(key, Const) else owner.keys or ()
     return [f"[{one.value!r}]" for one in keys if isinstance(one, Const)]
 
 
 def zipped(machine: Machine, name: str, values: Sequence[Value]) -> Items | None:
-    """The rows that `enumerate` or `zip` makes of known values, if a loop over them is unrolled."""
+    """The rows of `enumerate` or `zip` over known values, if a loop over them is unrolled."""
     if not all(isinstance(value, Items) and value.keys is None for value in values):
         return None
     columns = [value.values for value in values if isinstance(value, Items)]

@@ -108,7 +108,7 @@ def call_function(
 
 
 def _decorated(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
-    """What decorators of the tree make of a function, None where they have nothing to do with any topic."""
+    """The result of applying visible decorators to a function; None if it has none that are relevant."""
     if function.bare or not isinstance(body, cst.FunctionDef) or not body.decorators:
         return None
     made = bare = replace(function, bare=True)
@@ -341,7 +341,7 @@ def _outcomes(
 
 
 def _kept_open(regions: tuple[Region, ...]) -> Iterator[Region]:
-    """Those that a call has entered (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
+    """The regions entered by a call (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
     return (region for region in regions if isinstance(region.entered_by, cst.Call))
 
 

@@ -41,7 +41,7 @@ _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
     cst.RightShift: operator.rshift,
 }
 _LARGEST = 1024
-"""The binary digits of the largest number that is computed."""
+"""Maximum bit length of a computed number."""
 
 
 def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
@@ -206,12 +206,12 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
 
 
 def is_context(value: Value) -> bool:
-    """Whether a `with` statement can enter `value`, and regions can depend on it."""
+    """Whether `value` is a context that a `with` statement can enter and that affects regions."""
     return isinstance(value, (Autocast, GradMode, Neutral, Entered))
 
 
 def _differ_in_effect(one: State, other: State) -> bool:
-    """Whether trackers know something else where the other side was evaluated."""
+    """Whether the tracker states after the evaluation of the two sides differ."""
     now = one.iteration
     return any(
         part is not other.parts[kind] and part.key(now) != other.parts[kind].key(now)

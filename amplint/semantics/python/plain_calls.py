@@ -83,7 +83,7 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
 
 
 def computed_number(name: str, arguments: Arguments) -> Value | None:
-    """The number that a function makes of numbers, or the limits of a dtype; None for any other call."""
+    """The number that a function returns for numbers, or the limits of a dtype; None for any other call."""
     values = arguments.values
     if name in LIMITS and len(values) <= 1:
         dtype = _dtype_named(values[0]) if values else "float32"
@@ -96,7 +96,7 @@ def computed_number(name: str, arguments: Arguments) -> Value | None:
 
 
 def _dtype_named(value: Value) -> str:
-    """The name of the dtype that `finfo` or `iinfo` is given, empty for an unknown one."""
+    """The name of the dtype argument of `finfo` or `iinfo`, empty if it is unknown."""
     if isinstance(value, Const) and isinstance(value.value, str):
         return value.value
     if not isinstance(value, Ref):
@@ -110,12 +110,12 @@ _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
 
 
 def _tells_dtype(node: cst.Call) -> bool:
-    """Whether the second argument of `getattr` is named as a dtype is."""
+    """Whether the name of the second argument of `getattr` contains `dtype`."""
     return "dtype" in (last_name(node.args[1].value) or "").lower()
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
-    """What `getattr` returns, where the name is known, one of several, or that of any dtype."""
+    """The result of `getattr` with a name that is known, one of several, or that of any dtype."""
     owner, key = arguments.values[:2]
     if isinstance(key, Const):
         return attributes.get(machine, state, node, owner, str(key.value))

@@ -313,7 +313,9 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
 
 
 def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Value) -> Sequence[Value] | None:
-    """The few known keys that a loop goes over to look up what a tracker unrolls in dictionaries, None for others."""
+    """The keys over which a loop is unrolled, since it looks up values in dictionaries that a tracker unrolls; None
+    otherwise.
+    """
     keys = (iterable.keys or iterable.values) if isinstance(iterable, Items) else ()
     if not 0 < len(keys) <= MOST_UNROLLED or not all(isinstance(key, Const) for key in keys):
         return None
@@ -326,7 +328,7 @@ def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Valu
 
 @cached_per_file
 def _indexed(node: cst.For) -> tuple[cst.BaseExpression, ...]:
-    """What the body of a loop subscripts by the variable of the loop alone."""
+    """The expressions that the body of a loop subscripts with the loop variable."""
     if not isinstance(node.target, cst.Name):
         return ()
     found: dict[str, cst.BaseExpression] = {}
@@ -434,7 +436,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The items of a `with` statement: whether one of them resumes work on exit, and objects with an `__exit__`."""
+    """The entered items of a `with` statement: whether one resumes work on exit, and the objects with an `__exit__`."""
 
     finishes: bool
     objects: tuple[Instance, ...]
@@ -459,7 +461,7 @@ def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
 
 
 def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) -> list[State]:
-    """The paths that reach the end of a `with` statement, once `objects` have been exited."""
+    """The paths after a `with` statement, once the `__exit__` of `objects` has run."""
     for held in reversed(objects):
         exit_one = partial(_exit_object, machine, held=held)
         ends = [twin for end in ends for _, twin in machine.outcomes(end, exit_one)]
@@ -467,7 +469,7 @@ def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) ->
 
 
 def _exit_object(machine: Machine, state: State, held: Instance) -> None:
-    """The end of a `with` statement over an object of the file, without an exception."""
+    """Call the `__exit__` of an object, without an exception."""
     leaves = find_method(machine, state, held.cls, "__exit__")
     if leaves is not None:
         call_function(machine, state, leaves, [held, NONE, NONE, NONE], {}, None)
@@ -493,7 +495,7 @@ def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -
 
 
 def _takes_anything(case: cst.MatchCase) -> bool:
-    """Whether a case is taken whatever the value is: `case _:`."""
+    """Whether a case matches any value: `case _:`."""
     return isinstance(case.pattern, cst.MatchAs) and case.pattern.pattern is None and case.guard is None
 
 

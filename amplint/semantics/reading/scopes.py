@@ -75,7 +75,7 @@ NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
 _OF_ACCELERATORS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
-"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside a `backward` of the loss."""
+"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside `backward(loss)`."""
 _OF_A_LOSS = "backward of a loss"
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
@@ -292,7 +292,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
 @cached_per_chunk
 def _names_half(chunk: Chunk) -> bool:
-    """Whether `chunk` is a short function, class or table that names a half dtype, which others may take from it."""
+    """Whether `chunk` is a short function, class or table that names a half dtype, which others may use."""
     return not chunk.words.isdisjoint(_HALF_NAMES) and chunk.text.count("\n") <= SHORT_FUNCTION
 
 
@@ -406,7 +406,7 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
 def _by_use(
     methods: dict[str, set[str]], steps: dict[str, set[str]], bare_steps: set[str], scaled_backward: set[str]
 ) -> dict[str, str]:
-    """Access path -> its kind, by the methods that are called on it and what its `step` is given."""
+    """Access path -> its kind, by the methods called on it and the arguments of its `step`."""
     found: dict[str, str] = {}
     only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
     named = {path for path in only_stepped if OPTIMIZER_NAME.search(path)}

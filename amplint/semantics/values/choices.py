@@ -28,10 +28,10 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
 
 
 class DtypeChoices:
-    """The dtypes that a script chooses among.
+    """The dtypes among which a script chooses.
 
-    `taken` is the one that the interpretation takes wherever it is among the alternatives, None to leave all of them
-    open; `offered` are the half dtypes that were left open.
+    `taken` is the one that the interpretation takes from any choice that contains it, None to leave all choices open;
+    `offered` are the half dtypes in the open choices.
     """
 
     def __init__(self, taken: str | None = None) -> None:
@@ -39,7 +39,7 @@ class DtypeChoices:
         self.offered: set[str] = set()
 
     def pick(self, values: Sequence[Value]) -> int | None:
-        """The index of the alternative to take, None where these are no dtypes, or all of them stay open."""
+        """The index of the alternative to take, None if these are no dtypes or the choice stays open."""
         names = [frozenset(_dtypes(value)) for value in values]
         if not all(names) or len(frozenset().union(*names)) < 2:
             return None
@@ -54,12 +54,12 @@ class DtypeChoices:
 
 
 def is_dtypes(value: Value) -> bool:
-    """Whether `value` is a dtype, or one of several."""
+    """Whether `value` is a dtype or a choice of dtypes."""
     return any(_dtypes(value))
 
 
 def _dtypes(value: Value) -> Iterator[str]:
-    """The dtypes that `value` can be; none for anything else."""
+    """The possible dtypes of `value`, none if it is no dtype."""
     names = value.options if isinstance(value, OneOf) else (value.name,) if isinstance(value, Ref) else ()
     for name in names:
         if name in DTYPES:
