@@ -59,7 +59,7 @@ class Discards(Tracker):
             self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
 
     def _is_used_as_tensor(self, node: cst.BaseExpression) -> bool:
-        """Whether the running function uses a variable as only tensors are used, or says that it is one."""
+        """Whether the running function uses a variable as only tensors are used, or annotates it as one."""
         function = self.machine.calls[-1]
         if not isinstance(node, cst.Name) or not isinstance(function, cst.FunctionDef):
             return False
@@ -91,7 +91,7 @@ def _probes(block: cst.CSTNode) -> bool:
 
 @cached_per_file
 def _shaped(function: cst.FunctionDef) -> frozenset[str]:
-    """The names of which a function asks what has dimensions only, or that it multiplies as matrices."""
+    """The variables of a function with an attribute that only tensors have, or in a matrix product."""
     asked = [node.value for node in every(function, cst.Attribute) if node.attr.value in _OF_DIMENSIONS]
     for node in every(function, cst.BinaryOperation):
         asked += [node.left, node.right] if isinstance(node.operator, cst.MatrixMultiply) else []

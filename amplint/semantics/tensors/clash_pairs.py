@@ -73,14 +73,16 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
 
 
 def _numbered(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """Whole numbers or truth values, converted to float32, and the weights that they meet, which a model converts."""
+    """A float32 operand cast from integers or booleans, and the weights that it meets, whose dtype a model
+    determines.
+    """
     weights = next((one for one in operands if one.dtype in (None, "float32") and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if one is not weights and _is_of_whole_numbers(machine, one.value)), None)
     return (wide, weights) if weights is not None and wide is not None else None
 
 
 def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
-    """Whether a tensor is float32 by a conversion of whole numbers or truth values."""
+    """Whether a tensor is float32 by a cast of integers or booleans."""
     if not isinstance(value, Tensor) or not _is_converted(machine, value):
         return False
     cast = last_cast(machine, value.symbol)

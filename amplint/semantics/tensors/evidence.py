@@ -57,8 +57,8 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
 def evidence_of_source(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
     """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
 
-    For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
-    While a constructor runs, nothing has converted what it has made.
+    For coordinates the code provides for half; other integers may be meant for float32 alone. In a constructor, nothing
+    has cast the new tensors yet.
     """
     if branches_on_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
         return None

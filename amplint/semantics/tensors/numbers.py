@@ -17,7 +17,7 @@ from amplint.torchlib.policy import words
 
 _STEPS = 6
 _KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
-"""What leaves elements of its first operand as they are."""
+"""Operations that keep elements of their first operand."""
 
 
 def emit_out_of_range(
@@ -52,7 +52,7 @@ def report_out_of_range(
 def constant(
     machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
 ) -> Number | None:
-    """The number that `node` has, or of which alone its tensor consists."""
+    """The number that `node` evaluates to, or with which its tensor is filled."""
     known = number_operand(value, node, beside)
     if known is not None or not isinstance(value, Tensor) or not machine[Tensors].constants:
         return known
@@ -61,7 +61,7 @@ def constant(
 
 
 def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
-    """Some elements of `tensor`, or all of them, are a number."""
+    """Record that some elements of `tensor`, or `everywhere` all, are a number."""
     if everywhere:
         machine[Tensors].constants[tensor.symbol] = met
     if FLOAT16_MAX < abs(met.value) < math.inf and tensor.dtype not in HALF_DTYPES:
@@ -69,7 +69,7 @@ def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = Fa
 
 
 def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
-    """Report a conversion to float16 of a tensor with elements that this does not hold."""
+    """Report a cast to float16 of a tensor with elements out of its range."""
     extremes = machine[Tensors].extremes
     if not extremes or made.dtype not in ("float16", FROM_PARAMETER, None):
         return

@@ -1,4 +1,4 @@
-"""Tensor operations: the dtype of the result, and Python numbers combined with tensors."""
+"""Tensor operations: dtypes of results, and combinations of tensors with Python numbers."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ PLAIN = {operator: op for op, operator in fact_values("operator").items()}
 """Operator -> the operation that it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
 _EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
-"""Operations with a parameter `eps`, and its position."""
+"""Operation with a parameter `eps` -> its position."""
 _BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "minimum": "clamp_max", "min": "clamp_max"}
-"""Operations that limit a tensor by another -> the one that does so by a number."""
+"""Operation that limits a tensor by another -> the one that limits it by a number."""
 _JOINS = operations_with("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
 """Operators that floating-point numbers do not support."""
@@ -180,7 +180,7 @@ def arithmetic(
 def _combine_number(
     machine: Machine, state: State, node: cst.CSTNode, kind: str, sides: tuple[Place, Place], made: Tensor
 ) -> Number | None:
-    """The number that keeps a sum from 0; of a product with a mask it is remembered that it holds the other factor."""
+    """The number that keeps a sum from 0. For a product of a number and a mask, record the number as an element."""
     if kind == "Multiply" and machine.assumes:
         rounded_positions.multiplied(machine, state, node, sides)
     if kind == "Add":
@@ -191,7 +191,7 @@ def _combine_number(
 
 
 def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
-    """The number that is multiplied by zeros and ones, which keep it or not."""
+    """The number that is multiplied by a mask of zeros and ones."""
     for side, other in (sides, sides[::-1]):
         met = number_operand(side[1], side[0], other[0])
         if met is not None and isinstance(other[1], (Tensor, Unknown)) and _is_mask(machine, other[1]):
@@ -200,7 +200,7 @@ def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
 
 
 def _is_mask(machine: Machine, value: Tensor | Unknown) -> bool:
-    """Whether these are zeros and ones: converted truth values, or what is left of 1."""
+    """Whether the elements are zeros and ones: a boolean mask, its cast or inverse, or `1 - x`."""
     if isinstance(value, Tensor) and (value.dtype == "bool" or not value.traits.isdisjoint((FLAGS, INVERTED))):
         return True
     key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
@@ -213,9 +213,9 @@ def _of_arrays(machine: Machine, *operands: Value) -> bool:
 
 
 def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
-    """Whether something that a function is given is squared, which is done to tensors rather than to sizes.
+    """Whether a parameter of the function is squared, as tensors are, rather than sizes.
 
-    So are parts of what is a tensor by its use, or by its annotation.
+    The same holds for elements of a parameter that is a tensor by its use or annotation.
     """
     if not isinstance(a, Unknown) or not _is_given(machine, a):
         return False
@@ -223,7 +223,7 @@ def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bo
 
 
 def _is_given(machine: Machine, value: Unknown) -> bool:
-    """Whether this is a parameter, or a part of one that is a tensor."""
+    """Whether this is a parameter, or an element of one that is a tensor."""
     key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
     if key[0] == "index":
         return _is_given_tensor(machine, Unknown(parts[0]))
@@ -436,7 +436,7 @@ def _operation(
         argument = arguments.get(keyword, position + shift)
         met = numbers.constant(machine, argument.value, argument.node.value, beside) if argument else None
         if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
-            continue  # of `max` a number is the dimension
+            continue  # a number passed to `max` is the dimension
         written = met
         guarded = operand
         if op == "normalize":
@@ -475,7 +475,7 @@ def _operation(
 
 
 def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
-    """The parameters beside the tensor whose numbers matter to it, each with its position."""
+    """The parameters other than the tensor whose numbers affect it, each with its position."""
     if name in FILLS:
         return (FILLS[name],)
     if op in _EPSILON_PLACES:

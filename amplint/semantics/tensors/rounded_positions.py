@@ -1,4 +1,4 @@
-"""Positions that are converted to the dtype of another tensor, and multiplied by frequencies."""
+"""Positions cast to the dtype of another tensor before the multiplication by frequencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPED = (
 
 
 def multiplied(machine: Machine, state: State, node: cst.CSTNode, sides: tuple[Side, Side]) -> None:
-    """A product of two factors: what frequencies are multiplied by are positions."""
+    """Emit `PositionsConverted` for a product of frequencies and a factor cast to the dtype of another tensor."""
     if PositionsConverted.kind not in machine.wanted:
         return
     for (place, value), (beside, other) in (sides, sides[::-1]):
@@ -35,14 +35,13 @@ def multiplied(machine: Machine, state: State, node: cst.CSTNode, sides: tuple[S
 
 
 def _is_open(value: Value) -> bool:
-    """Whether nothing tells the dtype of what may be a tensor."""
+    """Whether this may be a tensor of unknown dtype."""
     return isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
 
 
 def _conversion(machine: Machine, node: cst.BaseExpression) -> cst.Call | None:
-    """The conversion to the dtype of another tensor from which an expression, or the only value of its variable, comes.
-
-    Views of it count as it does.
+    """The cast to the dtype of another tensor that an expression contains, through views and variables with a single
+    value.
     """
     while not (isinstance(node, cst.Call) and follows_dtype(node)):
         if isinstance(node, cst.Name):
@@ -61,7 +60,7 @@ def _conversion(machine: Machine, node: cst.BaseExpression) -> cst.Call | None:
 
 @cached_per_file
 def _assigned(function: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
-    """The values that a function gives its variables, by their names."""
+    """Variable -> the values that a function assigns to it."""
     found: dict[str, list[cst.BaseExpression]] = {}
     for node in every(function, cst.Assign):
         for name in (name for target in node.targets for name in target_names(target.target)):
@@ -70,7 +69,7 @@ def _assigned(function: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
 
 
 def _follows(call: cst.Call, frequencies: cst.BaseExpression) -> bool:
-    """Whether a conversion is one to the dtype of the frequencies."""
+    """Whether a cast is to the dtype of the frequencies."""
     paths = {dotted(inner) for inner in walk(frequencies) if isinstance(inner, (cst.Name, cst.Attribute))} - {"self"}
     given = (inner for argument in call.args for inner in walk(argument.value))
     return any(isinstance(inner, (cst.Name, cst.Attribute)) and dotted(inner) in paths for inner in given)

@@ -99,7 +99,7 @@ def _assigned_attribute(around: list[cst.CSTNode]) -> str | None:
 
 
 def _is_moved(owner: cst.ClassDef, constructor: cst.FunctionDef, kept: str) -> bool:
-    """Whether a method that works with the attribute `kept` changes tensors in place."""
+    """Whether a method that uses the attribute `kept` updates tensors in place."""
     for member in owner.body.body:
         if member is constructor:
             continue
