@@ -18,7 +18,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every
 
 _LONGEST = 60
-"""How many lines a class has at most that may do nothing but count."""
+"""Maximum number of lines of a class that may be a counter."""
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
@@ -45,7 +45,7 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
 
 
 def held_at(machine: Machine, state: State, path: str) -> Value | None:
-    """The value of a variable, or of an attribute that was assigned, None for any other."""
+    """The value at an access path: of a variable or an assigned attribute; None for any other."""
     first, *names = path.split(".")
     value = machine.lookup(state, first)
     for name in names:
@@ -54,7 +54,7 @@ def held_at(machine: Machine, state: State, path: str) -> Value | None:
 
 
 def _in_methods(machine: Machine, state: State, loop: cst.For | cst.While) -> frozenset[str]:
-    """The attributes that count in methods of objects of the tree which `loop` calls."""
+    """The access paths of counters that methods called in `loop` increment and test, for objects of visible classes."""
     found: set[str] = set()
     for path, method in _called(loop):
         owner = held_at(machine, state, path)
@@ -66,7 +66,7 @@ def _in_methods(machine: Machine, state: State, loop: cst.For | cst.While) -> fr
 
 @cached_per_chunk
 def telling(chunk: Chunk) -> frozenset[str]:
-    """The methods of a short class that count and return something, which may be whether a window ends."""
+    """The methods of a short class that increment a counter and return a value, perhaps whether a window ends."""
     text = chunk.text
     if not chunk.is_class or "+= 1" not in text or "return" not in text or text.count("\n") > _LONGEST:
         return frozenset()
@@ -77,14 +77,14 @@ def telling(chunk: Chunk) -> frozenset[str]:
 
 @cached_per_file
 def _called(loop: cst.For | cst.While) -> frozenset[tuple[str, str]]:
-    """The methods that are called in a loop, each with the path of its object."""
+    """The methods called in a loop, each with the path of its receiver."""
     methods = (call.func for call in every(loop, cst.Call) if isinstance(call.func, cst.Attribute))
     return frozenset((path, one.attr.value) for one in methods if (path := dotted(one.value)) is not None)
 
 
 @cached_per_file
 def _counting(method: cst.CSTNode | None) -> frozenset[str]:
-    """The attributes of its object that a method counts up, and tests."""
+    """The attributes of `self` that a method both increments and tests."""
     if not isinstance(method, cst.FunctionDef) or not method.params.params:
         return frozenset()
     me = f"{method.params.params[0].name.value}."

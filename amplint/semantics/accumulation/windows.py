@@ -340,7 +340,10 @@ def _has_other_counter_test(machine: Machine, one: _Round, guard: cst.BaseExpres
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step, or discards."""
+    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step.
+
+    Iterations that discard the gradients are left out.
+    """
     rounds = [one for one in rounds if not _discards(one)]
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
@@ -363,7 +366,7 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
 
 
 def _discards(one: _Round) -> bool:
-    """Whether a path clears what it has accumulated, without a step."""
+    """Whether a path clears gradients after a backward pass, without a step."""
     jobs = [done.job for done in one.work]
     return Job.STEP not in jobs and Job.BACKWARD in jobs and Job.CLEAR in jobs[jobs.index(Job.BACKWARD) :]
 
@@ -482,7 +485,7 @@ class Windows(Tracker):
     part = WorkDone
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The methods that tell where a window ends, in files that run backward."""
+        """Methods that return whether a window ends, in files that run a backward pass."""
         if not any("backward" in chunk.words for chunk in chunks):
             return Words()
         return Words(frozenset().union(*map(telling, chunks)))
@@ -517,7 +520,7 @@ class Windows(Tracker):
         return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """A division of a loss whose backward pass has run already."""
+        """Record the division of a loss after its backward pass."""
         if operands.kind == "Divide":
             loss, by = symbol_of(self.machine, operands.left[1]), symbol_of(self.machine, operands.right[1])
             while (found := self.machine.symbols.method(loss)) is not None and found[0] in SAME_NUMBERS:

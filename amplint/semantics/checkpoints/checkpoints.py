@@ -206,12 +206,12 @@ def conclude(machine: Machine) -> None:
 
 @cached_per_chunk
 def _restores(chunk: Chunk) -> bool:
-    """Whether `chunk` restores the state of an optimizer, also on a path that the settings at hand do not take."""
+    """Whether `chunk` restores the state of an optimizer, on any path."""
     return _RESTORES.search(chunk.code) is not None
 
 
 def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool:
-    """Whether the file whose code saves, out of this one, constructs the scaler as well."""
+    """Whether the finding belongs to another file, which both saves the state and constructs the scaler."""
     made_elsewhere = scaler.created is not None and not machine.program.main.owns(scaler.created)
     if made_elsewhere and _made_in(machine, scaler) in machine[Ledger].elsewhere.get(place.node, ()):
         return True

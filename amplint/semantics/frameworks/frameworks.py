@@ -75,7 +75,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
 
 
 def _from_outside(machine: Machine, symbol: int) -> Manager:
-    """The `Accelerator` that `symbol` stands for, made out of sight."""
+    """The `Accelerator` for `symbol`, constructed in unseen code."""
     manager = machine.symbols.intern("manager", parts=(symbol,))
     return Manager(manager, "accelerate", None, True, machine.unknown(_MICRO_BATCHES, parts=(manager,)))
 
@@ -110,9 +110,9 @@ def _accumulates(arguments: Arguments) -> bool:
 
 
 def _steps(machine: Machine, state: State, manager: int, arguments: Arguments) -> Value | None:
-    """The number of micro-batches in a window, None if a window is known to be one of them.
+    """The number of micro-batches in a window, None if it is known to be one.
 
-    It is unknown where a plugin from elsewhere holds it, or where the launcher sets it.
+    It is unknown if an unseen plugin or the launcher sets it.
     """
     given = arguments.value("gradient_accumulation_steps")
     plugin = arguments.value("gradient_accumulation_plugin")
@@ -327,7 +327,7 @@ class Frameworks(Tracker):
         return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
 
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """An `Accelerator` by its use."""
+        """Return an `Accelerator` where the use of a value implies one."""
         known = self.machine.kinds()
         if not known or not isinstance(value, Unknown) or known.get(dotted(node) or "") != ACCELERATOR:
             return None

@@ -36,7 +36,7 @@ class _Block:
 
 
 class Opened(Part):
-    """The `with` statements that have entered a micro-batch on a path, each with the assumptions made until then."""
+    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before."""
 
     __slots__ = ("before",)
 
@@ -44,11 +44,11 @@ class Opened(Part):
         self.before = before or {}
 
     def copy(self) -> Opened:
-        """The same, to be changed."""
+        """An independent copy."""
         return Opened(self.before)
 
     def key(self, now: Iteration) -> Hashable:
-        """Rules tell paths apart by their regions alone."""
+        """None: paths differ by their regions alone."""
         return None
 
 
@@ -111,7 +111,7 @@ class MicroBatches(Tracker):
                     one.backward.setdefault(symbol, call.node)
 
     def _open(self, state: State) -> Iterator[_Block]:
-        """The micro-batches around, where nothing that was asked since may tell that a window ends."""
+        """The micro-batches around, unless a condition decided since may imply the end of a window."""
         before = state[Opened].before
         for region in state.regions:
             block = self.blocks.get(region.entered_by)
@@ -143,7 +143,7 @@ class MicroBatches(Tracker):
 
 
 def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
-    """Whether a path may know that a window ends: by a condition about windows, or by what it has asked since."""
+    """Whether the path may be at the end of a window, by a condition about windows or one decided since `before`."""
     for fact, holds in state.facts.items():
         symbol = fact if isinstance(fact, int) else fact[1]
         if fact not in before:

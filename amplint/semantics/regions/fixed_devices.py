@@ -76,7 +76,9 @@ class FixedDevices(Tracker):
                 )  # fmt: skip
 
     def _by_availability(self, state: State, call: Call, source: Source) -> None:
-        """The device type of a region can be that of what the machine has, and not that of the work."""
+        """Emit `DeviceFixed` for a region whose device type is chosen by availability, unlike the device of the
+        work.
+        """
         given = call.arguments.get("device_type", 0)
         if not isinstance(call.callee, Ref) or call.callee.name not in AUTOCASTS or given is None:
             return
