@@ -1,4 +1,4 @@
-"""Findings under each of the dtypes that a script chooses among."""
+"""Findings under each of the half dtypes that a script can choose."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOS
 
 
 def with_choices(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
-    """`found`, and what holds only where one of the half dtypes is chosen that the script offers."""
+    """`found`, and the additional findings if the script chooses one of its half dtypes."""
     told = {_place(finding) for finding in found}
     rules = [rule for rule in rules if not rule.once]
     more: list[Finding] = []
@@ -34,7 +34,7 @@ def with_choices(program: Program, found: list[Finding], rules: Sequence[type[Ru
 
 
 def _where(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
-    """The findings where `dtype` is chosen."""
+    """The findings if the script chooses `dtype`."""
     if not rules:
         return []
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]

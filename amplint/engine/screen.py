@@ -25,7 +25,7 @@ _TESTS = regex(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|c
 _IMPORT = regex(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
 _DTYPE_IMPORTED = regex(rb"^[ \t]*from[ \t].*?\bimport\b.*?\w*(?:dtype|DTYPE|precision|PRECISION)", re.MULTILINE)
-"""The import of what tells dtypes by its name."""
+"""Imports of names that imply a dtype."""
 
 
 def follows(raw: bytes) -> bool:
