@@ -43,7 +43,7 @@ PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup",
 
 UNWRAPPING = "unwrap_model"
 """Method that returns the model without the wrapper of the framework."""
-BESIDE = frozenset(
+NEUTRAL_METHODS = frozenset(
     {
         *("accumulate", "no_sync", "join_uneven_inputs", "main_process_first", "local_main_process_first", "profile"),
         *("gather", "gather_for_metrics", "reduce", "pad_across_processes", "all_gather", "all_reduce", "barrier"),
@@ -131,13 +131,13 @@ DTYPE_NAMES = {
 """Names of the half dtypes in configuration files."""
 ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
 """Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
-BACKWARD_OF_LOOP = "training_step"
+TRAINER_STEP = "training_step"
 """Method of Hugging Face's Trainer that runs the backward pass, which subclasses may override."""
-SCALING_OF_LOOP = frozenset({"do_grad_scaling", "use_apex", "scaler"})
+LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
 """Names in such a method that scales the loss by itself, as up to transformers 4.30."""
 ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})
 """Classes that construct objects of their argument classes from a command line, a file or a dictionary."""
-PARSING = frozenset(
+PARSING_METHODS = frozenset(
     {
         *("parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict", "parse_args_and_config"),
     }

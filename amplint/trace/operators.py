@@ -196,7 +196,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         device = device_type(outputs[0] if outputs else inputs[0])
         node = _autograd_node()
         if node is not None and sys._getframe(2).f_code is not ENGINE:
-            self._passes.python_ran()
+            self._passes.record_python()
         if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
             line, library, module = self._origins.get(node._sequence_nr(), _UNKNOWN)

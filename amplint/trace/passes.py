@@ -45,7 +45,7 @@ class Passes:
         made = _sequence_number() - self._first
         self._history = hash((self._history, id(kind), made, *[one.requires_grad for one in inputs]))
 
-    def python_ran(self) -> None:
+    def record_python(self) -> None:
         """Record that the running pass calls Python code."""
         self._runs_python = True
 

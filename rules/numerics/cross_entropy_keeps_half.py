@@ -35,7 +35,7 @@ class CrossEntropyKeepsHalf(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = F.cross_entropy(head(features).float(), labels)
     ```
-    Three digits are what training in float16 is known to get along with: told where the rule is selected by its code.
+    Training in float16 is known to work with three digits: reported only where the rule is selected by its code.
     `F.nll_loss(F.log_softmax(logits, dim=1), labels)` is computed in float32 as well.
 
     ## Fix safety

@@ -54,14 +54,14 @@ class Flow:
             for way in self._dependencies_before(loss, paths(loss), 0)
         ]
         for way in ways:
-            tainted = self._tainted(way, found)
+            tainted = self._add_dependents(way, found)
             if not tainted and self._find_unseen(way):
-                tainted = self._tainted(way, found)
+                tainted = self._add_dependents(way, found)
             if not tainted:
                 raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
 
-    def _tainted(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
+    def _add_dependents(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
         """The names bound by those statements of `way` that depend on forward passes; `found` collects the
         statements.
         """
@@ -84,13 +84,15 @@ class Flow:
                 handed = any(dotted(argument.value) in models for argument in call.args)
                 if handed and called_name(call) == "partial":
                     models |= bound
-                elif not bound & models and (handed or dotted(call.func) in models or self._is_left_open(call)):
+                elif not bound & models and (
+                    handed or dotted(call.func) in models or self._runs_overridable_method(call)
+                ):
                     self.unseen[call] = None
         self._forwards |= self.unseen.keys()
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(self.unseen)
 
-    def _is_left_open(self, call: cst.Call) -> bool:
+    def _runs_overridable_method(self, call: cst.Call) -> bool:
         """Whether `call` runs a method that is abstract in the class around, or inherited from an unseen base."""
         owner, _, method = (dotted(call.func) or "").rpartition(".")
         around = self._script.method_owner(self._script.function_of(call))

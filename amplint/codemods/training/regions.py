@@ -88,7 +88,7 @@ class Regions:
         """
         for region in (*self.training, *self.evaluation):
             first = region.statements[0]
-            below = self._header_around(region)
+            below = self._header_end(region)
             if below is not None and below.column + len(header(first)) < _WIDTH:
                 yield Edit(Span(below, below), f", {header(first)}")
                 continue
@@ -172,7 +172,7 @@ class Regions:
                     chosen[following] = None
                     made |= self._flow.binds(following)
 
-    def _header_around(self, region: Region) -> Position | None:
+    def _header_end(self, region: Region) -> Position | None:
         """The end of the header of a gradient-disabling `with` whose whole body is the region; None otherwise."""
         body = self._script.source.parent(region.statements[0])
         above = self._script.source.parent(body) if body is not None else None
@@ -244,7 +244,7 @@ class Regions:
             if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._parts(statement):
                 continue
             run = self._with_losses(statement, losses)
-            taken += self._between(run)
+            taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
@@ -259,7 +259,7 @@ class Regions:
                 waiting += (one for one in new if self._script.source.owns(one))
         return found
 
-    def _between(self, statements: list[cst.CSTNode]) -> Block:
+    def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first to the last of `statements`."""
         block = self._script.block_of(statements[0])
         return block[block.index(statements[0]) : block.index(statements[-1]) + 1]

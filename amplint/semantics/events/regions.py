@@ -61,7 +61,7 @@ class DeviceFixed(Event):
 
     `name` is the expression of that device, or the code that runs on its caller's device if none is `chosen`. A call
     that `asks` constructs nothing: it queries the dtype of the regions for that device. One chosen by what is
-    `available` is for CUDA on every machine that has it.
+    `by_availability` is for CUDA on every machine that has it.
     """
 
     device: str
@@ -69,7 +69,7 @@ class DeviceFixed(Event):
     name: str
     scaler: bool = False
     asks: bool = False
-    available: bool = False
+    by_availability: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

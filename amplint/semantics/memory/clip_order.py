@@ -12,7 +12,7 @@ from amplint.semantics.words import RUNS_BACKWARD
 from amplint.source import syntax as cst
 from amplint.torchlib.names import CLIPPERS
 
-_USES = "step"
+_STEP = "step"
 
 
 class PendingClips(Part):
@@ -52,7 +52,7 @@ class ClipOrder(Tracker):
             state.change(PendingClips).calls = state[PendingClips].calls | {call.node}
         elif state[PendingClips].calls and not isinstance(call.owner, Instance):
             name = callee.name.rpartition(".")[2] if isinstance(callee, Ref) else call.name
-            if name == _USES or RUNS_BACKWARD.search(name):
+            if name == _STEP or RUNS_BACKWARD.search(name):
                 for node in state[PendingClips].calls:
-                    self.machine.emit(state, ClipFollowed, node, used=name == _USES)
+                    self.machine.emit(state, ClipFollowed, node, used=name == _STEP)
                 state.change(PendingClips).calls = frozenset()

@@ -34,8 +34,8 @@ class Rhythm(Tracker):
     decisions; `early` are the conditions decided before all loops, `repeated` those decided in one, and `boundaries`
     maps them to the window boundaries they imply. For loops, `sources` is the iterated value, `counted` the counters,
     `starts` the initial values of these, `windows` those that accumulate, and `exact` the remainder that alone ends
-    their windows, counted from their start. `losses` maps a backward pass to its losses, `divided_late` are losses
-    divided after it, with the divisor, `opaque` the results of functions that are not interpreted, `inside` the
+    their windows, counted from their start. `losses` maps a backward pass to its losses, `divided_after_backward` are
+    losses divided after it, with the divisor, `opaque` the results of functions that are not interpreted, `inside` the
     unscaling calls within windows. `loaders` and `parallel` are the calls that construct data loaders and distributed
     models; `bypassed` is whether a differentiated forward pass bypasses the wrapper, so that no gradients are reduced.
     """
@@ -51,7 +51,7 @@ class Rhythm(Tracker):
         self.counted: dict[cst.CSTNode, frozenset[str]] = {}
         self.starts: dict[tuple[int, str], int] = {}
         self.losses: dict[cst.CSTNode, set[int]] = {}
-        self.divided_late: set[tuple[int, int]] = set()
+        self.divided_after_backward: set[tuple[int, int]] = set()
         self.opaque: set[int] = set()
         self.inside: set[cst.CSTNode] = set()
         self.loaders: dict[int, cst.Call] = {}

@@ -267,13 +267,13 @@ class Machine:
     def merged(self, states: list[State], limit: int) -> list[State]:
         """`states` with indistinguishable ones joined; exact while little of the budget is spent."""
         if self.dtypes.taken is not None and len(states) > 1:
-            states = self._taking_the_dtype(states)
+            states = self._with_taken_dtype(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.joined_value, exact)
 
-    def _taking_the_dtype(self, states: list[State]) -> list[State]:
+    def _with_taken_dtype(self, states: list[State]) -> list[State]:
         """`states` without those on which a variable has another dtype than the one to be taken, if one has that."""
-        places = dict.fromkeys(place for state in states[1:] for place in _differing_dtypes(states[0], state))
+        places = dict.fromkeys(place for state in states[1:] for place in _places_of_different_dtypes(states[0], state))
         dropped: set[int] = set()
         for place in places:
             values = [_dtypes_at(state, place) for state in states]
@@ -544,7 +544,7 @@ _Place = tuple[int, int, str, int]
 """Whether it is an attribute, the key of its table, its name, and the position in a tuple."""
 
 
-def _differing_dtypes(state: State, other: State) -> Iterator[_Place]:
+def _places_of_different_dtypes(state: State, other: State) -> Iterator[_Place]:
     """The places at which two paths have different dtypes: variables, attributes, elements of tuples."""
     for kind, (tables, others) in enumerate(((state.frames, other.frames), (state.heap, other.heap))):
         for key, table in others.items():

@@ -199,7 +199,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.joined_value(body, orelse)
-    if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _differ_in_effect(*sides))):
+    if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _have_different_effects(*sides))):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
@@ -210,7 +210,7 @@ def is_context(value: Value) -> bool:
     return isinstance(value, (Autocast, GradMode, Neutral, Entered))
 
 
-def _differ_in_effect(one: State, other: State) -> bool:
+def _have_different_effects(one: State, other: State) -> bool:
     """Whether the tracker states after the evaluation of the two sides differ."""
     now = one.iteration
     return any(

@@ -10,7 +10,7 @@ from amplint.semantics.tensors.masks import (
     branches_on_dtypes,
     branches_on_dtypes_around,
     computed_before_choice,
-    unminded,
+    unhandled_halves,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
@@ -32,7 +32,7 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
     left = _BOTH
     if branches_on_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
-        left = unminded(machine) if place is not None and machine.assumes else frozenset()
+        left = unhandled_halves(machine) if place is not None and machine.assumes else frozenset()
         if not left or value.dtypes is not None:
             return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):

@@ -68,22 +68,22 @@ def branches_on_dtypes(machine: Machine, function: cst.CSTNode | None = None) ->
     return body is not None and _chooses_by_dtype(body)
 
 
-def unminded(machine: Machine) -> frozenset[str]:
+def unhandled_halves(machine: Machine) -> frozenset[str]:
     """The half dtypes for which the running function has no case, although it tests for another dtype."""
     body = _body(machine)
-    return HALF_DTYPES - _minded(body) if body is not None else HALF_DTYPES
+    return HALF_DTYPES - _tested_halves(body) if body is not None else HALF_DTYPES
 
 
 @cached_per_file
-def _minded(function: cst.CSTNode) -> frozenset[str]:
+def _tested_halves(function: cst.CSTNode) -> frozenset[str]:
     """The half dtypes that a function tests for; both if the test names none."""
     found = frozenset[str]()
     for choice in filter(_is_choice, every(function, cst.Name, cst.Comparison)):
-        found |= _asked_half(choice) or HALF_DTYPES
+        found |= _compared_half(choice) or HALF_DTYPES
     return found
 
 
-def _asked_half(node: cst.CSTNode) -> frozenset[str]:
+def _compared_half(node: cst.CSTNode) -> frozenset[str]:
     """The half dtype with which the dtype of a tensor is compared: `x.dtype == torch.bfloat16`; empty for anything
     else.
     """

@@ -16,7 +16,7 @@ from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL, HALF_DT
 from amplint.torchlib.policy import words
 
 _STEPS = 6
-_KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
+_KEEPS_ELEMENTS = words("Add tril triu masked_fill where cast")
 """Operations that keep elements of their first operand."""
 
 
@@ -49,7 +49,7 @@ def report_out_of_range(
         emit_out_of_range(machine, state, node, op, operand, met)
 
 
-def constant(
+def constant_operand(
     machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
 ) -> Number | None:
     """The number that `node` evaluates to, or with which its tensor is filled."""
@@ -60,7 +60,7 @@ def constant(
     return Number(held.value, node, beside, held.place) if held is not None else None
 
 
-def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
+def record_elements(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
     """Record that some elements of `tensor`, or `everywhere` all, are a number."""
     if everywhere:
         machine[Tensors].constants[tensor.symbol] = met
@@ -68,7 +68,7 @@ def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = Fa
         machine[Tensors].extremes[tensor.symbol] = met
 
 
-def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
+def report_cast(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
     """Report a cast to float16 of a tensor with elements out of its range."""
     extremes = machine[Tensors].extremes
     if not extremes or made.dtype not in ("float16", FROM_PARAMETER, None):
@@ -79,7 +79,7 @@ def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, 
         found = next((extremes[one] for one in (*seen, symbol) if one in extremes), None)
         if found is not None:
             emit_out_of_range(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
-        if found is not None or machine.symbols.key(symbol)[0] not in _KEEP_EXTREMES:
+        if found is not None or machine.symbols.key(symbol)[0] not in _KEEPS_ELEMENTS:
             return
         symbol = machine.symbols.parts(symbol)[0]
 
@@ -93,7 +93,7 @@ def report_number_operand(
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
     """Report a number combined with a tensor, or an infinity multiplied by anything but ones."""
-    met, operand = constant(machine, side[1], side[0], other[0]), other[1]
+    met, operand = constant_operand(machine, side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return
     if isinstance(operand, Tensor):
@@ -107,5 +107,5 @@ def report_number_operand(
 def floor_of(
     machine: Machine, side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]
 ) -> Number | None:
-    met = constant(machine, side[1], side[0], other[0])
+    met = constant_operand(machine, side[1], side[0], other[0])
     return met if met is not None and 0 < met.value < 1 else None

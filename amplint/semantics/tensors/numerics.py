@@ -182,15 +182,15 @@ def _combine_number(
 ) -> Number | None:
     """The number that keeps a sum from 0. For a product of a number and a mask, record the number as an element."""
     if kind == "Multiply" and machine.assumes:
-        rounded_positions.multiplied(machine, state, node, sides)
+        rounded_positions.report_product(machine, state, node, sides)
     if kind == "Add":
         return numbers.floor_of(machine, *sides) or numbers.floor_of(machine, *sides[::-1])
-    if kind == "Multiply" and (spread := _spread(machine, sides)) is not None:
-        numbers.hold(machine, made, spread, everywhere=abs(spread.value) < 1)
+    if kind == "Multiply" and (spread := _masked_number(machine, sides)) is not None:
+        numbers.record_elements(machine, made, spread, everywhere=abs(spread.value) < 1)
     return None
 
 
-def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
+def _masked_number(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
     """The number that is multiplied by a mask of zeros and ones."""
     for side, other in (sides, sides[::-1]):
         met = number_operand(side[1], side[0], other[0])
@@ -305,7 +305,7 @@ def method(
             placed = _is_like_frequencies(arguments) or (alike and in_layer)
             if machine.assumes and INTEGERS in operand.traits and placed:
                 made = replace(made, traits=made.traits | {COORDINATES})
-            numbers.converts(machine, state, node, operand, made)
+            numbers.report_cast(machine, state, node, operand, made)
             flow.emit_operation(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
@@ -426,7 +426,7 @@ def _operation(
     op = name.rstrip("_")
     if op in BANNED:
         bce(machine, state, node, op, operand, arguments)
-    slots = _slots(name, op, shift)
+    slots = _number_parameters(name, op, shift)
     if arguments.get("dtype") is None:
         first = [] if shift else [(beside, operand)]
         subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
@@ -434,7 +434,7 @@ def _operation(
     infinity = floor = written = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
-        met = numbers.constant(machine, argument.value, argument.node.value, beside) if argument else None
+        met = numbers.constant_operand(machine, argument.value, argument.node.value, beside) if argument else None
         if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
             continue  # a number passed to `max` is the dimension
         written = met
@@ -464,7 +464,7 @@ def _operation(
         fill(state, operand, infinity)
     if name in BY_MASK and written is not None:
         for filled_one in (made, operand) if in_place else (made,):
-            numbers.hold(machine, filled_one, written)
+            numbers.record_elements(machine, filled_one, written)
     rank = ranks.of(plain, values, arguments, shift)
     resize(machine, state, arguments.value("out"), rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
@@ -474,7 +474,7 @@ def _operation(
     return _with_indices(machine, op, made, arguments, shift)
 
 
-def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
+def _number_parameters(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
     """The parameters other than the tensor whose numbers affect it, each with its position."""
     if name in FILLS:
         return (FILLS[name],)
@@ -526,7 +526,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        met = numbers.constant(machine, argument.value, argument.node.value, other.node.value)
+        met = numbers.constant_operand(machine, argument.value, argument.node.value, other.node.value)
         if met is None or is_number(machine, other.value):
             continue
         written = met
@@ -539,7 +539,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.emit_operation(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     if written is not None:
-        numbers.hold(machine, made, written)
+        numbers.record_elements(machine, made, written)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 

@@ -14,7 +14,7 @@ from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import operations_with
 
 Side = tuple[cst.BaseExpression, Value]
-_SHAPED = (
+_VIEWS = (
     operations_with("reshapes")
     | operations_with("transposes")
     | operations_with("transfers")
@@ -22,19 +22,19 @@ _SHAPED = (
 )
 
 
-def multiplied(machine: Machine, state: State, node: cst.CSTNode, sides: tuple[Side, Side]) -> None:
+def report_product(machine: Machine, state: State, node: cst.CSTNode, sides: tuple[Side, Side]) -> None:
     """Emit `PositionsConverted` for a product of frequencies and a factor cast to the dtype of another tensor."""
     if PositionsConverted.kind not in machine.wanted:
         return
     for (place, value), (beside, other) in (sides, sides[::-1]):
-        if not isinstance(other, Tensor) or FREQUENCIES not in other.traits or not _is_open(value):
+        if not isinstance(other, Tensor) or FREQUENCIES not in other.traits or not _has_unknown_dtype(value):
             continue
         call = _conversion(machine, place)
-        if call is not None and not _follows(call, beside):
+        if call is not None and not _is_to_frequencies(call, beside):
             machine.emit(state, PositionsConverted, call, by=node, assumed=True)
 
 
-def _is_open(value: Value) -> bool:
+def _has_unknown_dtype(value: Value) -> bool:
     """Whether this may be a tensor of unknown dtype."""
     return isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
 
@@ -49,7 +49,7 @@ def _conversion(machine: Machine, node: cst.BaseExpression) -> cst.Call | None:
             if len(given) != 1 or any(inner.value == node.value for inner in every(given[0], cst.Name)):
                 return None
             (node,) = given
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SHAPED:
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
             node = node.func.value
         elif isinstance(node, cst.Subscript):
             node = node.value
@@ -68,7 +68,7 @@ def _assigned(function: cst.CSTNode) -> dict[str, list[cst.BaseExpression]]:
     return found
 
 
-def _follows(call: cst.Call, frequencies: cst.BaseExpression) -> bool:
+def _is_to_frequencies(call: cst.Call, frequencies: cst.BaseExpression) -> bool:
     """Whether a cast is to the dtype of the frequencies."""
     paths = {dotted(inner) for inner in walk(frequencies) if isinstance(inner, (cst.Name, cst.Attribute))} - {"self"}
     given = (inner for argument in call.args for inner in walk(argument.value))

@@ -40,7 +40,7 @@ class DtypeChoices:
 
     def pick(self, values: Sequence[Value]) -> int | None:
         """The index of the alternative to take, None if these are no dtypes or the choice stays open."""
-        names = [frozenset(_dtypes(value)) for value in values]
+        names = [frozenset(_possible_dtypes(value)) for value in values]
         if not all(names) or len(frozenset().union(*names)) < 2:
             return None
         if self.taken is None:
@@ -50,15 +50,15 @@ class DtypeChoices:
 
     def is_taken(self, value: Value) -> bool:
         """Whether `value` is the dtype to be taken."""
-        return [*_dtypes(value)] == [self.taken]
+        return [*_possible_dtypes(value)] == [self.taken]
 
 
 def is_dtypes(value: Value) -> bool:
     """Whether `value` is a dtype or a choice of dtypes."""
-    return any(_dtypes(value))
+    return any(_possible_dtypes(value))
 
 
-def _dtypes(value: Value) -> Iterator[str]:
+def _possible_dtypes(value: Value) -> Iterator[str]:
     """The possible dtypes of `value`, none if it is no dtype."""
     names = value.options if isinstance(value, OneOf) else (value.name,) if isinstance(value, Ref) else ()
     for name in names:
