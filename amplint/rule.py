@@ -65,8 +65,8 @@ class Rule:
     its members, a pattern must match. With `every_path` a report is kept only if the handler reported the node on every
     execution path that reaches it. `fixable` is the best applicability of `fix`, for tables and help. With
     `only_fixable` a report without a fix is dropped. With `once` the rule has one finding per file, at the first place,
-    with the others as notes. With `configs` it also handles events of configuration files. With `of_bfloat16` it has
-    findings in bfloat16 where it has none in float16.
+    with the others as notes. With `configs` it also handles events of configuration files. With `applies_to_bfloat16`
+    it has findings in bfloat16 where it has none in float16.
 
     `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
     half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.
@@ -93,7 +93,7 @@ class Rule:
     only_fixable: ClassVar[bool] = False
     once: ClassVar[bool] = False
     configs: ClassVar[bool] = False
-    of_bfloat16: ClassVar[bool] = False
+    applies_to_bfloat16: ClassVar[bool] = False
     anywhere: ClassVar[bool] = False
     yields_to: ClassVar[tuple[str, ...]] = ()
     goes_by: ClassVar[tuple[str, ...]] = ()

@@ -1,4 +1,4 @@
-"""Numbers that float16 does not hold, however they are computed and however they come into a tensor."""
+"""Numbers out of the range of float16, computed in all forms, and all ways to write them to a tensor."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ RIGHT = [
 
 
 def found(program: str, code: str) -> int:
-    """How many findings of a rule a program has."""
+    """The number of findings of a rule in a program."""
     raw = (HEAD + "BIAS = 127\n" + program).encode()
     findings = analyse(Job("x.py", "/nowhere/x.py", raw, RULES), Modules()).findings
     return sum(finding.code == code for finding in findings)

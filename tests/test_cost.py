@@ -150,7 +150,7 @@ def test_small_functions_are_followed_however_often_they_are_called() -> None:
 
 
 def test_values_joined_many_times_are_walked_once() -> None:
-    """Each of these joins doubles the paths to the first value: along them the walk would not end."""
+    """Each join doubles the paths to the first value; a walk along paths would not end."""
     symbols = Symbols()
     joined = first = symbols.fresh()
     for _ in range(1000):

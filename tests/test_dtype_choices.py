@@ -1,4 +1,4 @@
-"""Dtypes that a script chooses among: what is wrong where a half one is chosen, and that nothing else is told."""
+"""Findings that hold only for one of the dtypes that a script chooses among, and their absence."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ CHOICES = {
 
 
 def findings(text: str, *codes: str) -> list[Finding]:
-    """What is found by the rules with these codes, all that assume something included."""
+    """The findings of the rules with these codes, including those under assumptions."""
     job = Job("script.py", "/nowhere/script.py", text.encode(), RULES, asked=frozenset(codes))
     return [finding for finding in analyse(job, Modules()).findings if finding.code in codes]
 

@@ -1,4 +1,4 @@
-"""The same mistake in the shapes in which scripts write it, and the repaired program, in which nothing is found."""
+"""One mistake in all its common forms, and the repaired program, without a finding."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ CASES = {
 
 
 def codes(code: str, program: str) -> set[str]:
-    """The codes of what is found where one rule is asked for."""
+    """The codes of the findings if one rule is selected."""
     job = Job("program.py", "", (HEAD + program).encode(), RULES, asked=frozenset({code}))
     return {finding.code for finding in analyse(job, Modules()).findings}
 

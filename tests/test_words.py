@@ -18,8 +18,8 @@ SEMANTICS = Path(words.__file__).parent
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
     "chosen_devices.py": [
-        "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES", "_DEVICE_WORDS",
-        "_FIXED", "_GIVEN", "_KERNELS", "_MAKES_DEVICE", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
+        "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
+        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_KERNELS", "_MAKES_DEVICE", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],

@@ -160,7 +160,7 @@ def _tool_result(work: Callable[[], BaseModel]) -> CallToolResult:
 
 
 async def _async_tool_result(work: Callable[[], Awaitable[BaseModel]]) -> CallToolResult:
-    """As `_tool_result`, for an awaitable."""
+    """The same as `_tool_result`, for an awaitable."""
     with _failures():
         return _result(await work())
 

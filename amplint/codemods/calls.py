@@ -116,7 +116,7 @@ class Calls:
         yield from others
 
     def _calls_of(self, function: cst.FunctionDef) -> list[cst.Call] | None:
-        if function.name.value == "__call__":  # no name stands where an object is called
+        if function.name.value == "__call__":  # called objects have no name
             calls = [call for call in self._script.calls if function in self.targets(call)]
             return calls if all(len(self.targets(call)) == 1 for call in calls) else None
         spawned = {spawn.args[0].value for spawn in self.spawns(function)}

@@ -24,7 +24,7 @@ ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
 """Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
 HARMLESS = ("hard-coded-float32-buffer",)
-"""Rules about what stays float32, as it was."""
+"""Rules whose findings are about values that stay float32."""
 _Key = tuple[str, Severity, str]
 
 

@@ -132,7 +132,7 @@ def _converted(filename: str, path: str, raw: bytes, new: bytes, conversion: Con
 
 
 def _joined(remarks: Iterable[Remark]) -> Iterator[Remark]:
-    """`remarks`, those that say the same of several rows as one."""
+    """`remarks`, with equal ones about several rows merged."""
     rows: dict[tuple[str, int | None], list[int]] = {}
     for remark in remarks:
         rows.setdefault((remark.text, remark.cell), []).append(remark.row)

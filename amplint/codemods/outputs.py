@@ -67,12 +67,11 @@ class Loss(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The findings where outputs are half, what else loses by that, the outputs, and which certainly are tensors.
+    """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
 
-    `assumed` are the findings at tensors of a dtype that nothing tells.
-    `wide` are the files and rows of operations that nevertheless run on float32 each time, by paths. `decided` are the
-    operations of the file whose dtypes are known each time they run. `size` is the number of characters of the code
-    within reach.
+    `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
+    nevertheless run on float32 each time. `decided` are the operations of the file whose dtypes are known each time
+    they run. `size` is the number of characters of the reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -263,7 +262,7 @@ def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:
-    """Whether a finding rests on an assumption about dtypes that `run` knows."""
+    """Whether a finding assumes a dtype although `run` knows it."""
     if finding.name not in _RULES or finding.elsewhere is not None or finding.span not in run.decided:
         return False
     return not any(one.code == finding.code and one.span == finding.span for one in (*run.findings, *run.assumed))

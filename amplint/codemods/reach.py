@@ -43,7 +43,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         return
     program = Program(source, Lookups(modules(), source), whole=True)
     rows = {remark.row for remark in told}
-    run, near = outputs.found(after, path), _near(source)
+    run, near = outputs.found(after, path), _rows_near_regions(source)
 
     def is_near(one: Finding) -> bool:
         row = one.span.start.row
@@ -196,8 +196,8 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _near(source: Source) -> list[range]:
-    """The rows of the functions with a region, and of those that are called in one; others stand by themselves."""
+def _rows_near_regions(source: Source) -> list[range]:
+    """The rows of functions that contain a region or are called in one, each as a range."""
     regions = list(_regions(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]

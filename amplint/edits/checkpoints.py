@@ -48,7 +48,7 @@ def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *,
 
 
 def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:
-    """Whether the file gives `scaler`, an expression, None somewhere, or asks whether there is one."""
+    """Whether the file assigns None to `scaler`, an expression, or tests whether it is None."""
     name = re.escape(scaler.rpartition(".")[2])
     given = rf"\b{name}\b(?:[ \t]*:[^=\n]+)?[ \t]*=[^=\n][^\n]*\bNone\b|\b{name}\b[ \t]*=[ \t]*None\b"
     asked = rf"\b{name}\b[ \t]+is\b|\b(?:if|and|or|not)[ \t]+(?:\w+\.)*{name}\b(?![.(\w])"

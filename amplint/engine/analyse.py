@@ -112,9 +112,9 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             cut = [] if stopped is None else [_cut_short(source, stopped)]
             found = dispatcher.findings()
             if not cut and program.offered:
-                from amplint.engine.dtype_choices import with_choices
+                from amplint.engine.dtype_choices import add_choice_findings
 
-                found = with_choices(program, found, rules, job)
+                found = add_choice_findings(program, found, rules, job)
             if not cut and reads_settings(job.raw):
                 from amplint.engine.settings_read import with_settings
 

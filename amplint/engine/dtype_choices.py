@@ -1,4 +1,4 @@
-"""Findings under each of the dtypes that a script chooses among."""
+"""Findings under each of the half dtypes that a script can choose."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
 
 
-def with_choices(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
-    """`found`, and what holds only where one of the half dtypes is chosen that the script offers."""
+def add_choice_findings(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
+    """`found`, and the additional findings if the script chooses one of its half dtypes."""
     told = {_place(finding) for finding in found}
     rules = [rule for rule in rules if not rule.once]
     more: list[Finding] = []
     for dtype in [dtype for dtype in PREMISES if dtype in program.offered]:
-        for finding in _where(dtype, program, rules, job):
+        for finding in _findings_for(dtype, program, rules, job):
             if _place(finding) not in told:
                 told.add(_place(finding))
                 more.append(finding)
-        rules = [rule for rule in rules if rule.of_bfloat16]
+        rules = [rule for rule in rules if rule.applies_to_bfloat16]
     return sorted([*found, *more], key=lambda finding: (finding.span, finding.code))
 
 
-def _where(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
-    """The findings where `dtype` is chosen."""
+def _findings_for(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
+    """The findings if the script chooses `dtype`."""
     if not rules:
         return []
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]

@@ -24,7 +24,7 @@ _LEARNS_OR_KEEPS = regex(
 
 
 _NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
-"""The file name of a benchmark."""
+"""File names of benchmarks."""
 
 
 def purposes(source: Source) -> tuple[Premise, ...]:

@@ -24,15 +24,15 @@ _TESTS = regex(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|c
 """Where pytest finds tests, and the folders that hold them."""
 _IMPORT = regex(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
 
-_DTYPE_IMPORTED = regex(rb"^[ \t]*from[ \t].*?\bimport\b.*?\w*(?:dtype|DTYPE|precision|PRECISION)", re.MULTILINE)
-"""The import of what tells dtypes by its name."""
+_DTYPE_IMPORTS = regex(rb"^[ \t]*from[ \t].*?\bimport\b.*?\w*(?:dtype|DTYPE|precision|PRECISION)", re.MULTILINE)
+"""Imports of names that imply a dtype."""
 
 
 def follows(raw: bytes) -> bool:
     """Whether imports of the file are followed: it contains training code itself, or is a script that prepares it."""
     trains = any(word in raw for word in FOLLOWED)
     prepares = b"__main__" in raw and any(word in raw for word in PREPARED)
-    return (trains or prepares or _DTYPE_IMPORTED.search(raw) is not None) and _IMPORT.search(raw) is not None
+    return (trains or prepares or _DTYPE_IMPORTS.search(raw) is not None) and _IMPORT.search(raw) is not None
 
 
 def is_test(filename: str) -> bool:

@@ -20,11 +20,12 @@ _NAMES = 2_048
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """What is meant by a name that `pattern` is found in: `name` says it, `of` what is looked at, `because` why.
+    """A meaning inferred from a name that matches `pattern`: `name` is the meaning, `of` the object, `because` the
+    reason.
 
-    Findings can rest on one that `decides`; the others hold findings back, lift a doubt, or guide conversions. Names
-    that are `known` belong to an API and are no guess; where one ends in a dot, so does what begins with it.
-    A pattern for long texts has `stems`: one of them, in lower case, is in every line that it is found in.
+    Findings can rest on a guess that `decides`; the others suppress findings, refute doubts, or guide codemods. Names
+    that are `known` belong to an API and are no guess, nor are names with a prefix in `known` that ends in a dot. A
+    pattern for long texts has `stems`: every line that matches contains one of them in lower case.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Guess:
         return functools.lru_cache(_NAMES)(self.compiled.search)
 
     def occurs(self, text: str) -> bool:
-        """Whether the pattern is found in a long text; only lines with one of the `stems` are searched."""
+        """Whether the pattern matches in a long text; only lines that contain one of the `stems` are searched."""
         lowered = text.lower()
         if not any(stem in lowered for stem in self.stems):
             return False

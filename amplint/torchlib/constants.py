@@ -1,4 +1,4 @@
-"""Numerical constants defined by libraries, and functions that compute numbers of numbers."""
+"""Numerical constants of libraries, and functions of numbers."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     **dict.fromkeys(("numpy.float32", "numpy.float64", "numpy.double"), float),
     **dict.fromkeys(("builtins.int", "numpy.int32", "numpy.int64"), int),
 }
-"""Qualified name of a function -> what computes its result, where all its arguments are numbers."""
+"""Qualified name of a function -> the function that computes its result for numbers."""
 LIMITS = frozenset({"torch.finfo", "torch.iinfo", "numpy.finfo", "numpy.iinfo"})
-"""What tells the limits of a dtype."""
+"""Classes that hold the limits of a dtype."""
 
 
 def computed(name: str, numbers: list[float]) -> float | None:

@@ -42,8 +42,8 @@ PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup",
 """Methods that return their arguments prepared for the framework's step."""
 
 UNWRAPPING = "unwrap_model"
-"""The method that returns the model behind what such an object has wrapped around it."""
-BESIDE = frozenset(
+"""Method that returns the model without the wrapper of the framework."""
+NEUTRAL_METHODS = frozenset(
     {
         *("accumulate", "no_sync", "join_uneven_inputs", "main_process_first", "local_main_process_first", "profile"),
         *("gather", "gather_for_metrics", "reduce", "pad_across_processes", "all_gather", "all_reduce", "barrier"),
@@ -51,7 +51,7 @@ BESIDE = frozenset(
         *("save", "save_state", "save_model", "get_state_dict", "register_for_checkpointing", "skip_first_batches"),
     }
 )
-"""Their other methods that leave models, optimizers and gradients as they are."""
+"""Other methods, which do not affect models, optimizers and gradients."""
 
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
@@ -131,18 +131,18 @@ DTYPE_NAMES = {
 """Names of the half dtypes in configuration files."""
 ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", "lora", "peft", "finetuning_type"})
 """Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
-BACKWARD_OF_LOOP = "training_step"
-"""The method of Hugging Face's Trainer that runs backward, which its subclasses may replace."""
-SCALING_OF_LOOP = frozenset({"do_grad_scaling", "use_apex", "scaler"})
-"""What says that such a method scales the loss by itself, as up to transformers 4.30."""
+TRAINER_STEP = "training_step"
+"""Method of Hugging Face's Trainer that runs the backward pass, which subclasses may override."""
+LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
+"""Names in such a method that scales the loss by itself, as up to transformers 4.30."""
 ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})
-"""What makes objects of the classes it is given of a command line, a file or a dictionary."""
-PARSING = frozenset(
+"""Classes that construct objects of their argument classes from a command line, a file or a dictionary."""
+PARSING_METHODS = frozenset(
     {
         *("parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file", "parse_dict", "parse_args_and_config"),
     }
 )
-"""Its methods that return one object of each class, in their order."""
+"""Their methods that return one object of each class, in order."""
 _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")

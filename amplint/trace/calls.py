@@ -36,11 +36,11 @@ _Key = tuple[str, str, Line, tuple[torch.dtype, ...], tuple[torch.dtype, ...], A
 
 
 class Calls(TorchFunctionMode):
-    """The outermost running call of PyTorch's Python API, and counts of calls while `is_on()`.
+    """The outermost running call of the Python API of PyTorch, and counts of calls while `is_on()`.
 
-    `backwards` counts all calls of `Tensor.backward`. They run in the context that `around` returns for their loss, and
-    for whether they are `plain`: compute no other gradients, and no graph. `on_backward` is called with the line and
-    loss of each while `is_on()`, and `on_gradients` with the losses and the result of each gradient computation.
+    `backwards` counts all calls of `Tensor.backward`. Each runs in the context that `around` returns for its loss and
+    for whether it is `plain`, without other gradients or a new graph. While `is_on()`, `on_backward` is called with the
+    line and loss of each, and `on_gradients` with the losses and the result of each gradient computation.
     """
 
     def __init__(

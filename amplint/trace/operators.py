@@ -44,10 +44,10 @@ _UNKNOWN: tuple[Line, Line, str] = (NOWHERE, NOWHERE, "")
 class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts operations while `on`, those of optimizers only with `optimizers`.
 
-    While `alert`, and not `on`, forward operations are not counted, and only their results are checked.
-    Most operations of a step on a CPU are an optimizer's, a dozen for each parameter; to skip them the modes are
-    removed from PyTorch's stack for that time. So is the dispatch mode during backward passes that are not counted, or
-    whose operations are known and whose numbers nobody looks at.
+    While `alert`, and not `on`, forward operations are not counted, and only their results are checked. Most operations
+    of a step on a CPU belong to the optimizer, a dozen for each parameter; to skip them, the modes are removed from the
+    stack of PyTorch meanwhile. The same holds for the dispatch mode during backward passes that are not counted, or
+    whose operations are known and whose values no check reads.
     """
 
     supports_higher_order_operators = True
@@ -135,7 +135,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextlib.contextmanager
     def _backward(self, loss: Tensor, *, plain: bool) -> Iterator[None]:
-        """Observe the backward pass from `loss` that runs in this context, if that is necessary."""
+        """Observe the backward pass from `loss` within this context, if that is necessary."""
         if not self._attached or _get_current_dispatch_mode() is not self or (self.on and self.numerics is not None):
             yield
             return
@@ -196,7 +196,7 @@ class Operators(TorchDispatchMode):  # type: ignore[no-untyped-call]
         device = device_type(outputs[0] if outputs else inputs[0])
         node = _autograd_node()
         if node is not None and sys._getframe(2).f_code is not ENGINE:
-            self._passes.python_ran()
+            self._passes.record_python()
         if node is not None and not ((graph := is_grad_enabled()) and is_called_back()):
             phase, api = "backward", None
             line, library, module = self._origins.get(node._sequence_nr(), _UNKNOWN)

@@ -1,4 +1,4 @@
-"""Counts of backward passes, by the autograd graph they ran through."""
+"""Counts of backward passes by autograd graph."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torch.autograd import _get_sequence_nr as _sequence_number  # type: ignore[
 from amplint.trace.tally import Kind
 
 _GRAPHS = 64
-"""So many graphs are kept; a model that builds another one each time is observed each time."""
+"""Maximum number of known graphs; a model that builds a new one each time is observed each time."""
 
 
 class Passes:
-    """Backward passes whose operations are known without observation, since an equal graph was observed before.
+    """Backward passes whose operations are known from an equal graph observed before.
 
-    What runs in a backward pass follows from its graph, and the graph from the forward operations of the step so far:
-    their kinds, which of their inputs require gradients, and which of them made an autograd node. The first pass
-    through a graph is slow, so the times are those of the second. A pass that runs Python code, as for a recomputation
-    or a `torch.autograd.Function`, is always observed.
+    The graph of a backward pass follows from the forward operations of the step so far: their kinds, which of their
+    inputs require gradients, and which of them created an autograd node. The first pass through a graph is slow, so the
+    times are those of the second. A pass that runs Python code, as for a recomputation or a `torch.autograd.Function`,
+    is always observed.
     """
 
     def __init__(self, kinds: Mapping[Any, Kind]) -> None:
@@ -32,25 +32,25 @@ class Passes:
         self._runs_python = False
 
     def begin_step(self) -> None:
-        """A step begins, of which nothing has run."""
+        """Begin a step with an empty graph."""
         self._history, self._first = 0, _sequence_number()
 
     def forget(self) -> None:
-        """Discard what is known."""
+        """Discard all known graphs."""
         self._warm.clear()
         self._known.clear()
 
     def add(self, kind: Kind, inputs: Sequence[Tensor]) -> None:
-        """Count a forward operation as a part of the graph."""
+        """Add a forward operation to the graph."""
         made = _sequence_number() - self._first
         self._history = hash((self._history, id(kind), made, *[one.requires_grad for one in inputs]))
 
-    def python_ran(self) -> None:
-        """The running pass calls Python code."""
+    def record_python(self) -> None:
+        """Record that the running pass calls Python code."""
         self._runs_python = True
 
     def begin(self, loss: Tensor) -> int:
-        """The identity of the graph below `loss`, for the pass that begins."""
+        """Begin a backward pass, and return the identity of the graph of `loss`."""
         node = loss.grad_fn
         self._history = hash((self._history, "backward", node and node._sequence_nr() - self._first))
         return self._history
@@ -60,14 +60,14 @@ class Passes:
         return self._known.get(graph) is not None
 
     def count(self, graph: int) -> None:
-        """Count the operations of a pass through `graph`, which is known."""
+        """Count the operations of a pass through the known `graph`."""
         for kind, count, seconds in self._known[graph] or ():
             kind.count += count
             kind.seconds += seconds
 
     @contextlib.contextmanager
     def observing(self, graph: int) -> Iterator[None]:
-        """Remember the operations of the pass that runs in this context, and their time unless it is the first one."""
+        """Record the operations of the pass within this context, and their time unless it is the first one."""
         if graph in self._known:
             yield
             return

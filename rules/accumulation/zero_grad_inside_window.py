@@ -135,7 +135,7 @@ class ZeroGradInsideWindow(Rule):
 
 
 def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
-    """Whether the rest of the function speaks of gradients, which are cleared by then."""
+    """Whether the rest of the function mentions gradients, which are cleared by then."""
     function = next((one for one in rewrite.source.ancestors(after) if isinstance(one, cst.FunctionDef)), None)
     rows = rewrite.source.text.splitlines()
     end = rewrite.span(function).end.row if function is not None else len(rows)

@@ -53,8 +53,9 @@ class AutocastArguments(Rule):
     `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither.
     A file that imports `autocast` from `torch.amp`, and from `torch.cuda.amp` where that fails, has to pass the type.
 
-    PyTorch before 2.4 also refuses a device type with an index (`"cuda:0"`), which `str(device)` can be. That is told
-    as an info, unless the configuration says which `torch-version` the code is for. A written `"cuda:0"` is left alone.
+    PyTorch before 2.4 also refuses a device type with an index (`"cuda:0"`), which `str(device)` can be. That is
+    reported as an info, unless the configuration says which `torch-version` the code is for. A written `"cuda:0"` is
+    left alone.
 
     ## Fix safety
     The call could only raise. A device becomes its type, a dtype or bool gets its name; a missing type is not guessed.

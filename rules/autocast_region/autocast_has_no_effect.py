@@ -39,16 +39,16 @@ class AutocastHasNoEffect(Rule):
     nothing on another. And except on CUDA, PyTorch switches regions for other dtypes than float16 and bfloat16 off.
 
     So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
-    works on some machines only, and so does a scaler. This is told as an info, where the file chooses between
+    works on some machines only, and so does a scaler. This is reported as an info where the file chooses between
     devices or has an option for one, neither a condition nor `enabled` asks for the device, and nothing in the file
     needs CUDA; so is float32 for any device but CUDA.
 
-    Selected by its code, the rule also tells of such scalers where no region is written for float16 and any device:
-    on the CPU regions run in bfloat16, which needs no scaler. And where nothing shows that the device can be another
-    one, and of such regions in layers, which get no device but work on that of their input. And a region that
-    switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an info where the
-    file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the
-    dtype of CUDA's regions, whatever device the work is given.
+    Selected by its code, the rule also reports such scalers where no region is written for float16 and any device: on
+    the CPU regions run in bfloat16, which needs no scaler. It also reports such scalers and regions where nothing shows
+    that the device can be another one, and such regions in layers, which get no device but work on that of their input.
+    And a region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
+    info where the file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")`
+    asks for the dtype of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, and what changes a setting, such as
     `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
@@ -109,7 +109,7 @@ class AutocastHasNoEffect(Rule):
             )
             return
         self._regions = True
-        alone = "wherever that is available" if event.available else "alone"
+        alone = "wherever that is available" if event.by_availability else "alone"
         message = f"this region is for {event.device} {alone}, but its work is given `{event.name}`"
         reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
         yield self._fixed(event, message, reason)

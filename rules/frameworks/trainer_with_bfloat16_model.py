@@ -66,7 +66,7 @@ class TrainerWithBfloat16Model(Rule):
     code = "AMP741"
     name = "trainer-with-bfloat16-model"
     severity = Severity.WARNING
-    of_bfloat16 = True
+    applies_to_bfloat16 = True
     screen = (
         regex(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"),
         (b"bfloat16", b"CausalLM.from_pretrained(", b"TextToText.from_pretrained("),

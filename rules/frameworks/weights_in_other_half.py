@@ -29,7 +29,7 @@ class WeightsInOtherHalf(Rule):
     bits. Weights in bfloat16 under `fp16=True` get bfloat16 gradients, which `GradScaler` cannot unscale on CUDA: it
     raises `NotImplementedError: "_amp_foreach_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'`.
 
-    The same is told of a file in YAML or JSON that holds arguments of Hugging Face's Trainer and, beside them, the
+    The same is reported for a file in YAML or JSON that holds arguments of Hugging Face's Trainer and, beside them, the
     dtype of the model: `bf16: true` with `torch_dtype: float16` or `bnb_4bit_compute_dtype: float16`. Where it tells of
     adapters or of quantized weights, what is frozen is only rounded, or computed, in another dtype than was asked for,
     which is an info.
@@ -59,7 +59,7 @@ class WeightsInOtherHalf(Rule):
     code = "AMP745"
     name = "weights-in-other-half"
     severity = Severity.WARNING
-    of_bfloat16 = True
+    applies_to_bfloat16 = True
     screen = (
         (b"fp16", b"bf16", b"16-mixed", b"precision"),
         (b"half(", b"float16", b"fp16", b"bf16"),

@@ -51,7 +51,7 @@ class ScalerNotNeeded(Rule):
     code = "AMP209"
     name = "scaler-not-needed"
     severity = Severity.INFO
-    of_bfloat16 = True
+    applies_to_bfloat16 = True
     goes_by = ("for_bfloat16",)
     screen = (b"GradScaler",)
     fixable = Applicability.UNSAFE

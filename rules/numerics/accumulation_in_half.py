@@ -39,10 +39,10 @@ class AccumulationInHalf(Rule):
     A sum in float16 no longer grows by what is less than 1/2048 of it, in bfloat16 1/256, and a float16 sum is infinite
     past 65504. A moving average with a decay of 0.999 changes by less than half a step of bfloat16, one with 0.9999
     by less than one of float16, so it stays what it was. Counts are exact up to 2048 and 256. Sums of overlapping
-    windows are told as an info: how much they add up to, the weights decide.
+    windows are reported as an info: how much they add up to, the weights decide.
 
-    Where the rule is selected by name or `ALL`, it also tells of sums of half tensors, of running sums whose result is
-    converted back to another tensor's dtype, and of norms of gradients that are half where the parameters are.
+    Where the rule is selected by name or `ALL`, it also reports sums of half tensors, running sums whose result is
+    converted back to another tensor's dtype, and norms of gradients that are half where the parameters are.
 
     ## Example
     ```python

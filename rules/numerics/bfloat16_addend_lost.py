@@ -45,7 +45,7 @@ class Bfloat16AddendLost(Rule):
     code = "AMP412"
     name = "bfloat16-addend-lost"
     severity = Severity.INFO
-    of_bfloat16 = True
+    applies_to_bfloat16 = True
     claims = (Claim(Sign.TAKES, ("bfloat16",)),)
     screen = (b"bfloat16", b"torch")
     goes_by = ("arguments",)

@@ -122,7 +122,7 @@ def _origin(node: cst.BaseExpression) -> cst.BaseExpression:
 _GUARDS = frozenset(
     ["Add", "clamp_min", "normalize", "cosine_similarity", "pairwise_distance", "logit", "where", "masked_fill"]
 )
-"""Operations that keep a tensor from 0 by a small number."""
+"""Operations in which a small number keeps a tensor from 0."""
 
 
 def _lost(event: TensorOp) -> Number | None:

@@ -41,10 +41,10 @@ class IntegersInHalf(Rule):
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
     of a diffusion model. The rows and columns of an image are few enough for float16.
 
-    Positions in the dtype of another tensor are an info, and of a grid, told where the rule is selected by its code.
-    Selected by its code, the rule also tells of whole numbers made in the dtype of another tensor, and of products of
-    positions and frequencies in functions that do not switch autocast off, which a region around their caller computes
-    in half. Both are infos.
+    Positions in the dtype of another tensor are an info, and of a grid, reported only where the rule is selected by its
+    code. Selected by its code, the rule also reports whole numbers made in the dtype of another tensor, and products
+    of positions and frequencies in functions that do not switch autocast off, which a region around their caller
+    computes in half. Both are infos.
 
     ## Example
     ```python

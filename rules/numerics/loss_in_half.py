@@ -40,11 +40,11 @@ class LossInHalf(Rule):
     outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info. So is
     the finding in a function that asks for the dtype of its input: it is written for callers that may have a region.
 
-    Where the rule is selected by name or `ALL`, it also tells of what nothing shows to be half, and what would be in a
+    Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`
-    converts to float32. In files that do not train themselves, it tells of a softmax that a divergence of distributions
-    is computed from, or whose logarithm is taken. It also tells of a sigmoid or hyperbolic tangent that is taken from 1
+    converts to float32. In files that do not train themselves, it reports a softmax that a divergence of distributions
+    is computed from, or whose logarithm is taken. It also reports a sigmoid or hyperbolic tangent that is taken from 1
     for a power or a logarithm, as in a focal loss: autocast leaves it in half, so that nothing of what is close to 1 is
     left.
 

@@ -38,7 +38,7 @@ class RandomInHalf(Rule):
     noise = torch.rand(8, device=x.device, dtype=torch.float32)
     gumbel = -torch.log(-torch.log(noise.clamp_min(1e-20)))
     ```
-    A comparison alone is told as an info: how exact the probability has to be, the model decides.
+    A comparison alone is reported as an info: how exact the probability has to be, the model decides.
 
     ## Fix safety
     Unsafe: where the dtype is written at the draw, the numbers are drawn in float32, and so is what is made of them.

@@ -45,10 +45,10 @@ class SquareOverflowsHalf(Rule):
     not; in a model that was converted to float16 none of them is. The product of two norms, or of rows that are scaled
     down only afterwards, overflows as easily.
 
-    Where the rule is selected by name or `ALL`, it also tells of tensors that can be float16 or another dtype, of
-    `x.var()`, which adds up in float32 and returns float16, so that only a deviation of 256 overflows, of single
-    squares and norms of half tensors, of norms whose result is converted back to another tensor's dtype, of variances
-    that are the difference of a mean square and a squared mean, and of areas of boxes.
+    Where the rule is selected by name or `ALL`, it also reports tensors that can be float16 or another dtype,
+    `x.var()`, which adds up in float32 and returns float16, so that only a deviation of 256 overflows, single
+    squares and norms of half tensors, norms whose result is converted back to another tensor's dtype, variances
+    that are the difference of a mean square and a squared mean, and areas of boxes.
 
     ## Example
     ```python

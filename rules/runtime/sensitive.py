@@ -16,8 +16,8 @@ class SensitiveOpInHalf(Check):
     ## Why is this bad?
     Autocast keeps exponentials, logarithms, powers, sums, norms and losses in float32, since their results leave the
     range of float16 or lose digits that matter. Outside of a region, as in a model that `.half()` converted, or in
-    place, nothing keeps them there. The log-softmax of `F.cross_entropy` is not told: in a region, too, it is taken of
-    half logits in half.
+    place, nothing keeps them there. The log-softmax of `F.cross_entropy` is not reported: in a region, too, it is taken
+    of half logits in half.
 
     ## Example
     ```python

@@ -47,7 +47,7 @@ class Bfloat16ToNumpy(Rule):
     code = "AMP501"
     name = "bfloat16-to-numpy"
     severity = Severity.ERROR
-    of_bfloat16 = True
+    applies_to_bfloat16 = True
     claims = (Claim(Sign.RAISES, texts=("BFloat16",), ops=("numpy",)),)
     screen = (
         (b".numpy(", b"np.", b"numpy.", b"ToPILImage", b"to_pil_image"),

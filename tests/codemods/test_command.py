@@ -170,7 +170,8 @@ def test_the_options_of_mixed_precision(amplint: Command, script: Path) -> None:
     ran = amplint("convert", "--to", "amp", "--dtype", "bfloat16", "--device", "cpu", "--add-flag", "--write", ".")
     assert (ran.status, ran.out) == (0, "")
     assert ran.err == (
-        "train.py: give the loss a variable, add the option --amp/--no-amp, run the forward pass in an autocast region\n"
+        "train.py: give the loss a variable, add the option --amp/--no-amp, "
+        "run the forward pass in an autocast region\n"
         "1 file converted.\n"
     )
     text = script.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`--to amp`: what the file itself does not hold: losses that others compute, optimizers that others make."""
+"""`--to amp` with losses computed, and optimizers constructed, in other files."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ losses = CALLED(model, torch.optim.SGD(model.parameters(), lr=0.1), data, 2)
 
 
 def run(folder: Path, text: str, others: str, main: str = "") -> list[float]:
-    """The losses of a program that imports another file, or is imported by one."""
+    """The losses of a program that imports another file, or that another file imports."""
     (folder / "program.py").write_text(text, encoding="utf-8")
     (folder / "others.py").write_text(others, encoding="utf-8")
     (folder / "main.py").write_text(main, encoding="utf-8")

@@ -109,7 +109,11 @@ def test_what_a_fixture_shows_confirms_its_findings(program: Program, server: Pr
 
 @pytest.mark.parametrize(
     "program",
-    [one for one in BAD if one.code in IN_REGIONS and one.name not in BY_CONVERSION and OTHERS.get(one.name) != [Verdict.UNDECIDED]],
+    [
+        one
+        for one in BAD
+        if one.code in IN_REGIONS and one.name not in BY_CONVERSION and OTHERS.get(one.name) != [Verdict.UNDECIDED]
+    ],
     ids=lambda program: program.name,
 )
 def test_a_run_without_regions_contradicts_what_rests_on_them(program: Program, server: ProofServer) -> None:

@@ -1,4 +1,4 @@
-"""Backward passes that are counted without observation: the counts are those of observed ones."""
+"""Equal counts of backward passes with and without observation."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ STEPS = 5
 
 
 class Double(torch.autograd.Function):
-    """Doubles, and computes in its backward."""
+    """A function that doubles, and computes in its backward pass."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:
-        """2 x."""
+        """Return 2 x."""
         return x * 2
 
     @staticmethod
     def backward(ctx: object, grad: Tensor) -> Tensor:
-        """2 grad."""
+        """Return 2 grad."""
         return grad * 2
 
 
@@ -43,13 +43,13 @@ def plain(net: nn.Module, step: int) -> None:
 
 
 def freezing(net: nn.Module, step: int) -> None:
-    """Weights of a layer in the middle are frozen at the fourth step: it has its node in the graph all the same."""
+    """The weights of a middle layer are frozen at the fourth step; the layer keeps its node in the graph."""
     net[2].weight.requires_grad_(step < 3)
     plain(net, step)
 
 
 def accumulating(net: nn.Module, step: int) -> None:
-    """Two micro-batches, the second of which has another graph."""
+    """Two micro-batches, the second with another graph."""
     plain(net, step)
     net(torch.ones(2, 4)).square().mean().backward()
 
@@ -69,20 +69,20 @@ def retaining(net: nn.Module, step: int) -> None:
 
 
 def penalizing(net: nn.Module, step: int) -> None:
-    """Gradients that have gradients."""
+    """Gradients of gradients."""
     loss = net(torch.ones(2, 4)).sum()
     loss.backward(create_graph=True)
     sum(one.grad.square().sum() for one in net.parameters() if one.grad is not None).backward()
 
 
 def checkpointing(net: nn.Module, step: int) -> None:
-    """A recomputation, another one in odd steps."""
+    """A recomputation, a different one in odd steps."""
     inner = net if step % 2 else nn.Sequential(net, nn.ReLU())
     checkpoint(inner, torch.ones(2, 4, requires_grad=True), use_reentrant=False).sum().backward()
 
 
 def own(net: nn.Module, step: int) -> None:
-    """A function with a backward of its own."""
+    """A function with its own backward pass."""
     Double.apply(net(torch.ones(2, 4))).sum().backward()
 
 
@@ -94,12 +94,12 @@ def hooking(net: nn.Module, step: int) -> None:
 
 
 def given(net: nn.Module, step: int) -> None:
-    """A gradient is passed, of which the pass needs no sum."""
+    """A gradient argument, for which the pass needs no sum."""
     net(torch.ones(2, 4)).backward(torch.ones(2, 4))
 
 
 def counted(run: Callable[[nn.Module, int], None]) -> Counter[Operation]:
-    """The operations of some steps."""
+    """The counts of operations in several steps."""
     net = model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with watch(numerics="off") as record:
@@ -114,7 +114,7 @@ def counted(run: Callable[[nn.Module, int], None]) -> Counter[Operation]:
 
 @pytest.fixture
 def observing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Call it to observe every pass from then on."""
+    """Return a function that forces the observation of every pass."""
     return lambda: monkeypatch.setattr(Passes, "knows", lambda self, graph: False)
 
 
@@ -126,14 +126,14 @@ def observing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def test_counts_are_those_of_observed_passes(
     run: Callable[[nn.Module, int], None], observing: Callable[[], None]
 ) -> None:
-    """Whatever the graph."""
+    """In every program."""
     found = counted(run)
     observing()
     assert found == counted(run)
 
 
 def test_equal_passes_run_without_the_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the third on."""
+    """From the third pass on."""
     graphs = []
     count = Passes.count
     monkeypatch.setattr(Passes, "count", lambda self, graph: (graphs.append(graph), count(self, graph)))
@@ -143,7 +143,7 @@ def test_equal_passes_run_without_the_tracer(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_python_in_a_pass_is_always_observed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does may depend on anything."""
+    """Python code may depend on anything."""
     monkeypatch.setattr(Passes, "count", lambda self, graph: pytest.fail("counted"))
     for run in (checkpointing, own, hooking, given):
         counted(run)

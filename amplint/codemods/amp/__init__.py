@@ -17,7 +17,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow, PassedForward
-from amplint.codemods.training.gathering import gathered, named, named_losses
+from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
@@ -77,15 +77,15 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if not observed.backwards:
         return Plan()
     moved = to_logits(script, observed.calls) if wish.device != "cpu" else None  # autocast on CPUs supports both
-    moved = moved or named_losses(script, observed.losses)
+    moved = moved or assign_losses(script, observed.losses)
     if moved is not None:
         return Plan((moved,))
     flow = Flow(script, observed)
     try:
         regions = Regions(script, observed, flow)
     except PassedForward as refusal:
-        return Plan((named(script, refusal),))
-    moved = gathered(script, flow, regions)
+        return Plan((assign_argument(script, refusal),))
+    moved = separate_regions(script, flow, regions)
     if moved is not None:
         return Plan((moved,))
     flag = Flag(script, observed.calls, SWITCH) if wish.add_flag else None

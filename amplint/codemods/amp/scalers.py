@@ -19,17 +19,17 @@ _NO_PLACE = "there is no place for the scaler here"
 _WRAPPERS = frozenset({"zip", "enumerate", "list", "tuple", "reversed", "range", "len"})
 
 
-_OF_EPOCHS = 2
-"""Loops around a step, the outer one over epochs."""
+_EPOCH_LOOPS = 2
+"""Number of loops around a step of which the outer one runs over epochs."""
 
 
 class Scalers:
     """Constructs one scaler beside the optimizers, and passes it to the functions that need it."""
 
     def __init__(self, script: Script, observed: Observed, construction: Callable[[cst.CSTNode], str]) -> None:
-        """`construction` is the code that makes a scaler below a statement.
+        """`construction` returns the code that constructs a scaler below a statement.
 
-        The functions in `passed` make one for each call, unless a caller out of sight passes one.
+        `passed` are the functions that construct a scaler per call unless an unseen caller passes one.
         """
         self._script = script
         self._observed = observed
@@ -144,12 +144,12 @@ class Scalers:
             ((method, bindings),) = homes.items()
             self._insert(method, bindings, attribute)
         else:
-            self._made[None, attribute] = {self._set_up(owner, node): None}
+            self._made[None, attribute] = {self._last_attribute_assignment(owner, node): None}
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
 
-    def _set_up(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
-        """The last of the statements at the beginning of `__init__` that set an attribute. Raises Refusal."""
+    def _last_attribute_assignment(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
+        """The last of the attribute assignments with which `__init__` begins. Raises Refusal."""
         found: cst.CSTNode | None = None
         init = next((one for one in self._observed.calls.methods(owner) if one.name.value == "__init__"), None)
         for statement in init.body.body if init is not None else ():
@@ -193,7 +193,7 @@ class Scalers:
             raise Refusal(node, f"some of the optimizers are no parameters of {function.name.value}()")
         callers = self._observed.calls.callers(function)
         if not callers:
-            self._make_within(function, node)
+            self._construct_above_loop(function, node)
             return self.name
         default = parameter.default is not None
         self._declare(function, parameter)
@@ -212,8 +212,8 @@ class Scalers:
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
         return self.name
 
-    def _make_within(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
-        """Make the scaler above the loop that steps, where callers out of sight pass none. Raises Refusal."""
+    def _construct_above_loop(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
+        """Construct the scaler above the loop that steps, unless an unseen caller passes one. Raises Refusal."""
         loops = [self._script.loop_of(node)] if self._script.function_of(node) is function else []
         while loops and loops[-1] is not None:
             loops.append(self._script.loop_of(loops[-1]))
@@ -224,7 +224,7 @@ class Scalers:
             )
             raise Refusal(node, why)
         made = f"{self.name} = {self._construction(outer)}"
-        if not _counts(outer) or len(loops) <= _OF_EPOCHS:
+        if not _counts(outer) or len(loops) <= _EPOCH_LOOPS:
             if function.params.star_kwarg is not None or function.params.kwonly_params or function.params.star_arg:
                 raise Refusal(function, f"{function.name.value}() cannot take a scaler as its last parameter")
             last = positional(function)[-1]
@@ -317,7 +317,7 @@ def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
 
 
 def _counts(loop: cst.CSTNode) -> bool:
-    """Whether `loop` runs a number of times, or as long as something holds."""
+    """Whether `loop` is a `while` loop or runs over a count."""
     over = loop.iter if isinstance(loop, cst.For) else None
     return over is None or (isinstance(over, cst.Call) and dotted(over.func) in ("range", "trange", "tqdm.trange"))
 

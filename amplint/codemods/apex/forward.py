@@ -9,7 +9,7 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.gathering import gathered, named_losses
+from amplint.codemods.training.gathering import assign_losses, separate_regions
 from amplint.codemods.training.observed import Observed, observe
 from amplint.codemods.training.regions import Regions
 from amplint.semantics.reading.scopes import dotted
@@ -37,12 +37,12 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
     observed = observe(script, scales=False)
     _add_scaled(script, observed, reach.scaler if training else "")
     _add_handed(script, observed, reach)
-    named = named_losses(script, observed.losses)
+    named = assign_losses(script, observed.losses)
     if named is not None:
         return enter_autocast(script.apply(named.fix.edits), reach, flags, wish, training=training)
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow, can_be)
-    moved = gathered(script, flow, regions)
+    moved = separate_regions(script, flow, regions)
     if moved is not None:
         return enter_autocast(script.apply(moved.fix.edits), reach, flags, wish, training=training)
     regions.shorten()

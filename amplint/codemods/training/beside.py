@@ -21,7 +21,7 @@ _CONVERTING = frozenset(
 
 
 class Beside:
-    """The statements of such losses, given the statements of all regions and the names of the `losses` of training.
+    """Finds evaluation statements that compute these losses, given all `regions` and the `losses` of training by name.
 
     `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32.
     """

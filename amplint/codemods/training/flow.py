@@ -18,7 +18,7 @@ _CALLS_LIMIT = 4
 
 
 class PassedForward(Refusal):
-    """A call that trains is handed what `argument` computes by a forward pass, for its parameter `name`."""
+    """A call that trains receives a forward pass as its `argument`, for its parameter `name`."""
 
     def __init__(self, argument: cst.BaseExpression, name: str) -> None:
         super().__init__(argument, "the forward pass is an argument of the call that trains on it")
@@ -40,10 +40,10 @@ class Flow:
         self._running = self._calls.functions_reaching(self._forwards, constructors=False)
         self._keeping = set(_loss_holders(script))
         self.unseen: dict[cst.Call, None] = {}
-        """The calls that run a model out of sight."""
+        """The calls that run an unseen model."""
 
     def computing(self, backward: cst.Call) -> list[cst.CSTNode]:
-        """The statements that compute the loss of `backward`, from its forward passes on; none of them trains.
+        """The statements from the forward passes to the loss of `backward`, without those that train.
 
         Raises Refusal.
         """
@@ -54,15 +54,17 @@ class Flow:
             for way in self._dependencies_before(loss, paths(loss), 0)
         ]
         for way in ways:
-            tainted = self._tainted(way, found)
+            tainted = self._add_dependents(way, found)
             if not tainted and self._find_unseen(way):
-                tainted = self._tainted(way, found)
+                tainted = self._add_dependents(way, found)
             if not tainted:
                 raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
 
-    def _tainted(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
-        """What statements that follow each other compute from forward passes, all of which go into `found`."""
+    def _add_dependents(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
+        """The names bound by those statements of `way` that depend on forward passes; `found` collects the
+        statements.
+        """
         tainted: set[str] = set()
         for statement in way:
             if self.runs_model(statement) or self._reads(statement) & tainted:
@@ -71,7 +73,10 @@ class Flow:
         return tainted
 
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
-        """Whether calls on a `way` to a loss run a model out of sight: one is handed on, or others write the method."""
+        """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
+
+        Such a call receives a model, or runs a method that a derived or unseen class defines.
+        """
         models = set(self._models)
         for statement in way:
             bound = self.binds(statement)
@@ -79,14 +84,16 @@ class Flow:
                 handed = any(dotted(argument.value) in models for argument in call.args)
                 if handed and called_name(call) == "partial":
                     models |= bound
-                elif not bound & models and (handed or dotted(call.func) in models or self._is_left_open(call)):
+                elif not bound & models and (
+                    handed or dotted(call.func) in models or self._runs_overridable_method(call)
+                ):
                     self.unseen[call] = None
         self._forwards |= self.unseen.keys()
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(self.unseen)
 
-    def _is_left_open(self, call: cst.Call) -> bool:
-        """Whether `call` runs a method that the class around leaves to derived ones, or to a base out of sight."""
+    def _runs_overridable_method(self, call: cst.Call) -> bool:
+        """Whether `call` runs a method that is abstract in the class around, or inherited from an unseen base."""
         owner, _, method = (dotted(call.func) or "").rpartition(".")
         around = self._script.method_owner(self._script.function_of(call))
         if owner != "self" or around is None:

@@ -1,4 +1,4 @@
-"""Changes before regions are planned: each is to hold a forward pass, the loss, and nothing else."""
+"""Edits before the planning of regions, which separate a forward pass and its loss from other statements."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
-_DRAWS = regex(r"rand|sampl|shuffle|seed|noise|dropout")
-"""What may draw random numbers, whose order is kept."""
+_RANDOM_NAMES = regex(r"rand|sampl|shuffle|seed|noise|dropout")
+"""Names of functions that may draw random numbers, whose order is preserved."""
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "synchronize", "record"})
-_NUMBERS = frozenset({"item", "tolist", "size", "numel", "len", "float", "int", "detach", "print"})
-"""What looks at its argument and does not change it."""
+_READERS = frozenset({"item", "tolist", "size", "numel", "len", "float", "int", "detach", "print"})
+"""Functions and methods that read their argument without changing it."""
 
 
-def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
-    """The move of what is no part of the regions out of them; None where there is nothing to move."""
+def separate_regions(script: Script, flow: Flow, regions: Regions) -> Change | None:
+    """The change that moves independent statements below their region; None if there are none."""
     edits: list[Edit] = []
     moved: list[cst.CSTNode] = []
     for region in (*regions.training, *regions.evaluation):
-        apart = list(_apart(flow, region))
-        texts = [_taken(script, rows, edits) for rows in _groups(script, apart)]
+        apart = list(_movable_statements(flow, region))
+        texts = [_cut(script, rows, edits) for rows in _row_groups(script, apart)]
         if texts:
             place = Position(script.rows(region.statements[-1])[1] + 1, 1)
             edits.append(Edit(Span(place, place), "".join(texts)))
@@ -38,31 +38,31 @@ def gathered(script: Script, flow: Flow, regions: Regions) -> Change | None:
     return Change(Fix(message, tuple(edits)), done) if edits else None
 
 
-def named(script: Script, passed: PassedForward) -> Change:
-    """The variable that an argument is computed into before the call that takes it. Raises the Refusal."""
-    edits = _variable(script, passed.argument, (passed.name, "loss", "total_loss"))
-    return _naming(script, {passed.argument: required(edits, passed.argument, passed.why)})
+def assign_argument(script: Script, passed: PassedForward) -> Change:
+    """The change that assigns an argument to a variable above its call. Raises the Refusal."""
+    edits = _assignment_edits(script, passed.argument, (passed.name, "loss", "total_loss"))
+    return _assignment_change(script, {passed.argument: required(edits, passed.argument, passed.why)})
 
 
-def named_losses(script: Script, losses: Mapping[cst.Call, cst.BaseExpression]) -> Change | None:
-    """The variables that losses are computed into before the backward pass that computes them. Raises Refusal."""
+def assign_losses(script: Script, losses: Mapping[cst.Call, cst.BaseExpression]) -> Change | None:
+    """The change that assigns losses to variables above the backward pass that contains them. Raises Refusal."""
     why = "the loss is computed inside the call of backward(); give it a variable first"
     found = {
-        loss: required(_variable(script, loss, ("loss", "total_loss", "the_loss")), backward, why)
+        loss: required(_assignment_edits(script, loss, ("loss", "total_loss", "the_loss")), backward, why)
         for backward, loss in losses.items()
         if computes(loss)
     }
-    return _naming(script, found) if found else None
+    return _assignment_change(script, found) if found else None
 
 
-def _naming(script: Script, found: Mapping[cst.BaseExpression, list[Edit]]) -> Change:
+def _assignment_change(script: Script, found: Mapping[cst.BaseExpression, list[Edit]]) -> Change:
     message = "give the loss a variable"
     done = tuple(Remark(script.row(loss), message) for loss in found)
     return Change(Fix(message, tuple(edit for edits in found.values() for edit in edits)), done)
 
 
-def _variable(script: Script, value: cst.BaseExpression, names: Sequence[str]) -> list[Edit] | None:
-    """The edits that compute `value` into a variable above its statement, the first of `names` that is free."""
+def _assignment_edits(script: Script, value: cst.BaseExpression, names: Sequence[str]) -> list[Edit] | None:
+    """The edits that assign `value` to a variable above its statement, with the first unused name of `names`."""
     function, text = script.function_of(value), script.text_of(value)
     nodes = walk(function) if function is not None else script.nodes
     words = {one.value for one in nodes if isinstance(one, cst.Name)}
@@ -74,8 +74,8 @@ def _variable(script: Script, value: cst.BaseExpression, names: Sequence[str]) -
     return [edit, script.rewrite.replace(value, name)] if edit is not None else None
 
 
-def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int, int]]:
-    """The first and last rows of statements, those of neighbours together."""
+def _row_groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int, int]]:
+    """The first and last row of each group of adjacent statements."""
     found: list[tuple[int, int]] = []
     for first, last in map(script.rows, statements):
         begun = found.pop()[0] if found and found[-1][1] + 1 == first else first
@@ -83,8 +83,8 @@ def _groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple[int
     yield from found
 
 
-def _taken(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
-    """The text of `rows`, with the comment that is about them alone, which `edits` take away."""
+def _cut(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
+    """The text of `rows`, with a comment that belongs to them alone; `edits` receives their removal."""
     lines, (first, last) = script.lines, rows
     alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1)
     first = lines.commented(first) if alone else first
@@ -93,14 +93,14 @@ def _taken(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
     return script.indented(range(first, last + 1), "")
 
 
-def _apart(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
-    """The statements of a region that nothing in it waits for, and that can run below it, in their order."""
+def _movable_statements(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
+    """The statements of a region that can run below it, since nothing in it depends on them, in order."""
     found: list[cst.CSTNode] = []
     read, bound = set[str](), set[str]()
     for statement in reversed(region.statements):
         binds = flow.binds(statement)
         own = paths(statement)
-        if statement in region.computing or binds & read or not _can_wait(flow, statement, read, bound):
+        if statement in region.computing or binds & read or not _can_run_after(flow, statement, read, bound):
             read |= own
             bound |= binds
         else:
@@ -108,8 +108,8 @@ def _apart(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:
     yield from reversed(found)
 
 
-def _can_wait(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str]) -> bool:
-    """Whether a statement can run behind others that have `read` and `bound` these variables."""
+def _can_run_after(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str]) -> bool:
+    """Whether a statement can run after others that `read` and `bound` these variables."""
     small: Sequence[cst.CSTNode] = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
     if len(small) != 1 or not isinstance(small[0], (cst.Expr, cst.Assign, cst.AnnAssign, cst.AugAssign)):
         return False
@@ -117,17 +117,17 @@ def _can_wait(flow: Flow, statement: cst.CSTNode, read: set[str], bound: set[str
     names = {called_name(call) for call in calls}
     if "zero_grad" in names and len(names) == 1:
         return True
-    ordered = names & _TIMES or any(_DRAWS.search(name) or name.endswith("_") for name in names)
+    ordered = names & _TIMES or any(_RANDOM_NAMES.search(name) or name.endswith("_") for name in names)
     suspends = any(isinstance(node, (cst.Yield, cst.Await, cst.NamedExpr)) for node in walk(statement))
     if ordered or suspends or flow.runs_model(statement) or paths(statement) & bound or flow.binds(statement) & read:
         return False
-    return not isinstance(small[0], cst.Expr) or not _shared(small[0].value) & read
+    return not isinstance(small[0], cst.Expr) or not _exposed_paths(small[0].value) & read
 
 
-def _shared(node: cst.CSTNode) -> set[str]:
-    """What a call hands to code that could change it."""
-    if isinstance(node, (cst.FormattedString, cst.SimpleString)) or called_name(node) in _NUMBERS:
+def _exposed_paths(node: cst.CSTNode) -> set[str]:
+    """The access paths in an expression through which a callee could change an object."""
+    if isinstance(node, (cst.FormattedString, cst.SimpleString)) or called_name(node) in _READERS:
         return set()
     if isinstance(node, cst.Call):
-        return paths(node.func) | {path for argument in node.args for path in _shared(argument.value)}
+        return paths(node.func) | {path for argument in node.args for path in _exposed_paths(argument.value)}
     return paths(node)

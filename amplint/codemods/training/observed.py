@@ -48,14 +48,14 @@ _FRAMEWORKS = re.compile(
 
 @dataclass
 class Observed:
-    """The calls that matter, all of them in the file itself.
+    """The relevant calls of the file.
 
-    `calls` says which functions they run. `forwards` holds the calls that run a model's forward pass, and those that
-    lead to one; training is known to take those in `shared`. `evaluations` says how evaluation comes to its forward
-    passes. `losses` maps backward passes to what they differentiate, before it is scaled, and `steps` each
-    `optimizer.step()` to the expression of the optimizer; `uses` is where gradients are clipped, measured or changed,
-    `modules` names objects with a forward pass, `models` what is used as one, `mixed` says that there is mixed
-    precision already, and `foreign` are names imported from libraries that are not PyTorch's, with what they stand for.
+    `calls` maps them to the functions they run. `forwards` holds the calls that run a forward pass, directly or through
+    a callee; training runs those in `shared`. `evaluations` are the call chains of evaluation to its forward passes.
+    `losses` maps backward passes to the unscaled loss, and `steps` each `optimizer.step()` to the expression of the
+    optimizer; `uses` are the clipping, measuring and updates of gradients, `modules` the names of objects with a
+    forward pass, `models` the expressions used as models, `mixed` is whether the file uses mixed precision already, and
+    `foreign` maps names imported from libraries other than PyTorch to their qualified names.
     """
 
     calls: Calls

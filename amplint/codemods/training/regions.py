@@ -44,20 +44,20 @@ _OF_TENSORS = frozenset(
 )
 _GAP = 2
 _WIDTH = 110
-"""Columns up to which a header may take one more context."""
+"""The last column up to which a header takes another context."""
 _OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 
 
 @dataclass
 class Region:
-    """Statements of one block that follow each other; those in `computing` run models and lead to losses."""
+    """Consecutive statements of one block; those in `computing` run models or compute losses from their results."""
 
     statements: list[cst.CSTNode] = field(default_factory=list)
     computing: Set[cst.CSTNode] = frozenset()
 
 
 class Regions:
-    """Finds the statements for regions, and writes these; for evaluation only where one `can_be`."""
+    """Finds the statements for regions and writes the regions; for evaluation only at places that `can_be` one."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Regions:
         """
         for region in (*self.training, *self.evaluation):
             first = region.statements[0]
-            below = self._header_around(region)
+            below = self._header_end(region)
             if below is not None and below.column + len(header(first)) < _WIDTH:
                 yield Edit(Span(below, below), f", {header(first)}")
                 continue
@@ -172,8 +172,8 @@ class Regions:
                     chosen[following] = None
                     made |= self._flow.binds(following)
 
-    def _header_around(self, region: Region) -> Position | None:
-        """Where the header of a `with` without gradients ends whose whole body a region is."""
+    def _header_end(self, region: Region) -> Position | None:
+        """The end of the header of a gradient-disabling `with` whose whole body is the region; None otherwise."""
         body = self._script.source.parent(region.statements[0])
         above = self._script.source.parent(body) if body is not None else None
         if not isinstance(above, cst.With) or not is_no_grad_block(above):
@@ -211,7 +211,7 @@ class Regions:
             yield list(block[run[0] : run[-1] + 1])
 
     def _parts(self, statement: cst.CSTNode) -> bool:
-        """Whether `statement` must stay outside of regions; what is yielded would leave them open."""
+        """Whether `statement` must stay outside of regions; a `yield` would leave them open."""
         yields = any(isinstance(node, cst.Yield) for node in walk(statement))
         return yields or self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
 
@@ -244,13 +244,13 @@ class Regions:
             if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._parts(statement):
                 continue
             run = self._with_losses(statement, losses)
-            taken += self._between(run)
+            taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
 
     def _run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
-        """The functions that some statements run, also by others."""
+        """The functions that `statements` run, transitively."""
         found, waiting = set[cst.CSTNode | None](), list(statements)
         while waiting:
             for call in every(waiting.pop(), cst.Call):
@@ -259,15 +259,15 @@ class Regions:
                 waiting += (one for one in new if self._script.source.owns(one))
         return found
 
-    def _between(self, statements: list[cst.CSTNode]) -> Block:
-        """The statements of a block from the first of some to the last."""
+    def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
+        """The statements of a block from the first to the last of `statements`."""
         block = self._script.block_of(statements[0])
         return block[block.index(statements[0]) : block.index(statements[-1]) + 1]
 
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement`, a forward pass, and what leads from there to the last loss that training uses too.
+        """`statement`, a forward pass, and its dependents up to the last loss function that training uses as well.
 
-        Where that follows the condition that it stands in, all of this comes along.
+        If these follow the condition around it, the condition is included.
         """
         for one, block in self._script.enclosing_statements(statement):
             if one is not statement and (not isinstance(one, cst.If) or self._flow.trains(one)):
@@ -278,7 +278,7 @@ class Regions:
         return [statement]
 
     def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement` and what follows in its block of what it binds, up to the last such loss."""
+        """`statement` and its dependents among the next statements of `block`, up to the last loss in `losses`."""
         start = block.index(statement)
         tainted, found, end = self._flow.binds(statement), [statement], 1
         for following in block[start + 1 : start + 4]:

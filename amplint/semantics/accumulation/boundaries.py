@@ -157,9 +157,9 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
 
 
 def length(machine: Machine, loop: cst.CSTNode, around: Iteration) -> int | None:
-    """The symbol of `len(values)` for a loop over `values`, in the rounds `around` it.
+    """The symbol of `len(values)` for a loop over `values`, also within a progress bar or `enumerate`.
 
-    The loop may go over a progress bar or `enumerate` of them.
+    `around` are the iterations of the enclosing loops.
     """
     source = machine[Rhythm].sources.get(loop)
     while source is not None and (inner := _wrapped(machine, source)) is not None:

@@ -17,8 +17,8 @@ from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
-_LONGEST = 60
-"""How many lines a class has at most that may do nothing but count."""
+_MAX_LINES = 60
+"""Maximum number of lines of a class that may be a counter."""
 
 
 def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
@@ -44,8 +44,8 @@ def counters(machine: Machine, loop: cst.For | cst.While) -> frozenset[str]:
     return found
 
 
-def held_at(machine: Machine, state: State, path: str) -> Value | None:
-    """The value of a variable, or of an attribute that was assigned, None for any other."""
+def value_at(machine: Machine, state: State, path: str) -> Value | None:
+    """The value at an access path: of a variable or an assigned attribute; None for any other."""
     first, *names = path.split(".")
     value = machine.lookup(state, first)
     for name in names:
@@ -53,38 +53,40 @@ def held_at(machine: Machine, state: State, path: str) -> Value | None:
     return value
 
 
-def _in_methods(machine: Machine, state: State, loop: cst.For | cst.While) -> frozenset[str]:
-    """The attributes that count in methods of objects of the tree which `loop` calls."""
+def _method_counters(machine: Machine, state: State, loop: cst.For | cst.While) -> frozenset[str]:
+    """The access paths of counters that methods called in `loop` increment and test, for objects of visible classes."""
     found: set[str] = set()
-    for path, method in _called(loop):
-        owner = held_at(machine, state, path)
+    for path, method in _called_methods(loop):
+        owner = value_at(machine, state, path)
         if isinstance(owner, Instance):
             function = attributes.find_method(machine, state, owner.cls, method)
-            found |= {f"{path}.{name}" for name in _counting(function.node)} if function is not None else set()
+            found |= (
+                {f"{path}.{name}" for name in _counted_attributes(function.node)} if function is not None else set()
+            )
     return frozenset(found)
 
 
 @cached_per_chunk
-def telling(chunk: Chunk) -> frozenset[str]:
-    """The methods of a short class that count and return something, which may be whether a window ends."""
+def window_methods(chunk: Chunk) -> frozenset[str]:
+    """The methods of a short class that increment a counter and return a value, perhaps whether a window ends."""
     text = chunk.text
-    if not chunk.is_class or "+= 1" not in text or "return" not in text or text.count("\n") > _LONGEST:
+    if not chunk.is_class or "+= 1" not in text or "return" not in text or text.count("\n") > _MAX_LINES:
         return frozenset()
     methods = (node for cls in chunk.module.body if isinstance(cls, cst.ClassDef) for node in cls.body.body)
-    counting = (node for node in methods if isinstance(node, cst.FunctionDef) and _counting(node))
+    counting = (node for node in methods if isinstance(node, cst.FunctionDef) and _counted_attributes(node))
     return frozenset(node.name.value for node in counting if any(one.value for one in every(node, cst.Return)))
 
 
 @cached_per_file
-def _called(loop: cst.For | cst.While) -> frozenset[tuple[str, str]]:
-    """The methods that are called in a loop, each with the path of its object."""
+def _called_methods(loop: cst.For | cst.While) -> frozenset[tuple[str, str]]:
+    """The methods called in a loop, each with the path of its receiver."""
     methods = (call.func for call in every(loop, cst.Call) if isinstance(call.func, cst.Attribute))
     return frozenset((path, one.attr.value) for one in methods if (path := dotted(one.value)) is not None)
 
 
 @cached_per_file
-def _counting(method: cst.CSTNode | None) -> frozenset[str]:
-    """The attributes of its object that a method counts up, and tests."""
+def _counted_attributes(method: cst.CSTNode | None) -> frozenset[str]:
+    """The attributes of `self` that a method both increments and tests."""
     if not isinstance(method, cst.FunctionDef) or not method.params.params:
         return frozenset()
     me = f"{method.params.params[0].name.value}."
@@ -103,11 +105,11 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
 
 def begin_iteration(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
     """Forget the counters of `loop` as an iteration begins; the `first` one records their initial values."""
-    for path in counters(machine, loop) | _in_methods(machine, state, loop):
+    for path in counters(machine, loop) | _method_counters(machine, state, loop):
         owner, _, name = path.rpartition(".")
         symbol = -1
         if owner:
-            value = held_at(machine, state, owner)
+            value = value_at(machine, state, owner)
             symbol = symbol_of(machine, value) if value is not None else -1
             before = state.heap.get(symbol, {}).get(name)
         else:

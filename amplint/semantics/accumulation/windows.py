@@ -26,7 +26,7 @@ from amplint.semantics.accumulation.boundaries import (
     shifted,
     uneven,
 )
-from amplint.semantics.accumulation.counters import begin_iteration, held_at, telling
+from amplint.semantics.accumulation.counters import begin_iteration, value_at, window_methods
 from amplint.semantics.accumulation.divisors import divided, divided_by_position, may_divide, sums
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
@@ -278,7 +278,7 @@ def _resets_counter(machine: Machine, full: list[_Round], counter: int) -> bool:
     owner, _, attribute = name.rpartition(".")
     for one in full:
         if owner:
-            value = held_at(machine, one.state, owner)
+            value = value_at(machine, one.state, owner)
             after = one.state.heap.get(symbol_of(machine, value), {}).get(attribute) if value is not None else None
         else:
             after = machine.lookup(one.state, name)
@@ -340,8 +340,11 @@ def _has_other_counter_test(machine: Machine, one: _Round, guard: cst.BaseExpres
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step, or discards."""
-    rounds = [one for one in rounds if not _discards(one)]
+    """Emit the loops over micro-batches whose gradients the rest of the iteration uses in a step.
+
+    Iterations that discard the gradients are left out.
+    """
+    rounds = [one for one in rounds if not _discards_gradients(one)]
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
         if not isinstance(loop, cst.For) or not (said := _micro_batch_name(loop)):
@@ -362,8 +365,8 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
         )  # fmt: skip
 
 
-def _discards(one: _Round) -> bool:
-    """Whether a path clears what it has accumulated, without a step."""
+def _discards_gradients(one: _Round) -> bool:
+    """Whether a path clears gradients after a backward pass, without a step."""
     jobs = [done.job for done in one.work]
     return Job.STEP not in jobs and Job.BACKWARD in jobs and Job.CLEAR in jobs[jobs.index(Job.BACKWARD) :]
 
@@ -450,7 +453,9 @@ def _may_skip_sync(chunk: Chunk) -> bool:
 
 
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
-    if any((loss, number) in machine[Rhythm].divided_late for loss in machine[Rhythm].losses.get(backward, ())):
+    if any(
+        (loss, number) in machine[Rhythm].divided_after_backward for loss in machine[Rhythm].losses.get(backward, ())
+    ):
         return False
     if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
         return None
@@ -482,10 +487,10 @@ class Windows(Tracker):
     part = WorkDone
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The methods that tell where a window ends, in files that run backward."""
+        """Methods that return whether a window ends, in files that run a backward pass."""
         if not any("backward" in chunk.words for chunk in chunks):
             return Words()
-        return Words(frozenset().union(*map(telling, chunks)))
+        return Words(frozenset().union(*map(window_methods, chunks)))
 
     def call_begins(self, state: State, call: Call) -> None:
         """Record a forward pass that bypasses the wrapper of a distributed model."""
@@ -517,14 +522,14 @@ class Windows(Tracker):
         return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """A division of a loss whose backward pass has run already."""
+        """Record the division of a loss after its backward pass."""
         if operands.kind == "Divide":
             loss, by = symbol_of(self.machine, operands.left[1]), symbol_of(self.machine, operands.right[1])
             while (found := self.machine.symbols.method(loss)) is not None and found[0] in SAME_NUMBERS:
                 loss = found[1][0]
             rhythm = self.machine[Rhythm]
             if any(loss in losses for losses in rhythm.losses.values()):
-                rhythm.divided_late.add((loss, by))
+                rhythm.divided_after_backward.add((loss, by))
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:

@@ -196,7 +196,9 @@ def conclude(machine: Machine) -> None:
                 saves=tuple(_spelled(machine, place) for _, place in saves),
                 restores=() if ledger.scaler_restored else tuple(_spelled(machine, place) for _, place in restores),
                 saved=ledger.scaler_saved,
-                resumes=ledger.scaler_restored or bool(restores) or any(map(_restores, machine.program.chunks)),
+                resumes=ledger.scaler_restored
+                or bool(restores)
+                or any(map(_restores_optimizer, machine.program.chunks)),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
                 guesses=(*machine.guesses_for(first.node), *wrapped),
@@ -205,15 +207,15 @@ def conclude(machine: Machine) -> None:
 
 
 @cached_per_chunk
-def _restores(chunk: Chunk) -> bool:
-    """Whether `chunk` restores the state of an optimizer, also on a path that the settings at hand do not take."""
+def _restores_optimizer(chunk: Chunk) -> bool:
+    """Whether `chunk` restores the state of an optimizer, on any path."""
     return _RESTORES.search(chunk.code) is not None
 
 
 def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool:
-    """Whether the file whose code saves, out of this one, constructs the scaler as well."""
+    """Whether the finding belongs to another file, which both saves the state and constructs the scaler."""
     made_elsewhere = scaler.created is not None and not machine.program.main.owns(scaler.created)
-    if made_elsewhere and _made_in(machine, scaler) in machine[Ledger].elsewhere.get(place.node, ()):
+    if made_elsewhere and _constructing_file(machine, scaler) in machine[Ledger].elsewhere.get(place.node, ()):
         return True
     called = place.node.func if isinstance(place.node, cst.Call) else None
     base = called.value if isinstance(called, cst.Attribute) else None
@@ -221,7 +223,7 @@ def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool
     return by_base and scaler.created is not None and not machine.program.main.owns(scaler.created)
 
 
-def _made_in(machine: Machine, scaler: Scaler) -> Source | None:
+def _constructing_file(machine: Machine, scaler: Scaler) -> Source | None:
     """The file that constructs a scaler."""
     return machine.program.source_of(scaler.created) if scaler.created is not None else None
 

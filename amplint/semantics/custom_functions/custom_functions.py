@@ -94,7 +94,7 @@ def applied(machine: Machine, state: State, node: cst.Call, cls: Class, argument
 
 
 def _is_in_plain_backward(machine: Machine, state: State, node: cst.Call) -> bool:
-    """Whether `node` stands in the backward pass of a custom function, which runs with autocast off."""
+    """Whether `node` is in the backward pass of a custom function, which runs with autocast off."""
     source = machine.program.source_of(node)
     for above in source.ancestors(node) if source is not None else ():
         if isinstance(above, cst.FunctionDef):
@@ -236,9 +236,8 @@ def _emit_assumed(
 
 
 def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
-    """The functions of the file that the passes call, by their names, but for those that mind dtypes.
-
-    So are methods of its classes, where only one of them has such a name.
+    """The functions of the file called by the passes, by name, and methods with unique names; without those that handle
+    dtypes.
     """
     calls = [node for method in (passes.forward, passes.backward) for node in every(method, cst.Call)]
     names = {call.func.value for call in calls if isinstance(call.func, cst.Name)}

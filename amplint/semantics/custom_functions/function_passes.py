@@ -182,9 +182,10 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]]
 
 
 def cast_in_both(passes: Passes, helpers: Mapping[str, cst.FunctionDef]) -> tuple[str, cst.CSTNode, cst.CSTNode] | None:
-    """What autocast casts for in forward, and not in backward: a product in each, or the same operation.
+    """An operation that autocast casts in forward and not in backward: a product in each, or the same operation.
 
-    Regions of their own are around neither. `helpers` are functions and methods of the file, which the passes may call.
+    Operations in regions of their own are left out. `helpers` are the functions and methods of the file that the passes
+    may call.
     """
     first, second = (list(_outside_regions(method.body, helpers)) for method in (passes.forward, passes.backward))
     for op, node in second:

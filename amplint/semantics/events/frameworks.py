@@ -76,7 +76,7 @@ class Bypassed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClipFollowed(Event):
-    """A call that clips gradients is followed by a step, which has `used` them, or by another backward pass."""
+    """Clipping is followed by a step, which has `used` the gradients, or by another backward pass."""
 
     used: bool
 

@@ -41,14 +41,15 @@ class OutputInHalf(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Forward(Event):
-    """A model runs; what runs inside of another model's forward pass is part of that and no event of its own.
+    """A model runs; a forward pass within that of another model is part of the latter and no event of its own.
 
-    `model` is equal for equal models and `name` how the code calls it here. `training` is the mode set by `train()` or
-    `eval()` and `gradients` whether operations are recorded, None if that is not known. `entered` began the region
-    of an `autocast` that is on, `way` leads here: each function being run, None for the top level, with its call that
-    goes on, and `half` says that the model's weights were cast, or are on another path. `weights_cast` is the call that
-    certainly did, `inputs_cast` those that made the inputs half. `statistics` says that a layer of it
-    keeps running statistics in the dtype of the weights. `place` is the type of the device the model is certainly on.
+    `model` is equal for equal models and `name` is its expression here. `training` is the mode set by `train()` or
+    `eval()` and `gradients` whether operations are recorded, None if that is unknown. `entered` is the node that
+    entered the region of an `autocast` that is on, `way` the running functions, None for the top level, each with its
+    active call, and `half` is whether the weights of the model were cast, perhaps on another path. `weights_cast` is
+    the call that certainly cast them, `inputs_cast` those that cast the inputs to half. `statistics` is whether one of
+    its layers keeps running statistics in the dtype of the weights. `place` is the type of the device that the model is
+    certainly on.
     """
 
     model: Hashable

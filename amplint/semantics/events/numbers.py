@@ -82,7 +82,7 @@ class AnglesCast(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PositionsConverted(Event):
-    """Positions are converted to the dtype of another tensor; `by` multiplies them by frequencies afterwards."""
+    """Positions are cast to the dtype of another tensor; `by` multiplies them by frequencies afterwards."""
 
     by: cst.CSTNode
 

@@ -56,11 +56,12 @@ class AutocastEntered(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DeviceFixed(Event):
-    """A region, or a `scaler`, is made for one `device` type, while the work around it goes to `chosen`, any device.
+    """A region, or a `scaler`, is constructed for one `device` type, while the work around it runs on `chosen`, any
+    device.
 
-    `name` is how the code calls that device, or what works wherever it is called if none is `chosen`. What `asks` makes
-    nothing: it asks for the dtype of the regions for that device. One that goes by what is `available` is for CUDA on
-    every machine that has it.
+    `name` is the expression of that device, or the code that runs on its caller's device if none is `chosen`. A call
+    that `asks` constructs nothing: it queries the dtype of the regions for that device. One chosen by what is
+    `by_availability` is for CUDA on every machine that has it.
     """
 
     device: str
@@ -68,7 +69,7 @@ class DeviceFixed(Event):
     name: str
     scaler: bool = False
     asks: bool = False
-    available: bool = False
+    by_availability: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -55,10 +55,10 @@ class _Config:
 
 
 class DeepSpeed(Tracker):
-    """Follows configurations that are written out, where they are made or in a file, and the engines that get them.
+    """Tracks visible configurations, as literals or files, and the engines constructed with them.
 
-    `plain` are engines that are given no region, the `hidden` ones with a configuration out of sight,
-    `unclipped` engines whose gradients nothing clips although none are on their parameters.
+    `plain` are engines without a region around them, `hidden` those with an unseen configuration, and `unclipped` those
+    whose gradients are not clipped although none are on their parameters.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})

@@ -41,10 +41,10 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import (
-    BESIDE,
     BY_HAND,
     LOOPS,
     MANAGERS,
+    NEUTRAL_METHODS,
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
@@ -76,8 +76,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     )
 
 
-def _from_outside(machine: Machine, symbol: int) -> Manager:
-    """The `Accelerator` that `symbol` stands for, made out of sight."""
+def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:
+    """The `Accelerator` for `symbol`, constructed in unseen code."""
     manager = machine.symbols.intern("manager", parts=(symbol,))
     return Manager(manager, "accelerate", None, True, machine.unknown(_MICRO_BATCHES, parts=(manager,)))
 
@@ -112,9 +112,9 @@ def _accumulates(arguments: Arguments) -> bool:
 
 
 def _steps(machine: Machine, state: State, manager: int, arguments: Arguments) -> Value | None:
-    """The number of micro-batches in a window, None if a window is known to be one of them.
+    """The number of micro-batches in a window, None if it is known to be one.
 
-    It is unknown where a plugin from elsewhere holds it, or where the launcher sets it.
+    It is unknown if an unseen plugin or the launcher sets it.
     """
     given = arguments.value("gradient_accumulation_steps")
     plugin = arguments.value("gradient_accumulation_plugin")
@@ -137,7 +137,7 @@ def call_method(
         return _backward(machine, state, node, manager, arguments)
     if name == UNWRAPPING and arguments.given:
         return arguments.values[0]
-    if name in BESIDE:
+    if name in NEUTRAL_METHODS:
         called = machine.unknown("attribute", name, parts=(manager.symbol,)).symbol
         return unseen_result(machine, state, Callee(called), arguments, node, (called,))
     if name in _UNSCALING:
@@ -331,15 +331,15 @@ class Frameworks(Tracker):
         if name not in MANAGERS:
             return None
         if MANAGERS[name] == "accelerate":
-            return _from_outside(self.machine, symbol)
+            return _unseen_accelerator(self.machine, symbol)
         return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
 
     def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """An `Accelerator` by its use."""
+        """Return an `Accelerator` where the use of a value implies one."""
         known = self.machine.kinds()
         if not known or not isinstance(value, Unknown) or known.get(dotted(node) or "") != ACCELERATOR:
             return None
-        return _from_outside(self.machine, value.symbol)
+        return _unseen_accelerator(self.machine, value.symbol)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Emit the assignment of a configuration dictionary."""

@@ -35,20 +35,20 @@ class _Block:
         self.stepped: set[int] = set()
 
 
-class Opened(Part):
-    """The `with` statements that have entered a micro-batch on a path, each with the assumptions made until then."""
+class EnteredMicroBatches(Part):
+    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before."""
 
-    __slots__ = ("before",)
+    __slots__ = ("facts_before",)
 
     def __init__(self, before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None) -> None:
-        self.before = before or {}
+        self.facts_before = before or {}
 
-    def copy(self) -> Opened:
-        """The same, to be changed."""
-        return Opened(self.before)
+    def copy(self) -> EnteredMicroBatches:
+        """An independent copy."""
+        return EnteredMicroBatches(self.facts_before)
 
     def key(self, now: Iteration) -> Hashable:
-        """Rules tell paths apart by their regions alone."""
+        """None: paths differ by their regions alone."""
         return None
 
 
@@ -59,7 +59,7 @@ class MicroBatches(Tracker):
     maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
     """
 
-    part = Opened
+    part = EnteredMicroBatches
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -111,8 +111,8 @@ class MicroBatches(Tracker):
                     one.backward.setdefault(symbol, call.node)
 
     def _open(self, state: State) -> Iterator[_Block]:
-        """The micro-batches around, where nothing that was asked since may tell that a window ends."""
-        before = state[Opened].before
+        """The micro-batches around, unless a condition decided since may imply the end of a window."""
+        before = state[EnteredMicroBatches].facts_before
         for region in state.regions:
             block = self.blocks.get(region.entered_by)
             if block is not None and not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
@@ -131,7 +131,10 @@ class MicroBatches(Tracker):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
                 self.blocks[by] = _Block(manager)
-                state.change(Opened).before = {**state[Opened].before, by: frozenset(state.facts)}
+                state.change(EnteredMicroBatches).facts_before = {
+                    **state[EnteredMicroBatches].facts_before,
+                    by: frozenset(state.facts),
+                }
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """Record a division."""
@@ -143,11 +146,11 @@ class MicroBatches(Tracker):
 
 
 def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
-    """Whether a path may know that a window ends: by a condition about windows, or by what it has asked since."""
+    """Whether the path may be at the end of a window, by a condition about windows or one decided since `before`."""
     for fact, holds in state.facts.items():
         symbol = fact if isinstance(fact, int) else fact[1]
         if fact not in before:
-            if any(_tells_ends(machine.symbols.key(part)) for part in machine.symbols.derivation(symbol)):
+            if any(_implies_end(machine.symbols.key(part)) for part in machine.symbols.derivation(symbol)):
                 return True
         elif isinstance(fact, int):
             found = boundary(machine, symbol)
@@ -156,7 +159,7 @@ def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
     return False
 
 
-def _tells_ends(key: Key) -> bool:
+def _implies_end(key: Key) -> bool:
     said = [part for part in key[1:] if isinstance(part, str)]
     if key[0] == "Modulo" or any("sync" in one for one in said):
         return True

@@ -36,14 +36,14 @@ from amplint.torchlib.changes import LOADED_AS_SAVED
 from amplint.torchlib.frameworks import (
     ALL_HALF,
     ARGUMENT_PARSERS,
-    BACKWARD_OF_LOOP,
     BY_HAND,
     GONE_SINCE_5,
     LOOPS,
-    PARSING,
+    LOSS_SCALING_NAMES,
+    PARSING_METHODS,
     PRECISIONS,
     ROUNDING,
-    SCALING_OF_LOOP,
+    TRAINER_STEP,
     loop_kind,
 )
 from amplint.torchlib.names import HALF_DTYPES
@@ -111,7 +111,7 @@ def run(
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
     if model is not None and manager.precision is None:
-        _meet_chosen(machine, state, node, manager, symbol_of(machine, model))
+        _report_chosen_precision(machine, state, node, manager, symbol_of(machine, model))
     elif model is not None:
         meet(machine, state, node, manager, symbol_of(machine, model))
     return None
@@ -142,8 +142,8 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
             machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
 
 
-def _meet_chosen(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
-    """`manager` trains `model` in the precision that a command line or a file asks for."""
+def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
+    """Emit `HalfManaged` where `manager` trains `model` in the precision that a command line or a file sets."""
     known = state[ModelStates].known.get(parameters.root(machine, model))
     cast = None if known is None else known.half or known.perhaps
     arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
@@ -159,14 +159,14 @@ def _meet_chosen(machine: Machine, state: State, node: cst.Call, manager: Manage
 
 
 def _is_arguments(machine: Machine, state: State, cls: Value) -> bool:
-    """Whether `cls` holds the arguments of a training loop, or derives from a class that does."""
+    """Whether `cls` is a class of training-loop arguments, or derives from one."""
     if isinstance(cls, Class):
-        return _derives(machine, state, cls, ARGUMENTS)
+        return _derives_from_library(machine, state, cls, ARGUMENTS)
     return isinstance(cls, Ref) and loop_kind(cls.name) == ARGUMENTS
 
 
-def _derives(machine: Machine, state: State, cls: Class, kind: str) -> bool:
-    """Whether a class of the tree derives from one of a library that is of this `kind`."""
+def _derives_from_library(machine: Machine, state: State, cls: Class, kind: str) -> bool:
+    """Whether a visible class derives from a library class of this `kind`."""
     above = (base for one in attributes.lineage(machine, state, cls) for base in attributes.bases(machine, state, one))
     return any(isinstance(base, Ref) and loop_kind(base.name) == kind for base in above)
 
@@ -179,11 +179,11 @@ def _is_older(state: State, manager: Manager) -> bool:
 class Trainers(Tracker):
     """Tracks objects that run a whole training loop.
 
-    `made` has their constructor calls by symbol, and `clipped` the calls that clip gradients of a module with manual
-    optimization.
+    `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
+    manual optimization.
     """
 
-    methods = PARSING
+    methods = PARSING_METHODS
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -209,27 +209,27 @@ class Trainers(Tracker):
         return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """A loss is differentiated in a loop's step that the file writes anew."""
+        """Emit `Bypassed` for a plain backward pass in an overridden step of a training loop."""
         if call.name != "backward" or call.arguments.given or not self.machine.calls:
             return
         me, node, chunk = state.frames[state.frame].get("self"), self.machine.calls[-1], self.machine.chunk
         plain = isinstance(call.owner, Unknown) or (isinstance(call.owner, Tensor) and call.owner.scaled is None)
         if not (plain and isinstance(me, Instance) and isinstance(node, cst.FunctionDef) and chunk is not None):
             return
-        own = node.name.value == BACKWARD_OF_LOOP and chunk.words.isdisjoint(SCALING_OF_LOOP)
-        if own and _derives(self.machine, state, me.cls, LOOP):
+        own = node.name.value == TRAINER_STEP and chunk.words.isdisjoint(LOSS_SCALING_NAMES)
+        if own and _derives_from_library(self.machine, state, me.cls, LOOP):
             manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, None, True)
             details = {"call": "backward", "step": call.node, "spelled": "self.accelerator", "synced": False}
             self.machine.emit(state, Bypassed, call.node, manager=manager, **details)
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
-        """A parameter that holds the arguments of a loop."""
+        """Return the arguments for a parameter annotated with their class."""
         if loop_kind(name) != ARGUMENTS:
             return None
         return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), ARGUMENTS, None, False)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """A command line or a file is parsed."""
+        """Return the arguments parsed from a command line or a file."""
         classes = state.heap.get(call.owner.symbol, {}).get(_CLASSES) if isinstance(call.owner, Unknown) else None
         if classes is None:
             return None
@@ -241,7 +241,7 @@ class Trainers(Tracker):
         return Items(tuple(made))
 
     def handles_library_call(self, name: str) -> bool:
-        """What trains by itself, and what parses its arguments."""
+        """Whether this constructs a training loop, its arguments or their parser."""
         return loop_kind(name) is not None or name in ARGUMENT_PARSERS
 
     def library_call(self, state: State, call: Call) -> Value | None:

@@ -1,4 +1,4 @@
-"""What follows the clipping of gradients: the step that uses them, or another backward pass."""
+"""Order of clipping, steps and backward passes on a path."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from amplint.semantics.words import RUNS_BACKWARD
 from amplint.source import syntax as cst
 from amplint.torchlib.names import CLIPPERS
 
-_USES = "step"
+_STEP = "step"
 
 
 class PendingClips(Part):
-    """The calls that have clipped gradients which nothing has used since."""
+    """The `calls` that clipped gradients which no step has used yet."""
 
     __slots__ = ("calls",)
 
@@ -24,35 +24,35 @@ class PendingClips(Part):
         self.calls = calls
 
     def copy(self) -> PendingClips:
-        """An independent continuation."""
+        """An independent copy."""
         return PendingClips(self.calls)
 
     def key(self, now: Iteration) -> Hashable:
-        """Paths are told apart by what they have clipped."""
+        """The pending calls, which distinguish paths."""
         return self.calls
 
     def joined_with(self, other: PendingClips) -> PendingClips:
-        """What both paths have clipped."""
+        """The calls pending on both paths."""
         return PendingClips(self.calls & other.calls)
 
 
 class ClipOrder(Tracker):
-    """Follows what comes after PyTorch's own clipping on a path."""
+    """Tracks the step or backward pass that follows PyTorch's own clipping on a path."""
 
     part = PendingClips
 
     def is_needed(self) -> bool:
-        """Only for rules that ask for it."""
+        """Whether a selected rule handles the event."""
         return ClipFollowed.kind in self.machine.wanted
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Gradients are clipped, used or added to."""
+        """Record a clipping, or emit `ClipFollowed` for the step or backward pass after it."""
         callee = call.callee
         if isinstance(callee, Ref) and CLIPPERS.get(callee.name):
             state.change(PendingClips).calls = state[PendingClips].calls | {call.node}
         elif state[PendingClips].calls and not isinstance(call.owner, Instance):
             name = callee.name.rpartition(".")[2] if isinstance(callee, Ref) else call.name
-            if name == _USES or RUNS_BACKWARD.search(name):
+            if name == _STEP or RUNS_BACKWARD.search(name):
                 for node in state[PendingClips].calls:
-                    self.machine.emit(state, ClipFollowed, node, used=name == _USES)
+                    self.machine.emit(state, ClipFollowed, node, used=name == _STEP)
                 state.change(PendingClips).calls = frozenset()

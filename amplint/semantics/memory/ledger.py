@@ -11,15 +11,15 @@ from amplint.source.source import Source
 
 
 class Ledger(Tracker):
-    """What is known of the checkpoints of a file, by symbols.
+    """Facts about the checkpoints of a file, by symbol.
 
-    `training` are the scalers that step an optimizer, with a place where they do. `taken` tells for the value of a
-    `state_dict()` where it was made, and `made_from` which of these went into another; `saved` and `restored` whose
-    state goes into a checkpoint and comes back, and where. `scaler_saved` and `scaler_restored` tell that some scaler's
-    state certainly or possibly does. `perhaps_none` are scalers that some path goes without, and `fleeting` what makes
-    those that are gone before anything could save them. `spelled` holds, for each path to a place where state goes by,
-    the names there whose value is a scaler or None, `elsewhere` the files in which that happens, by the call that leads
-    there.
+    `training` maps a scaler to a place where it steps an optimizer. `taken` maps the value of a `state_dict()` to its
+    place, and `made_from` a value to the states in it; `saved` and `restored` map an object to the places where a
+    checkpoint saves or restores its state. `scaler_saved` and `scaler_restored` are whether the state of some scaler
+    certainly or possibly is. `perhaps_none` are scalers that are missing on some path, and `fleeting` the calls that
+    construct scalers which are gone before anything could save them. `spelled` maps the place of a save or restore to
+    the names there whose value is a scaler or None, one table for each path, and `elsewhere` maps a call that leads to
+    such places in other files to these files.
     """
 
     def __init__(self, machine: Machine) -> None:

@@ -28,16 +28,16 @@ class Boundary:
 
 
 class Rhythm(Tracker):
-    """Notes about conditions, loops and losses, by symbol or node.
+    """Facts about conditions, loops and losses, by symbol or node.
 
-    `spelled` holds the expressions of remainders and conditions, `asked` the loops around the places where conditions
-    are decided, `early` those decided before all loops and `repeated` those in one, `boundaries` what they say of
-    windows. Of loops, `sources` is what they go over, `counted` what they count up, `starts` from where, `windows`
-    those that accumulate, and `exact` the remainder that alone ends their windows, counted from their start.
-    `losses` holds what each backward ran on, `divided_late` what of it was divided behind that, with the divisor,
-    `opaque` what functions returned that were not followed, `inside` what was told to run inside windows. `loaders` and
-    `parallel` are the calls that make data loaders and distributed models; `bypassed` says that a forward pass to
-    differentiate goes around the wrapper, so that no gradients are reduced.
+    `spelled` maps remainders and conditions to their expressions, `asked` a condition to the loops around its
+    decisions; `early` are the conditions decided before all loops, `repeated` those decided in one, and `boundaries`
+    maps them to the window boundaries they imply. For loops, `sources` is the iterated value, `counted` the counters,
+    `starts` the initial values of these, `windows` those that accumulate, and `exact` the remainder that alone ends
+    their windows, counted from their start. `losses` maps a backward pass to its losses, `divided_after_backward` are
+    losses divided after it, with the divisor, `opaque` the results of functions that are not interpreted, `inside` the
+    unscaling calls within windows. `loaders` and `parallel` are the calls that construct data loaders and distributed
+    models; `bypassed` is whether a differentiated forward pass bypasses the wrapper, so that no gradients are reduced.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -51,7 +51,7 @@ class Rhythm(Tracker):
         self.counted: dict[cst.CSTNode, frozenset[str]] = {}
         self.starts: dict[tuple[int, str], int] = {}
         self.losses: dict[cst.CSTNode, set[int]] = {}
-        self.divided_late: set[tuple[int, int]] = set()
+        self.divided_after_backward: set[tuple[int, int]] = set()
         self.opaque: set[int] = set()
         self.inside: set[cst.CSTNode] = set()
         self.loaders: dict[int, cst.Call] = {}

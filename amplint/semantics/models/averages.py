@@ -73,7 +73,7 @@ class Averages(Tracker):
             )  # fmt: skip
 
     def _is_chosen(self, cast: cst.CSTNode) -> bool:
-        """Whether weights are converted in a branch of a function: not for every object, perhaps."""
+        """Whether weights are cast in a branch of a function, so perhaps not for every object."""
         source = self.machine.program.source_of(cast)
         for above in source.ancestors(cast) if source is not None else ():
             if isinstance(above, (cst.If, cst.IfExp)):

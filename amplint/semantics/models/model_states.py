@@ -12,11 +12,11 @@ from amplint.source import syntax as cst
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What made a model's parameters float16 or bfloat16, and what sharded them.
+    """The calls that cast the parameters of a model to float16 or bfloat16, and the one that sharded them.
 
-    `perhaps` makes them float16 where a setting or another path chooses that. `saved` loads them in the dtype in which
-    they were saved, by the newest version of the library. `frozen` is what made them half before training was switched
-    off for them, with the dtype.
+    `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype in
+    which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
+    them, with the dtype.
     """
 
     half: cst.CSTNode | None = None

@@ -332,9 +332,10 @@ def _casts_itself(source: Source) -> bool:
 
 
 class Models(Tracker):
-    """Follows models where the rules ask for it; a call's note is the model that it runs and what names that.
+    """Tracks models if a rule needs them; the note of a call is the model that it runs, and its name.
 
-    `born` holds what unseen calls have made, with the function around them, `cast` what some path converts to half.
+    `born` are the results of unseen calls, with the function around them, `cast` the models that some path casts to
+    half.
     """
 
     def __init__(self, machine: Machine) -> None:

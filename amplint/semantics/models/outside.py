@@ -135,10 +135,11 @@ _SHARDS = regex(r"FSDP|FullyShardedDataParallel|fully_shard")
 
 
 class Outside(Tracker):
-    """Forward passes by what they returned, None for those in a region, and what ran `within` regions.
+    """Tracks forward passes: `outputs` maps their results to the calls, None for those in a region.
 
-    `plain` are those in no region that can be seen, `seen` those of models in visible code, and `added` sums of losses
-    by what they come to, each with the region around it, and `computed` what calls in regions have returned.
+    `within` are the results of unseen calls in regions, and `computed` those of all calls in regions. `plain` are
+    forward passes without a visible region around, `seen` those of models in visible code, and `added` maps sums of
+    losses to the region around.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -151,7 +152,7 @@ class Outside(Tracker):
         self.added: dict[int, Autocast] = {}
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """A region is around what is computed."""
+        """Record the result of a call in a region."""
         if state.regions and innermost(self.machine, state)[0] is not None:
             self.computed.add(symbol_of(self.machine, result))
         return None

@@ -194,9 +194,9 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
 
 
 def root(machine: Machine, symbol: int) -> int:
-    """The model behind one that was converted to a dtype, or handed to a framework: it is the same object.
+    """The symbol of a model before casts and preparation by a framework, which return the same object.
 
-    So it is where only one of two paths has done so.
+    A join whose sides have the same root counts as one.
     """
     while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
         symbol = machine.symbols.parts(symbol)[0]
@@ -207,7 +207,7 @@ def root(machine: Machine, symbol: int) -> int:
 
 
 def _cast_on_a_path(machine: Machine, symbol: int) -> cst.CSTNode | None:
-    """What converts a model to float16 on some of the paths that join, or for some settings."""
+    """The cast of a model to float16 on one of the joined paths, or for some settings."""
     kind, *more = machine.symbols.key(symbol)
     if kind == "converted" and isinstance(more[1], cst.CSTNode):
         return more[1] if more[0] == "float16" or more[1] in machine[Parameters].chosen else None
@@ -418,9 +418,10 @@ def _emit_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
 
 
 class Parameters(Tracker):
-    """Follows the dtypes, shards and places of parameters.
+    """Tracks the dtypes, shards and devices of parameters.
 
-    `trained` is what each optimizer was made for, `chosen` are conversions to float16 or another dtype.
+    `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
+    setting.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})

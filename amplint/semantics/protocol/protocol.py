@@ -736,7 +736,7 @@ class Protocol(Tracker):
         progress.pairs = {pair: stage for pair, stage in progress.pairs.items() if not young & set(pair)}
 
     def unrolls(self, element: Value) -> bool:
-        """Each optimizer and scaler has a state of its own."""
+        """Whether the element is an optimizer or a scaler, each of which has a state of its own."""
         return isinstance(element, (Optimizer, Scaler))
 
     def forget(self, state: State) -> None:

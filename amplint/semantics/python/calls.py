@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
-from amplint.semantics.python.containers import got, view
+from amplint.semantics.python.containers import get_result, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
 from amplint.semantics.python.plain_calls import builtin, computed_number, unseen_result
@@ -124,7 +124,7 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
         return members
     if isinstance(made.owner, Items) and made.name == "get":
-        held = got(machine, state, made.owner, made.arguments)
+        held = get_result(machine, state, made.owner, made.arguments)
         if held is not None:
             return held
     if made.owner is not None:

@@ -1,4 +1,4 @@
-"""Elements of lists: models are loops over equal layers, and some loops are unrolled."""
+"""Elements of containers: loops over equal layers as one model, and unrolled loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value
 
 MOST_UNROLLED = 4
-"""The longest list over which a loop is unrolled."""
+"""Maximum length of a list over which a loop is unrolled."""
 _EACH = "<each>"
 
 
@@ -49,13 +49,13 @@ def view(machine: Machine, state: State, owner: Items, name: str) -> Items | Non
     return None if put else Items(tuple(map(Items, zip(owner.keys, values, strict=True))))
 
 
-def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
-    """The result of `get` on a dictionary, None if nothing is known of it."""
+def get_result(machine: Machine, state: State, owner: Items, arguments: Arguments) -> Value | None:
+    """The result of `get` on a dictionary, None if it is unknown."""
     if owner.keys is None or not arguments.given:
         return None
     key, default = arguments.values[0], arguments.value("default", 1) or NONE
     stored = state.heap.get(symbol_of(machine, owner), {})
-    if not stored.keys().isdisjoint(_written(owner, key)):
+    if not stored.keys().isdisjoint(_stored_names(owner, key)):
         return None
     if isinstance(key, Const):
         return owner.values[owner.keys.index(key)] if key in owner.keys else None if stored else default
@@ -64,14 +64,14 @@ def got(machine: Machine, state: State, owner: Items, arguments: Arguments) -> V
     return values[position] if position is not None else alternatives(values)
 
 
-def _written(owner: Items, key: Value) -> list[str]:
-    """The names under which what is put into a dictionary at `key`, or at any of its keys, is kept."""
+def _stored_names(owner: Items, key: Value) -> list[str]:
+    """The attribute names that hold the values stored at `key` of a dictionary, or at any of its keys."""
     keys = [key] if isinstance(key, Const) else owner.keys or ()
     return [f"[{one.value!r}]" for one in keys if isinstance(one, Const)]
 
 
-def zipped(machine: Machine, name: str, values: Sequence[Value]) -> Items | None:
-    """The rows that `enumerate` or `zip` makes of known values, if a loop over them is unrolled."""
+def zip_rows(machine: Machine, name: str, values: Sequence[Value]) -> Items | None:
+    """The rows of `enumerate` or `zip` over known values, if a loop over them is unrolled."""
     if not all(isinstance(value, Items) and value.keys is None for value in values):
         return None
     columns = [value.values for value in values if isinstance(value, Items)]
@@ -80,10 +80,10 @@ def zipped(machine: Machine, name: str, values: Sequence[Value]) -> Items | None
     if len({len(column) for column in columns}) != 1:
         return None
     rows = Items(tuple(map(Items, zip(*columns, strict=True))))
-    return rows if unrolled(machine, rows) else None
+    return rows if unrolled_elements(machine, rows) else None
 
 
-def unrolled(machine: Machine, iterable: Value) -> tuple[Value, ...]:
+def unrolled_elements(machine: Machine, iterable: Value) -> tuple[Value, ...]:
     """The elements of `iterable` if a loop over them is unrolled: a few, each with a value that a tracker unrolls."""
     if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
         return ()

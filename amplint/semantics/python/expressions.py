@@ -32,7 +32,7 @@ from amplint.source.remembered import cached_per_file
 from amplint.source.tree import children, walk
 
 MOST_CONTEXTS = 4
-"""The largest dictionary of contexts of which each is followed."""
+"""Maximum size of a dictionary of contexts whose values are kept apart."""
 LONG_CHAIN = 8
 """Of a condition with more parts only these are remembered, and not what the whole came to."""
 
@@ -341,7 +341,7 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
 
 
 def _one_by_one(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Items | None:
-    """The scalers or optimizers of a comprehension over a few known values, each an object of its own."""
+    """The result of a comprehension over a few known values, with the element evaluated for each."""
     loop, around = node.for_in, state.iteration
     source = evaluate(machine, state, loop.iter)
     given = (source.keys or source.values) if isinstance(source, Items) else ()

@@ -79,7 +79,7 @@ def call_function(
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
         return _unfollowed_result(machine, function)
-    around = _decorated(machine, state, function, body)
+    around = _apply_decorators(machine, state, function, body)
     if around is not None:
         if node is not None:
             return call_function(machine, state, around, positional, keywords, node)
@@ -107,8 +107,8 @@ def call_function(
     return result
 
 
-def _decorated(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
-    """What decorators of the tree make of a function, None where they have nothing to do with any topic."""
+def _apply_decorators(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
+    """The result of applying visible decorators to a function; None if it has none that are relevant."""
     if function.bare or not isinstance(body, cst.FunctionDef) or not body.decorators:
         return None
     made = bare = replace(function, bare=True)
@@ -323,7 +323,7 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.iteration = home, state.iteration
-        leave(machine, end, (*regions, *_kept_open(end.regions[len(regions) :])))
+        leave(machine, end, (*regions, *_regions_entered_by_calls(end.regions[len(regions) :])))
         for frame_ends in machine.hooks.frame_ends:
             frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame)
@@ -340,8 +340,8 @@ def _outcomes(
     return machine.merged(ends, PATH_LIMIT), own
 
 
-def _kept_open(regions: tuple[Region, ...]) -> Iterator[Region]:
-    """Those that a call has entered (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
+def _regions_entered_by_calls(regions: tuple[Region, ...]) -> Iterator[Region]:
+    """The regions entered by a call (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
     return (region for region in regions if isinstance(region.entered_by, cst.Call))
 
 

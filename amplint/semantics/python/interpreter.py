@@ -55,8 +55,8 @@ def interpret(
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
-    to be half unless their dtype is known. Where the script chooses among dtypes, it is `dtype`, if that is given, and
-    else one of several. Raises SourceError for a part that cannot be parsed.
+    to be half unless their dtype is known. A choice among dtypes takes `dtype` if that is given, and stays open
+    otherwise. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,

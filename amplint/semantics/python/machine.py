@@ -267,13 +267,13 @@ class Machine:
     def merged(self, states: list[State], limit: int) -> list[State]:
         """`states` with indistinguishable ones joined; exact while little of the budget is spent."""
         if self.dtypes.taken is not None and len(states) > 1:
-            states = self._taking_the_dtype(states)
+            states = self._with_taken_dtype(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.joined_value, exact)
 
-    def _taking_the_dtype(self, states: list[State]) -> list[State]:
-        """`states` without those on which a variable has another dtype than the one to be taken, where one has that."""
-        places = dict.fromkeys(place for state in states[1:] for place in _differing_dtypes(states[0], state))
+    def _with_taken_dtype(self, states: list[State]) -> list[State]:
+        """`states` without those on which a variable has another dtype than the one to be taken, if one has that."""
+        places = dict.fromkeys(place for state in states[1:] for place in _places_of_different_dtypes(states[0], state))
         dropped: set[int] = set()
         for place in places:
             values = [_dtypes_at(state, place) for state in states]
@@ -541,11 +541,11 @@ def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNod
 
 
 _Place = tuple[int, int, str, int]
-"""Whether a variable or an attribute, in which table, its name, and the position in a tuple."""
+"""Whether it is an attribute, the key of its table, its name, and the position in a tuple."""
 
 
-def _differing_dtypes(state: State, other: State) -> Iterator[_Place]:
-    """Where two paths have different dtypes in variables, attributes, or tuples there."""
+def _places_of_different_dtypes(state: State, other: State) -> Iterator[_Place]:
+    """The places at which two paths have different dtypes: variables, attributes, elements of tuples."""
     for kind, (tables, others) in enumerate(((state.frames, other.frames), (state.heap, other.heap))):
         for key, table in others.items():
             mine = tables.get(key)
@@ -557,7 +557,7 @@ def _differing_dtypes(state: State, other: State) -> Iterator[_Place]:
 
 
 def _dtypes_at(state: State, place: _Place) -> Value | None:
-    """The dtype, or one of several, at a place; None where there is none."""
+    """The dtype or choice of dtypes at a place; None if there is none."""
     kind, key, name, index = place
     parts = _parts((state.heap if kind else state.frames).get(key, {}).get(name, NONE))
     return parts[index] if index < len(parts) and is_dtypes(parts[index]) else None
@@ -568,5 +568,5 @@ def _parts(value: Value) -> tuple[Value, ...]:
 
 
 def _are_alike(left: Items, right: Items) -> bool:
-    """Whether two displays have the same keys, or are sequences of the same length, and are not empty."""
+    """Whether two non-empty displays have the same keys or the same length."""
     return left.keys == right.keys and 0 < len(left.values) == len(right.values)

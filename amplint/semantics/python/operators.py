@@ -41,7 +41,7 @@ _ARITHMETIC: dict[type[cst.CSTNode], Callable[[float, float], float]] = {
     cst.RightShift: operator.rshift,
 }
 _LARGEST = 1024
-"""The binary digits of the largest number that is computed."""
+"""Maximum bit length of a computed number."""
 
 
 def binary(machine: Machine, state: State, node: cst.BinaryOperation) -> Value:
@@ -199,19 +199,19 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     alike = scale_of(body) == scale_of(orelse)
     if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
         return machine.joined_value(body, orelse)
-    if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _differ_in_effect(*sides))):
+    if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _have_different_effects(*sides))):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
 
 
 def is_context(value: Value) -> bool:
-    """Whether a `with` statement can enter `value`, and regions can depend on it."""
+    """Whether `value` is a context that a `with` statement can enter and that affects regions."""
     return isinstance(value, (Autocast, GradMode, Neutral, Entered))
 
 
-def _differ_in_effect(one: State, other: State) -> bool:
-    """Whether trackers know something else where the other side was evaluated."""
+def _have_different_effects(one: State, other: State) -> bool:
+    """Whether the tracker states after the evaluation of the two sides differ."""
     now = one.iteration
     return any(
         part is not other.parts[kind] and part.key(now) != other.parts[kind].key(now)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
-from amplint.semantics.python.containers import each, record_element, zipped
+from amplint.semantics.python.containers import each, record_element, zip_rows
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
@@ -84,10 +84,10 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
 
 
 def computed_number(name: str, arguments: Arguments) -> Value | None:
-    """The number that a function makes of numbers, or the limits of a dtype; None for any other call."""
+    """The number that a function returns for numbers, or the limits of a dtype; None for any other call."""
     values = arguments.values
     if name in LIMITS and len(values) <= 1:
-        dtype = _dtype_named(values[0]) if values else "float32"
+        dtype = _dtype_name(values[0]) if values else "float32"
         return Ref(f"{name}.{dtype}") if dtype else None
     if name not in FUNCTIONS or any(argument.keyword or argument.star for argument in arguments.given):
         return None
@@ -96,8 +96,8 @@ def computed_number(name: str, arguments: Arguments) -> Value | None:
     return Const(result) if result is not None else None
 
 
-def _dtype_named(value: Value) -> str:
-    """The name of the dtype that `finfo` or `iinfo` is given, empty for an unknown one."""
+def _dtype_name(value: Value) -> str:
+    """The name of the dtype argument of `finfo` or `iinfo`, empty if it is unknown."""
     if isinstance(value, Const) and isinstance(value.value, str):
         return value.value
     if not isinstance(value, Ref):
@@ -110,13 +110,13 @@ _TORCH = Ref("torch")
 _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
 
 
-def _tells_dtype(node: cst.Call) -> bool:
-    """Whether the second argument of `getattr` is named as a dtype is."""
+def _has_dtype_name(node: cst.Call) -> bool:
+    """Whether the name of the second argument of `getattr` ends in `dtype`."""
     return DTYPE.search(last_name(node.args[1].value) or "") is not None
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
-    """What `getattr` returns, where the name is known, one of several, or that of any dtype."""
+    """The result of `getattr` with a name that is known, one of several, or that of any dtype."""
     owner, key = arguments.values[:2]
     if isinstance(key, Const):
         return attributes.get(machine, state, node, owner, str(key.value))
@@ -124,14 +124,14 @@ def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Argument
         return None
     if names := _options(machine, state, [key]):
         return _one_of(machine, state, node, arguments, names)
-    position = machine.dtypes.pick(_ANY_DTYPE) if owner == _TORCH and _tells_dtype(node) else None
+    position = machine.dtypes.pick(_ANY_DTYPE) if owner == _TORCH and _has_dtype_name(node) else None
     return _ANY_DTYPE[position] if position is not None else None
 
 
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
     """What `enumerate` or `zip` returns."""
     values = arguments.values
-    if values and (rows := zipped(machine, name, values)) is not None:
+    if values and (rows := zip_rows(machine, name, values)) is not None:
         return rows
     pairs = unseen_result(machine, state, name, arguments)
     known = [each(state, value) for value in values]

@@ -9,7 +9,7 @@ from functools import partial
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.attributes import find_method
-from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled
+from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled_elements
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
@@ -284,10 +284,10 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     for state in states:
         machine.statement = node
         for iterable, ready in machine.outcomes(state, lambda s: evaluate(machine, s, node.iter)):
-            if elements := unrolled(machine, iterable):
+            if elements := unrolled_elements(machine, iterable):
                 after += _one_by_one(machine, ready, node, flow, elements)
                 continue
-            if (keys := _keys_unrolled(machine, ready, node, iterable)) is not None:
+            if (keys := _unrolled_keys(machine, ready, node, iterable)) is not None:
                 after += _one_by_one(machine, ready, node, flow, keys)
                 continue
             alone = ready if len(states) <= PATHS_APART else None
@@ -312,12 +312,14 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
     return after
 
 
-def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Value) -> Sequence[Value] | None:
-    """The few known keys that a loop goes over to look up what a tracker unrolls in dictionaries, None for others."""
+def _unrolled_keys(machine: Machine, state: State, node: cst.For, iterable: Value) -> Sequence[Value] | None:
+    """The keys over which a loop is unrolled, since it looks up values in dictionaries that a tracker unrolls; None
+    otherwise.
+    """
     keys = (iterable.keys or iterable.values) if isinstance(iterable, Items) else ()
     if not 0 < len(keys) <= MOST_UNROLLED or not all(isinstance(key, Const) for key in keys):
         return None
-    for owner in _indexed(node):
+    for owner in _subscripted_by_target(node):
         held = evaluate(machine, state.copy(), owner)
         if isinstance(held, Items) and any(is_one(value) for value in held.values for is_one in machine.hooks.unrolls):
             return keys
@@ -325,8 +327,8 @@ def _keys_unrolled(machine: Machine, state: State, node: cst.For, iterable: Valu
 
 
 @cached_per_file
-def _indexed(node: cst.For) -> tuple[cst.BaseExpression, ...]:
-    """What the body of a loop subscripts by the variable of the loop alone."""
+def _subscripted_by_target(node: cst.For) -> tuple[cst.BaseExpression, ...]:
+    """The expressions that the body of a loop subscripts with the loop variable."""
     if not isinstance(node.target, cst.Name):
         return ()
     found: dict[str, cst.BaseExpression] = {}
@@ -426,21 +428,21 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
             leave(machine, end, regions)
             if any(each.finishes for each, _ in entered) or len(objects) > 1:
                 machine.forget(end)
-        done += _exited(machine, ends, next(iter(objects))) if len(objects) == 1 else ends
+        done += _exit_objects(machine, ends, next(iter(objects))) if len(objects) == 1 else ends
         _add(inside, one)
     _add(flow, inside)
     return done
 
 
 @dataclass(frozen=True, slots=True)
-class _Items:
-    """The items of a `with` statement: whether one of them resumes work on exit, and objects with an `__exit__`."""
+class _EnteredItems:
+    """The entered items of a `with` statement: whether one resumes work on exit, and the objects with an `__exit__`."""
 
     finishes: bool
     objects: tuple[Instance, ...]
 
 
-def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
+def _enter_items(machine: Machine, state: State, node: cst.With) -> _EnteredItems:
     """Enter every item of a `with` statement."""
     machine.statement = node
     finishes = False
@@ -455,11 +457,11 @@ def _enter_items(machine: Machine, state: State, node: cst.With) -> _Items:
             value = call_function(machine, state, enter, [value], {}, node)
         if item.asname is not None:
             assign(machine, state, item.asname.name, value)
-    return _Items(finishes, tuple(objects))
+    return _EnteredItems(finishes, tuple(objects))
 
 
-def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) -> list[State]:
-    """The paths that reach the end of a `with` statement, once `objects` have been exited."""
+def _exit_objects(machine: Machine, ends: list[State], objects: Sequence[Instance]) -> list[State]:
+    """The paths after a `with` statement, once the `__exit__` of `objects` has run."""
     for held in reversed(objects):
         exit_one = partial(_exit_object, machine, held=held)
         ends = [twin for end in ends for _, twin in machine.outcomes(end, exit_one)]
@@ -467,7 +469,7 @@ def _exited(machine: Machine, ends: list[State], objects: Sequence[Instance]) ->
 
 
 def _exit_object(machine: Machine, state: State, held: Instance) -> None:
-    """The end of a `with` statement over an object of the file, without an exception."""
+    """Call the `__exit__` of an object, without an exception."""
     leaves = find_method(machine, state, held.cls, "__exit__")
     if leaves is not None:
         call_function(machine, state, leaves, [held, NONE, NONE, NONE], {}, None)
@@ -486,14 +488,14 @@ def _class(machine: Machine, states: list[State], node: cst.ClassDef, flow: Flow
 
 
 def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -> list[State]:
-    after = [] if any(map(_takes_anything, node.cases)) else [state.copy() for state in states]
+    after = [] if any(map(_matches_anything, node.cases)) else [state.copy() for state in states]
     for case in node.cases:
         after += run_block(machine, [state.copy() for state in states], _body(case.body), flow)
     return after
 
 
-def _takes_anything(case: cst.MatchCase) -> bool:
-    """Whether a case is taken whatever the value is: `case _:`."""
+def _matches_anything(case: cst.MatchCase) -> bool:
+    """Whether a case matches any value: `case _:`."""
     return isinstance(case.pattern, cst.MatchAs) and case.pattern.pattern is None and case.guard is None
 
 

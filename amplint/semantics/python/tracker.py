@@ -313,7 +313,7 @@ class Tracker:
         """A `for` loop over the value with the symbol `source` begins."""
 
     def unrolls(self, element: Value) -> bool:
-        """Whether a loop over a few known elements such as this one is unrolled, since each has a state of its own."""
+        """Whether a loop over a few known elements like this one is unrolled, since each has a state of its own."""
         return False
 
     def has_one_iteration(self, source: int) -> bool:

@@ -87,9 +87,9 @@ def device_of_work(source: Source, node: cst.CSTNode) -> cst.BaseExpression | No
 
 
 def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
-    """Whether a device, or its type, is CUDA's wherever the machine has that: `"cuda" if cuda.is_available() else ...`.
+    """Whether a device or its type is chosen by availability alone: `"cuda" if cuda.is_available() else ...`.
 
-    Of a variable or attribute, every value has to be one that asks for it.
+    For a variable or attribute, every value must be.
     """
     values = _assigned(source).get(dotted(value) or "", [])
     texts = values if isinstance(value, (cst.Name, cst.Attribute)) else [source.code(value)]
@@ -97,10 +97,10 @@ def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
 
 
 def device_premises(source: Source) -> tuple[Premise, ...]:
-    """What is taken for granted of a device that the code of a file is given, where it is said not to be CUDA's.
+    """The premises of a report that a device given to the code of a file is not a CUDA device.
 
-    Where no choice of devices is in visible code, or a file works with what only CUDA has, it may never be another.
-    Nothing is where such a choice is in sight.
+    Without a visible choice of devices, or with code that needs CUDA, it may always be one. With such a choice, there
+    are none.
     """
     text = source.text
     on_cuda = has_kernels(source) or "is_bf16_supported" in text or ("nccl" in text and "gloo" not in text)

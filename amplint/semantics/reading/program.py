@@ -46,7 +46,7 @@ class Program:
     mentions. `torch` is the PyTorch version to assume, None for the newest known. With `whole` all of these are
     relevant as the linted file is, and not only code that trains, saves or enters contexts. `around` answers queries
     about the surroundings. `configs` are the configuration files that were read, and `assumed` those among them that
-    options of the script can replace. `offered` are the half dtypes that were found to be one choice among others.
+    options of the script can replace. `offered` are the half dtypes among which the script was found to choose.
     """
 
     def __init__(

@@ -74,9 +74,9 @@ ACCELERATOR = "accelerator"
 NAMED_OPTIMIZER = "optimizer by its name"
 OPTIMIZERS = frozenset({OPTIMIZER, NAMED_OPTIMIZER})
 _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "train", "eval"})
-_OF_ACCELERATORS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
-"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside a `backward` of the loss."""
-_OF_A_LOSS = "backward of a loss"
+_ACCELERATOR_METHODS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
+"""Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside `backward(loss)`."""
+_BACKWARD_OF_LOSS = "backward of a loss"
 _SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
@@ -292,7 +292,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
 @cached_per_chunk
 def _names_half(chunk: Chunk) -> bool:
-    """Whether `chunk` is a short function, class or table that names a half dtype, which others may take from it."""
+    """Whether `chunk` is a short function, class or table that names a half dtype, which others may use."""
     return not chunk.words.isdisjoint(_HALF_NAMES) and chunk.text.count("\n") <= SHORT_FUNCTION
 
 
@@ -394,19 +394,19 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
             continue
         methods.setdefault(path, set()).add(method)
         if method == "backward" and node.args:
-            methods[path].add(_OF_A_LOSS)
+            methods[path].add(_BACKWARD_OF_LOSS)
         argument = dotted(node.args[0].value) if node.args else None
         if method == "step" and not node.args:
             bare_steps.add(path)
         if argument and method in ("step", "unscale_"):
             steps.setdefault(path, set()).add(argument)
-    return _by_use(methods, steps, bare_steps, scaled_backward)
+    return _kinds_by_use(methods, steps, bare_steps, scaled_backward)
 
 
-def _by_use(
+def _kinds_by_use(
     methods: dict[str, set[str]], steps: dict[str, set[str]], bare_steps: set[str], scaled_backward: set[str]
 ) -> dict[str, str]:
-    """Access path -> its kind, by the methods that are called on it and what its `step` is given."""
+    """Access path -> its kind, by the methods called on it and the arguments of its `step`."""
     found: dict[str, str] = {}
     only_stepped = {path for path in bare_steps if scaled_backward and methods[path] == {"step"}}
     named = {path for path in only_stepped if OPTIMIZER_NAME.search(path)}
@@ -415,7 +415,7 @@ def _by_use(
         if certain or (path in steps and {"step", "update"} <= used) or {"scale", "step", "update"} <= used:
             found[path] = SCALER
             found.update(dict.fromkeys(steps.get(path, ()), OPTIMIZER))
-        elif _OF_A_LOSS in used and not used.isdisjoint(_OF_ACCELERATORS):
+        elif _BACKWARD_OF_LOSS in used and not used.isdisjoint(_ACCELERATOR_METHODS):
             found[path] = ACCELERATOR
         elif ({"step", "zero_grad"} <= used and "backward" not in used) or path in named:
             found.setdefault(path, NAMED_OPTIMIZER if path in named else OPTIMIZER)

@@ -57,7 +57,7 @@ class FixedDevices(Tracker):
         if isinstance(above, cst.BooleanOperation) and above.left is call.node:
             return  # the left operand of `and` is not entered
         if device is None:
-            self._by_availability(state, call, source)
+            self._report_availability(state, call, source)
             return
         chosen = chosen_device(source, call.node)
         if chosen is not None:
@@ -75,8 +75,10 @@ class FixedDevices(Tracker):
                     state, DeviceFixed, call.node, device=device, chosen=None, name=layer, assumed=True
                 )  # fmt: skip
 
-    def _by_availability(self, state: State, call: Call, source: Source) -> None:
-        """The device type of a region can be that of what the machine has, and not that of the work."""
+    def _report_availability(self, state: State, call: Call, source: Source) -> None:
+        """Emit `DeviceFixed` for a region whose device type is chosen by availability, unlike the device of the
+        work.
+        """
         given = call.arguments.get("device_type", 0)
         if not isinstance(call.callee, Ref) or call.callee.name not in AUTOCASTS or given is None:
             return
@@ -87,7 +89,7 @@ class FixedDevices(Tracker):
             name = source.code(chosen)
             guesses = NAMED_DEVICE.guesses(last_name(chosen) or "")
             self.machine.emit(
-                state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=name, available=True,
+                state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=name, by_availability=True,
                 guesses=guesses, premises=(Premise.ANOTHER_DEVICE,),
             )  # fmt: skip
 

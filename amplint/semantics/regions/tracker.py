@@ -297,7 +297,7 @@ class Regions(Tracker):
         return Device(None) if name == "torch.device" else None
 
     def method(self, state: State, call: Call) -> Value | None:
-        """`stack.enter_context(...)`, `stack.close()`, `context.__enter__()` and `context.__exit__()`."""
+        """Handle `stack.enter_context(...)`, `stack.close()`, `context.__enter__()` and `context.__exit__()`."""
         assert call.owner is not None
         if call.name == "enter_context" and call.arguments.given:
             enter(self.machine, state, call.arguments.values[0], call.node)
@@ -353,7 +353,7 @@ class Regions(Tracker):
 
 
 def _is_visible(machine: Machine, state: State, value: Instance) -> bool:
-    """Whether what an object does as a context is a method of the tree."""
+    """Whether the context method of an object is defined in visible code."""
     return attributes.find_method(machine, state, value.cls, "__enter__") is not None
 
 

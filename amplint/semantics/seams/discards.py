@@ -22,7 +22,7 @@ from amplint.torchlib.policy import words
 
 _DISCARDED = regex(DISCARDED_CAST)
 _METHODS = frozenset(CASTS) | words("to type type_as")
-_OF_DIMENSIONS = words("shape ndim view reshape permute transpose unsqueeze squeeze flatten contiguous")
+_TENSOR_ATTRIBUTES = words("shape ndim view reshape permute transpose unsqueeze squeeze flatten contiguous")
 
 
 class Discards(Tracker):
@@ -59,11 +59,11 @@ class Discards(Tracker):
             self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
 
     def _is_used_as_tensor(self, node: cst.BaseExpression) -> bool:
-        """Whether the running function uses a variable as only tensors are used, or says that it is one."""
+        """Whether the running function uses a variable as only tensors are used, or annotates it as one."""
         function = self.machine.calls[-1]
         if not isinstance(node, cst.Name) or not isinstance(function, cst.FunctionDef):
             return False
-        return node.value in _shaped(function) or node.value in annotated_tensors(function)
+        return node.value in _tensor_variables(function) or node.value in annotated_tensors(function)
 
     def _around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         source = self.machine.program.source_of(node)
@@ -90,9 +90,9 @@ def _probes(block: cst.CSTNode) -> bool:
 
 
 @cached_per_file
-def _shaped(function: cst.FunctionDef) -> frozenset[str]:
-    """The names of which a function asks what has dimensions only, or that it multiplies as matrices."""
-    asked = [node.value for node in every(function, cst.Attribute) if node.attr.value in _OF_DIMENSIONS]
+def _tensor_variables(function: cst.FunctionDef) -> frozenset[str]:
+    """The variables of a function with an attribute that only tensors have, or in a matrix product."""
+    asked = [node.value for node in every(function, cst.Attribute) if node.attr.value in _TENSOR_ATTRIBUTES]
     for node in every(function, cst.BinaryOperation):
         asked += [node.left, node.right] if isinstance(node.operator, cst.MatrixMultiply) else []
     return frozenset(node.value for node in asked if isinstance(node, cst.Name))

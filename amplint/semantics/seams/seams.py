@@ -13,7 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.masks import branches_on_dtypes, unminded
+from amplint.semantics.tensors.masks import branches_on_dtypes, unhandled_halves
 from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
@@ -131,7 +131,7 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return evidence(machine, state, value)
     if not isinstance(value, (Tensor, Unknown)):
         return None
-    if branches_on_dtypes(machine) and not (machine.assumes and unminded(machine) >= BFLOAT16):
+    if branches_on_dtypes(machine) and not (machine.assumes and unhandled_halves(machine) >= BFLOAT16):
         return None
     if conversion(machine, value.symbol) not in (None, *BFLOAT16):
         return None

@@ -53,7 +53,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         operands = [_with_float32_source(machine, operand, op) for operand in operands]
     if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
-    if op in _ALL_ALIKE and (met := _widened(machine, operands) or _numbered(machine, operands)) is not None:
+    if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
         return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
@@ -72,15 +72,17 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
     return (wide, weights) if weights is not None and wide is not None else None
 
 
-def _numbered(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """Whole numbers or truth values, converted to float32, and the weights that they meet, which a model converts."""
+def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """A float32 operand cast from integers or booleans, and the weights that it meets, whose dtype a model
+    determines.
+    """
     weights = next((one for one in operands if one.dtype in (None, "float32") and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if one is not weights and _is_of_whole_numbers(machine, one.value)), None)
     return (wide, weights) if weights is not None and wide is not None else None
 
 
 def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
-    """Whether a tensor is float32 by a conversion of whole numbers or truth values."""
+    """Whether a tensor is float32 by a cast of integers or booleans."""
     if not isinstance(value, Tensor) or not _is_converted(machine, value):
         return False
     cast = last_cast(machine, value.symbol)

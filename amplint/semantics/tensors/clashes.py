@@ -225,7 +225,7 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
 
 
 def _compares(machine: Machine, symbol: int) -> bool:
-    """Whether these are truth values that comparisons give, or that `&`, `|` and `~` make of such."""
+    """Whether this is a boolean result of a comparison, or of `&`, `|` and `~` on such."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in _BITWISE:
         return any(_compares(machine, part) for part in parts)

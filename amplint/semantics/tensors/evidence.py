@@ -10,7 +10,7 @@ from amplint.semantics.tensors.masks import (
     branches_on_dtypes,
     branches_on_dtypes_around,
     computed_before_choice,
-    unminded,
+    unhandled_halves,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
@@ -32,7 +32,7 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
         return Evidence(because, frozenset({value.dtype}), f"the tensor is {value.dtype} from here on", value.why_half)
     left = _BOTH
     if branches_on_dtypes(machine) and (place is None or not computed_before_choice(machine, place)):
-        left = unminded(machine) if place is not None and machine.assumes else frozenset()
+        left = unhandled_halves(machine) if place is not None and machine.assumes else frozenset()
         if not left or value.dtypes is not None:
             return None
     if value.dtype == FROM_PARAMETER and _is_here(machine, value.why_half):
@@ -57,8 +57,8 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
 def evidence_of_source(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
     """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
 
-    For coordinates that is what the code provides for; whole numbers of another kind may be meant for float32 alone.
-    While a constructor runs, nothing has converted what it has made.
+    For coordinates the code provides for half; other integers may be meant for float32 alone. In a constructor, nothing
+    has cast the new tensors yet.
     """
     if branches_on_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
         return None

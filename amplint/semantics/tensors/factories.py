@@ -101,7 +101,7 @@ def make(
     flow.emit_operation(machine, state, node, op, places, made, arguments, follows=dtypes is None and taken)
     met = number_operand(content.value, content.node.value, beside) if content is not None else None
     if met is not None:
-        numbers.hold(machine, made, met, everywhere=True)
+        numbers.record_elements(machine, made, met, everywhere=True)
     if met is not None and (dtypes is not None or like is not None or taken):
         numbers.report_out_of_range(machine, state, node, "full", made, met)
     return made

@@ -57,7 +57,7 @@ def stored(
     if met is None or not large:
         return
     numbers.report_out_of_range(machine, state, node, "index_put", owner, met)
-    numbers.hold(machine, owner, met)
+    numbers.record_elements(machine, owner, met)
     index = target.slice[0].slice
     if math.isinf(met.value) and len(target.slice) == 1 and isinstance(index, cst.Index):
         mask = keys[0]

@@ -68,23 +68,25 @@ def branches_on_dtypes(machine: Machine, function: cst.CSTNode | None = None) ->
     return body is not None and _chooses_by_dtype(body)
 
 
-def unminded(machine: Machine) -> frozenset[str]:
-    """The half dtypes that the running function leaves as they are, though it asks whether a tensor has another one."""
+def unhandled_halves(machine: Machine) -> frozenset[str]:
+    """The half dtypes for which the running function has no case, although it tests for another dtype."""
     body = _body(machine)
-    return HALF_DTYPES - _minded(body) if body is not None else HALF_DTYPES
+    return HALF_DTYPES - _tested_halves(body) if body is not None else HALF_DTYPES
 
 
 @cached_per_file
-def _minded(function: cst.CSTNode) -> frozenset[str]:
-    """The half dtypes of which a function asks whether a tensor has them, both where it asks otherwise."""
+def _tested_halves(function: cst.CSTNode) -> frozenset[str]:
+    """The half dtypes that a function tests for; both if the test names none."""
     found = frozenset[str]()
     for choice in filter(_is_choice, every(function, cst.Name, cst.Comparison)):
-        found |= _asked_half(choice) or HALF_DTYPES
+        found |= _compared_half(choice) or HALF_DTYPES
     return found
 
 
-def _asked_half(node: cst.CSTNode) -> frozenset[str]:
-    """The half dtype that a tensor's dtype is compared with: `x.dtype == torch.bfloat16`; none for anything else."""
+def _compared_half(node: cst.CSTNode) -> frozenset[str]:
+    """The half dtype with which the dtype of a tensor is compared: `x.dtype == torch.bfloat16`; empty for anything
+    else.
+    """
     if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
         return frozenset()
     (compared,) = node.comparisons

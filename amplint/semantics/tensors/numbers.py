@@ -16,8 +16,8 @@ from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL, HALF_DT
 from amplint.torchlib.policy import words
 
 _STEPS = 6
-_KEEP_EXTREMES = words("Add tril triu masked_fill where cast")
-"""What leaves elements of its first operand as they are."""
+_KEEPS_ELEMENTS = words("Add tril triu masked_fill where cast")
+"""Operations that keep elements of their first operand."""
 
 
 def emit_out_of_range(
@@ -49,10 +49,10 @@ def report_out_of_range(
         emit_out_of_range(machine, state, node, op, operand, met)
 
 
-def constant(
+def constant_operand(
     machine: Machine, value: Value, node: cst.BaseExpression, beside: cst.BaseExpression | None = None
 ) -> Number | None:
-    """The number that `node` has, or of which alone its tensor consists."""
+    """The number that `node` evaluates to, or with which its tensor is filled."""
     known = number_operand(value, node, beside)
     if known is not None or not isinstance(value, Tensor) or not machine[Tensors].constants:
         return known
@@ -60,16 +60,16 @@ def constant(
     return Number(held.value, node, beside, held.place) if held is not None else None
 
 
-def hold(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
-    """Some elements of `tensor`, or all of them, are a number."""
+def record_elements(machine: Machine, tensor: Tensor, met: Number, *, everywhere: bool = False) -> None:
+    """Record that some elements of `tensor`, or `everywhere` all, are a number."""
     if everywhere:
         machine[Tensors].constants[tensor.symbol] = met
     if FLOAT16_MAX < abs(met.value) < math.inf and tensor.dtype not in HALF_DTYPES:
         machine[Tensors].extremes[tensor.symbol] = met
 
 
-def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
-    """Report a conversion to float16 of a tensor with elements that this does not hold."""
+def report_cast(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, made: Tensor) -> None:
+    """Report a cast to float16 of a tensor with elements out of its range."""
     extremes = machine[Tensors].extremes
     if not extremes or made.dtype not in ("float16", FROM_PARAMETER, None):
         return
@@ -79,7 +79,7 @@ def converts(machine: Machine, state: State, node: cst.CSTNode, before: Tensor, 
         found = next((extremes[one] for one in (*seen, symbol) if one in extremes), None)
         if found is not None:
             emit_out_of_range(machine, state, node, "to", made, found, supposing=made.dtype != "float16")
-        if found is not None or machine.symbols.key(symbol)[0] not in _KEEP_EXTREMES:
+        if found is not None or machine.symbols.key(symbol)[0] not in _KEEPS_ELEMENTS:
             return
         symbol = machine.symbols.parts(symbol)[0]
 
@@ -93,7 +93,7 @@ def report_number_operand(
     other: tuple[cst.BaseExpression, Value],
 ) -> None:
     """Report a number combined with a tensor, or an infinity multiplied by anything but ones."""
-    met, operand = constant(machine, side[1], side[0], other[0]), other[1]
+    met, operand = constant_operand(machine, side[1], side[0], other[0]), other[1]
     if met is None or is_number(machine, operand):
         return
     if isinstance(operand, Tensor):
@@ -107,5 +107,5 @@ def report_number_operand(
 def floor_of(
     machine: Machine, side: tuple[cst.BaseExpression, Value], other: tuple[cst.BaseExpression, Value]
 ) -> Number | None:
-    met = constant(machine, side[1], side[0], other[0])
+    met = constant_operand(machine, side[1], side[0], other[0])
     return met if met is not None and 0 < met.value < 1 else None

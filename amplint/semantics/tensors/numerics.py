@@ -1,4 +1,4 @@
-"""Tensor operations: the dtype of the result, and Python numbers combined with tensors."""
+"""Tensor operations: dtypes of results, and combinations of tensors with Python numbers."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ PLAIN = {operator: op for op, operator in fact_values("operator").items()}
 """Operator -> the operation that it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
 _EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
-"""Operations with a parameter `eps`, and its position."""
+"""Operation with a parameter `eps` -> its position."""
 _BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "minimum": "clamp_max", "min": "clamp_max"}
-"""Operations that limit a tensor by another -> the one that does so by a number."""
+"""Operation that limits a tensor by another -> the one that limits it by a number."""
 _JOINS = operations_with("joins")
 _BITWISE = ("BitAnd", "BitOr", "BitXor")
 """Operators that floating-point numbers do not support."""
@@ -181,18 +181,18 @@ def arithmetic(
 def _combine_number(
     machine: Machine, state: State, node: cst.CSTNode, kind: str, sides: tuple[Place, Place], made: Tensor
 ) -> Number | None:
-    """The number that keeps a sum from 0; of a product with a mask it is remembered that it holds the other factor."""
+    """The number that keeps a sum from 0. For a product of a number and a mask, record the number as an element."""
     if kind == "Multiply" and machine.assumes:
-        rounded_positions.multiplied(machine, state, node, sides)
+        rounded_positions.report_product(machine, state, node, sides)
     if kind == "Add":
         return numbers.floor_of(machine, *sides) or numbers.floor_of(machine, *sides[::-1])
-    if kind == "Multiply" and (spread := _spread(machine, sides)) is not None:
-        numbers.hold(machine, made, spread, everywhere=abs(spread.value) < 1)
+    if kind == "Multiply" and (spread := _masked_number(machine, sides)) is not None:
+        numbers.record_elements(machine, made, spread, everywhere=abs(spread.value) < 1)
     return None
 
 
-def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
-    """The number that is multiplied by zeros and ones, which keep it or not."""
+def _masked_number(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
+    """The number that is multiplied by a mask of zeros and ones."""
     for side, other in (sides, sides[::-1]):
         met = number_operand(side[1], side[0], other[0])
         if met is not None and isinstance(other[1], (Tensor, Unknown)) and _is_mask(machine, other[1]):
@@ -201,7 +201,7 @@ def _spread(machine: Machine, sides: tuple[Place, Place]) -> Number | None:
 
 
 def _is_mask(machine: Machine, value: Tensor | Unknown) -> bool:
-    """Whether these are zeros and ones: converted truth values, or what is left of 1."""
+    """Whether the elements are zeros and ones: a boolean mask, its cast or inverse, or `1 - x`."""
     if isinstance(value, Tensor) and (value.dtype == "bool" or not value.traits.isdisjoint((FLAGS, INVERTED))):
         return True
     key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
@@ -214,9 +214,9 @@ def _of_arrays(machine: Machine, *operands: Value) -> bool:
 
 
 def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bool:
-    """Whether something that a function is given is squared, which is done to tensors rather than to sizes.
+    """Whether a parameter of the function is squared, as tensors are, rather than sizes.
 
-    So are parts of what is a tensor by its use, or by its annotation.
+    The same holds for elements of a parameter that is a tensor by its use or annotation.
     """
     if not isinstance(a, Unknown) or not _is_given(machine, a):
         return False
@@ -224,7 +224,7 @@ def _is_squared_parameter(machine: Machine, kind: str, a: Value, b: Value) -> bo
 
 
 def _is_given(machine: Machine, value: Unknown) -> bool:
-    """Whether this is a parameter, or a part of one that is a tensor."""
+    """Whether this is a parameter, or an element of one that is a tensor."""
     key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
     if key[0] == "index":
         return _is_given_tensor(machine, Unknown(parts[0]))
@@ -308,7 +308,7 @@ def method(
             placed = _is_like_frequencies(arguments) or (alike and in_layer)
             if machine.assumes and INTEGERS in operand.traits and placed:
                 made = replace(made, traits=made.traits | {COORDINATES})
-            numbers.converts(machine, state, node, operand, made)
+            numbers.report_cast(machine, state, node, operand, made)
             flow.emit_operation(machine, state, node, "to", [place], made, arguments, follows=alike)
         return made
     if name in ("cpu", "cuda"):
@@ -435,7 +435,7 @@ def _operation(
     op = name.rstrip("_")
     if op in BANNED:
         bce(machine, state, node, op, operand, arguments)
-    slots = _slots(name, op, shift)
+    slots = _number_parameters(name, op, shift)
     if arguments.get("dtype") is None:
         first = [] if shift else [(beside, operand)]
         subregions.computed(machine, state, node, name, [*first, *((a.node.value, a.value) for a in arguments.given)])
@@ -443,9 +443,9 @@ def _operation(
     infinity = floor = written = None
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
-        met = numbers.constant(machine, argument.value, argument.node.value, beside) if argument else None
+        met = numbers.constant_operand(machine, argument.value, argument.node.value, beside) if argument else None
         if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
-            continue  # of `max` a number is the dimension
+            continue  # a number passed to `max` is the dimension
         written = met
         guarded = operand
         if op == "normalize":
@@ -473,7 +473,7 @@ def _operation(
         fill(state, operand, infinity)
     if name in BY_MASK and written is not None:
         for filled_one in (made, operand) if in_place else (made,):
-            numbers.hold(machine, filled_one, written)
+            numbers.record_elements(machine, filled_one, written)
     rank = ranks.of(plain, values, arguments, shift)
     resize(machine, state, arguments.value("out"), rank)
     made = replace(made, infinity=infinity or made.infinity, floor=floor, rank=rank)
@@ -483,8 +483,8 @@ def _operation(
     return _with_indices(machine, op, made, arguments, shift)
 
 
-def _slots(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
-    """The parameters beside the tensor whose numbers matter to it, each with its position."""
+def _number_parameters(name: str, op: str, shift: int) -> Sequence[tuple[str, int]]:
+    """The parameters other than the tensor whose numbers affect it, each with its position."""
     if name in FILLS:
         return (FILLS[name],)
     if op in _EPSILON_PLACES:
@@ -535,7 +535,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        met = numbers.constant(machine, argument.value, argument.node.value, other.node.value)
+        met = numbers.constant_operand(machine, argument.value, argument.node.value, other.node.value)
         if met is None or is_number(machine, other.value):
             continue
         written = met
@@ -548,7 +548,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.emit_operation(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     if written is not None:
-        numbers.hold(machine, made, written)
+        numbers.record_elements(machine, made, written)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 

@@ -55,7 +55,7 @@ def dtype_root(machine: Machine, symbol: int) -> int:
 
 
 def views(machine: Machine, symbol: int) -> Iterator[int]:
-    """`symbol`, and what it is a view of, or was computed from by operations that keep the dtype, the last one last."""
+    """`symbol` and the symbols it was computed from by views and operations that keep the dtype, the root last."""
     yield symbol
     while (viewed := _viewed(machine, symbol)) is not None:
         symbol = viewed

@@ -79,7 +79,7 @@ def stored(machine: Machine, state: State, node: cst.Call, dtype: str | None) ->
         return
     kept = _assigned_attribute(around)
     average = next((name for name in (kept or "", owner.name.value) if AVERAGE.search(name)), None)
-    if kept is not None and average is not None and _is_moved(owner, functions[0], kept):
+    if kept is not None and average is not None and _is_updated(owner, functions[0], kept):
         chosen = any(isinstance(above, (cst.If, cst.IfExp)) for above in around[: around.index(functions[0])])
         unseen = (Premise.HALF_CHOSEN,) if chosen else ()
         machine.emit(state, HalfAverage, node, dtype=dtype, guesses=AVERAGE.guesses(average), premises=unseen)
@@ -98,8 +98,8 @@ def _assigned_attribute(around: list[cst.CSTNode]) -> str | None:
     return None
 
 
-def _is_moved(owner: cst.ClassDef, constructor: cst.FunctionDef, kept: str) -> bool:
-    """Whether a method that works with the attribute `kept` changes tensors in place."""
+def _is_updated(owner: cst.ClassDef, constructor: cst.FunctionDef, kept: str) -> bool:
+    """Whether a method that uses the attribute `kept` updates tensors in place."""
     for member in owner.body.body:
         if member is constructor:
             continue

@@ -344,15 +344,14 @@ def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
 
 
 class Tensors(Tracker):
-    """Follows tensors through Python's own syntax.
+    """Tracks tensors through the syntax of Python.
 
-    `cast_from` is the symbol's dtype before a cast, `half_because` the evidence that a node gives for half tensors,
-    `half_options` the half dtypes that a choice at a node can come to, `named` the names by which alone a symbol stands
-    for a tensor, none if its use tells that. `of_layers` are the loops that layers run, by identity, `leaves` the
-    symbols of tensors made to record gradients, of which nothing has been computed, `registered` those of buffers, with
-    the dtype and the method in which they were made, `drawn` those of random numbers, with the function that draws
-    them. `constants` are the numbers of which tensors consist, `extremes` those that are in some of their elements and
-    that float16 does not hold, by symbol.
+    `cast_from` maps a symbol to its dtype before a cast, `half_because` a node to its evidence for half tensors,
+    `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
+    tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves` the tensors
+    created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method that created
+    them, `drawn` random numbers to the function that draws them. `constants` maps tensors to the number that fills
+    them, `extremes` to a number among their elements that is out of the range of float16.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})

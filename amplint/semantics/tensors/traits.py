@@ -278,7 +278,7 @@ def _is_within_one(machine: Machine, symbol: int, depth: int = 4) -> bool:
 
 
 def _is_drawn_here(machine: Machine, symbol: int) -> bool:
-    """Whether these are random numbers near 0 that the running function draws; a caller may hand in others."""
+    """Whether these are random numbers near 0 drawn by the running function; a caller may pass others."""
     if machine.symbols.key(symbol)[0] in ("cast", "either"):
         parts = machine.symbols.parts(symbol)
         return bool(parts) and all(_is_drawn_here(machine, part) for part in parts)

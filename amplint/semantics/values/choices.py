@@ -28,10 +28,10 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
 
 
 class DtypeChoices:
-    """The dtypes that a script chooses among.
+    """The dtypes among which a script chooses.
 
-    `taken` is the one that the interpretation takes wherever it is among the alternatives, None to leave all of them
-    open; `offered` are the half dtypes that were left open.
+    `taken` is the one that the interpretation takes from any choice that contains it, None to leave all choices open;
+    `offered` are the half dtypes in the open choices.
     """
 
     def __init__(self, taken: str | None = None) -> None:
@@ -39,8 +39,8 @@ class DtypeChoices:
         self.offered: set[str] = set()
 
     def pick(self, values: Sequence[Value]) -> int | None:
-        """The index of the alternative to take, None where these are no dtypes, or all of them stay open."""
-        names = [frozenset(_dtypes(value)) for value in values]
+        """The index of the alternative to take, None if these are no dtypes or the choice stays open."""
+        names = [frozenset(_possible_dtypes(value)) for value in values]
         if not all(names) or len(frozenset().union(*names)) < 2:
             return None
         if self.taken is None:
@@ -50,16 +50,16 @@ class DtypeChoices:
 
     def is_taken(self, value: Value) -> bool:
         """Whether `value` is the dtype to be taken."""
-        return [*_dtypes(value)] == [self.taken]
+        return [*_possible_dtypes(value)] == [self.taken]
 
 
 def is_dtypes(value: Value) -> bool:
-    """Whether `value` is a dtype, or one of several."""
-    return any(_dtypes(value))
+    """Whether `value` is a dtype or a choice of dtypes."""
+    return any(_possible_dtypes(value))
 
 
-def _dtypes(value: Value) -> Iterator[str]:
-    """The dtypes that `value` can be; none for anything else."""
+def _possible_dtypes(value: Value) -> Iterator[str]:
+    """The possible dtypes of `value`, none if it is no dtype."""
     names = value.options if isinstance(value, OneOf) else (value.name,) if isinstance(value, Ref) else ()
     for name in names:
         if name in DTYPES:

@@ -73,7 +73,7 @@ class Symbols:
         return str(self._keys[callee][1]), self._parts[callee]
 
     def closure(self, symbol: int, below: Callable[[int], Iterable[int]]) -> Iterator[int]:
-        """`symbol` and all that `below` leads to from it, each once: paths through shared parts grow exponentially."""
+        """The symbols reachable from `symbol` by `below`, each once: paths through shared parts grow exponentially."""
         todo, seen = [symbol], {symbol}
         while todo:
             current = todo.pop()
@@ -84,7 +84,7 @@ class Symbols:
                     todo.append(part)
 
     def alternatives(self, symbol: int) -> Iterator[int]:
-        """The operands of nested joins, each once; `symbol` itself if it is no join."""
+        """The distinct operands of nested joins; `symbol` itself if it is no join."""
 
         def operands(one: int) -> tuple[int, ...]:
             return self._parts[one] if self._keys[one][0] == "either" else ()

@@ -70,7 +70,7 @@ class Namespace:
 class Function:
     """A function, method or lambda of the file; `frame` is the frame of its free variables.
 
-    `bare` is what its decorators get.
+    A `bare` function is the argument of its decorators, which are not applied to it again.
     """
 
     chunk: Chunk

@@ -13,7 +13,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "no": None, None: None}
 
 
 class GradientAccumulationPlugin:
-    """Holds the number of micro-batches."""
+    """The number of micro-batches."""
 
     def __init__(self, num_steps: int) -> None:
         self.num_steps = num_steps

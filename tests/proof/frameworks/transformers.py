@@ -72,7 +72,7 @@ class TrainingArguments:
 
 
 class HfArgumentParser:
-    """Makes objects of data classes of a command line, which is empty here."""
+    """Constructs data classes from a command line, which is empty here."""
 
     def __init__(self, dataclass_types: Sequence[type]) -> None:
         self.dataclass_types = dataclass_types
