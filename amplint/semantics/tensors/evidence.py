@@ -57,17 +57,12 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
 def evidence_of_source(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evidence | None:
     """The evidence that a tensor `made` at `node` takes its dtype from one that can be half.
 
-    For coordinates the code provides for half; other integers may be meant for float32 alone. In a constructor, nothing
-    has cast the new tensors yet.
+    For coordinates the code provides for half; other integers may be meant for float32 alone.
     """
-    if branches_on_dtypes_around(machine, node) or any(map(_is_constructor, machine.calls)):
+    if branches_on_dtypes_around(machine, node):
         return None
     because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
     return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)
-
-
-def _is_constructor(function: cst.CSTNode) -> bool:
-    return isinstance(function, cst.FunctionDef) and function.name.value == "__init__"
 
 
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:
