@@ -397,9 +397,9 @@ class Tensors(Tracker):
         return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
 
     def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
-        """Join a tensor that a region made half on one path only as half, as for a region that can be on."""
+        """Join as half a tensor that a region made half on one path, and that nothing cast on the other."""
         half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
-        by_region = self.half_because.get(half.why_half) is Because.REGION
+        by_region = self.half_because.get(half.why_half) is Because.REGION and other.symbol not in self.cast_from
         if half.dtype in HALF_DTYPES and by_region and other.dtypes in (None, frozenset({"float32"})):
             return replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
         return None
