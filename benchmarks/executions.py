@@ -20,7 +20,8 @@ from typing import Any
 
 from amplint.cli.main import main as amplint
 from amplint.engine import run
-from amplint.engine.analyse import Analysis, Job
+from amplint.engine.analyse import Analysis
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.semantics.python import statements
 from amplint.source import syntax as cst

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from amplint.cli.main import main as amplint
 from amplint.engine import run
-from amplint.engine.analyse import Analysis, Job
+from amplint.engine.analyse import Analysis
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 
 FILE_S = 10.0

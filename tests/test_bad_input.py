@@ -21,9 +21,10 @@ from amplint.codemods import Conversion, files
 from amplint.engine import fixing
 from amplint.engine import pool as pool_module
 from amplint.engine import run as run_module
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
 from amplint.engine.deep import call_deep
 from amplint.engine.discover import Target
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter

@@ -14,9 +14,10 @@ import pytest
 from amplint.engine import cache as cache_module
 from amplint.engine import run as run_module
 from amplint.engine import store as store_module
-from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.analyse import Analysis, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.store import user_folder

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from amplint.engine import run as run_module
-from amplint.engine.analyse import Analysis, Job
+from amplint.engine.analyse import Analysis
 from amplint.engine.config import ConfigError, load
 from amplint.engine.diagnostics import DIAGNOSTICS
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.projects import Projects
 from amplint.engine.select import matches, resolve

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from amplint.engine import modules as modules_module
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
 from amplint.rule import Rule

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Severity

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 

@@ -7,7 +7,8 @@ import copy
 import pytest
 import torch
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen

@@ -6,8 +6,9 @@ import functools
 
 from amplint.codemods.conversion import Change, Plan, Remark
 from amplint.codemods.surroundings import modules
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
 from amplint.engine.diagnostics import ALWAYS_ON
+from amplint.engine.job import Job
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import follows, screen
 from amplint.findings import Finding

@@ -9,45 +9,21 @@ from typing import TYPE_CHECKING
 
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, describe, diagnostic, internal_error
+from amplint.engine.job import Job
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.screen import follows, screen_together, words_of
 from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
-from amplint.rule import Rule
-from amplint.semantics import SECONDS
 from amplint.source.configs.names import is_config, reads_settings
 from amplint.source.remembered import forget
 
 if TYPE_CHECKING:
     from amplint.semantics.python.machine import Stopped
     from amplint.source.source import Source
-    from amplint.torchlib.versions import Wanted
 
 
 MOST_BYTES = 2_000_000
 """What is larger is not parsed: syntax trees take two hundred times the space of the text, and more."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A file to analyse: its name in reports, its absolute path, its content, and the rules whose screen it satisfies.
-
-    `others` are rules whose screen only the imported files may satisfy. `torch` is the PyTorch version to assume.
-    `asked` are the codes that were selected explicitly rather than by default. `whole` reports everything in imported
-    files as well. `seconds` limits the CPU time of the interpretation, and `libraries` overrides the library versions
-    that the project requires.
-    """
-
-    filename: str
-    path: str
-    raw: bytes
-    rules: tuple[type[Rule], ...]
-    others: tuple[type[Rule], ...] = ()
-    torch: str | None = None
-    asked: frozenset[str] = frozenset()
-    whole: bool = False
-    seconds: float = SECONDS
-    libraries: tuple[Wanted, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from amplint.semantics import interpret
 from amplint.semantics.reading.program import Program
 
 if TYPE_CHECKING:
-    from amplint.engine.analyse import Job
+    from amplint.engine.job import Job
 
 PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
 

@@ -7,8 +7,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
-from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.analyse import Analysis, analyse
 from amplint.engine.diagnostics import RuleCrashed, diagnostic
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.running import track_running
 from amplint.engine.worker import Worker, WorkerDied

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.analyse import Analysis, analyse
 from amplint.engine.cache import Cache
 from amplint.engine.config import ConfigError, size_limit
 from amplint.engine.deep import call_deep
 from amplint.engine.diagnostics import ALWAYS_ON, SyntaxErrorFound, UnreadableFile, diagnostic, internal_error
 from amplint.engine.discover import Target
 from amplint.engine.elsewhere import drop_repeated, with_names
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules, is_still_valid
 from amplint.engine.patterns import ignored
 from amplint.engine.projects import Projects

@@ -26,7 +26,7 @@ from amplint.source.configs.names import named
 from amplint.torchlib.configs import DECIDING
 
 if TYPE_CHECKING:
-    from amplint.engine.analyse import Job
+    from amplint.engine.job import Job
     from amplint.source.configs.file import ConfigFile
 
 _HYDRA_FOLDER = regex(rb"""\bconfig_path\s*=\s*["']([\w./-]+)["']""")

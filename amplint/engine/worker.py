@@ -10,8 +10,9 @@ import sys
 import threading
 from typing import IO
 
-from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.analyse import Analysis, analyse
 from amplint.engine.deep import collect_rarely
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 
 _START = "import sys; sys.path[:] = {path}; from amplint.engine.worker import serve; serve()"

@@ -17,7 +17,8 @@ import pytest
 
 from amplint.cli.check import check
 from amplint.cli.terminal import Progress
-from amplint.engine.analyse import Analysis, Job, analyse
+from amplint.engine.analyse import Analysis, analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.pool import analyse_in_processes
 from amplint.engine.run import Linter

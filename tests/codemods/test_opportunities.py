@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from amplint.codemods import Conversion, Wish, driver
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from tests.codemods.running import LOOP
