@@ -16,6 +16,7 @@ import pytest
 
 import amplint
 import amplint.api
+from amplint.codemods.registry import GOALS, SOURCES
 from tests.conftest import Command, Plugin
 
 ROOT = Path(__file__).parents[1]
@@ -167,8 +168,8 @@ def test_conversions(project: Path) -> None:
     ("wish", "message"),
     [
         ({}, "no codemod converts float32 to what is current"),
-        ({"to": "fp8"}, "to is one of amp, bfloat16, float8, not 'fp8'"),
-        ({"source_api": "tf"}, "source_api is one of apex, cuda-amp, float16, mmcv, not 'tf'"),
+        ({"to": "fp8"}, f"to is one of {', '.join(GOALS)}, not 'fp8'"),
+        ({"source_api": "tf"}, f"source_api is one of {', '.join(SOURCES)}, not 'tf'"),
         ({"to": "amp", "dtype": "int8"}, "dtype is one of float16, bfloat16, not 'int8'"),
         ({"to": "amp", "device": "tpu"}, "device is one of cuda, cpu, auto, not 'tpu'"),
         ({"accumulate": 1}, "accumulate is at least 2, not 1"),

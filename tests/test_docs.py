@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from amplint import api
 from amplint.cli.check import check
 from amplint.cli.convert import convert
 from amplint.codemods.registry import GOALS, SOURCES
@@ -83,9 +84,16 @@ def test_plugin_shown_works(amplint: Command, plugin: Plugin, project: Path, tmp
 
 @pytest.mark.parametrize("option", [*(f"--to {goal}" for goal in GOALS), *(f"--from {source}" for source in SOURCES)])
 def test_users_are_told_of_codemods(option: str) -> None:
-    assert f"## `{option}`" in (ROOT / "docs" / "codemods.md").read_text(encoding="utf-8").splitlines()
-    assert f"`{option}`" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^    {option} ", convert.help or "", re.MULTILINE), "a line in the docstring of `convert`"
+    page = (ROOT / "docs" / "codemods.md").read_text(encoding="utf-8").splitlines()
+    assert f"## `{option}`" in page, f"docs/codemods.md needs a section with the heading ## `{option}`"
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"`{option}`" in changes, f"CHANGELOG.md needs `{option}` in the item of `amplint convert`"
+    line = re.search(rf"^    {option} ", convert.help or "", re.MULTILINE)
+    assert line, f"the docstring of `convert` in amplint/cli/convert.py needs a line `{option}`"
+    value = option.partition(" ")[2]
+    assert f'`"{value}"`' in (api.convert.__doc__ or ""), (
+        f'the docstring of `convert` in amplint/api.py needs `"{value}"`'
+    )
 
 
 def test_options_that_ruff_and_amplint_share_exist() -> None:

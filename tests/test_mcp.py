@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from amplint.agents import answers, runs
 from amplint.agents.server import server
 from amplint.agents.workspace import Workspace
+from amplint.codemods.registry import GOALS, SOURCES
 from amplint.engine.registry import load_registry
 from tests.conftest import Command
 from tests.test_cli import BAD, GOOD
@@ -106,6 +107,16 @@ def script(project: Path) -> Path:
     path = project / "train.py"
     path.write_text(BAD, encoding="utf-8")
     return path
+
+
+def test_agents_can_ask_for_every_codemod(project: Path) -> None:
+    async def questions(client: Client) -> None:
+        (tool,) = (tool for tool in (await client.list_tools()).tools if tool.name == "convert")
+        for name, known in (("to", GOALS), ("source_api", SOURCES)):
+            taken = tool.input_schema["properties"][name]["anyOf"][0]["enum"]
+            assert set(taken) == set(known), f"the type of `{name}` of the tool `convert` in amplint/agents/server.py"
+
+    ask(questions)
 
 
 def test_tools_say_what_they_do(project: Path) -> None:

@@ -25,12 +25,22 @@ class GradientUses(Tracker):
     triggers = frozenset(name.rpartition(".")[2] for name in CLIPPERS) | {"grad"}
 
     def library(self) -> Mapping[str, Handler]:
-        """`torch.nn.utils.clip_grad_norm_` and the like."""
-        return dict.fromkeys(CLIPPERS, self._clip)
+        """`torch.nn.utils.clip_grad_norm_` and the like, and functions that return a changed gradient."""
+        replacing = {f"torch.{name}": self._replace for name in _REPLACES}
+        return dict.fromkeys(CLIPPERS, self._clip) | replacing
 
     def _clip(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
         return _clip(self.machine, state, call.node, call.callee.name, call.arguments)
+
+    def _replace(self, state: State, call: Call) -> Value | None:
+        given = call.arguments
+        if not given.given or given.value("out") is not None or not _is_gradient(self.machine, given.values[0]):
+            return None
+        assert isinstance(call.callee, Ref)
+        self.machine.idle.add(call.node)
+        name, limits = call.callee.name.rpartition(".")[2], Arguments(given.given[1:])
+        return _gradient_method(self.machine, state, call.node, given.values[0], name, limits)
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """PyTorch functions with the effect of methods of `parameter.grad`; in place if it is their `out`."""
@@ -48,6 +58,16 @@ class GradientUses(Tracker):
         if call.owner is None or not _is_gradient(self.machine, call.owner):
             return None
         return _gradient_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """`parameter.grad = parameter.grad.clamp(...)` changes the gradient as `clamp_` does."""
+        name = target.attr.value
+        if name != "grad" and (name != "data" or not _is_gradient(self.machine, owner)):
+            return None
+        changed = _changed_gradient(self.machine, value)
+        if changed is not None:
+            protocol.gradients_read(self.machine, state, target, changed, "changed", mutates=True)
+        return None
 
 
 def _is_gradient(machine: Machine, owner: Value) -> bool:
@@ -69,6 +89,21 @@ _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_", "nan_to_num_"})
 Nor does what hides from the scaler that gradients have overflowed.
 """
 _SETS = in_place(operations_with("fills")) | {"set_"}
+_CLAMPS = frozenset({"clamp", "clip", "clamp_", "clip_"})
+_SIGNS = (Const(0), Const(0.0), Const(None))
+"""Limits that commute with the loss scale."""
+_REPLACES = frozenset({"clamp", "clip", "nan_to_num"})
+"""What changes gradients as `_CHANGES` do, once its result is assigned."""
+
+
+def _changed_gradient(machine: Machine, value: Value) -> Value | None:
+    """The gradient of which `value` is a changed copy, None where it is none."""
+    if not isinstance(value, Unknown):
+        return None
+    kind, *names = machine.symbols.key(value.symbol)
+    if kind != "from gradient" or names[0] not in _REPLACES:
+        return None
+    return Unknown(machine.symbols.parts(value.symbol)[0])
 
 
 def _involves_scale(machine: Machine, value: Value) -> bool:
@@ -86,6 +121,8 @@ def _gradient_method(
         return Unknown(machine.fresh())
     if name in _SETS:
         protocol.forget_gradients(state)
+    elif name in _CLAMPS and all(limit in _SIGNS for limit in arguments.values):
+        return Unknown(machine.fresh())
     elif name in _MEASURES or name in _CHANGES:
         what = "changed" if name in _CHANGES else "measured"
         protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)

@@ -370,7 +370,8 @@ class Trackers:
         self.library: dict[str, Handler] = {}
         for tracker in self._needed:
             handled = tracker.library()
-            assert self.library.keys().isdisjoint(handled), f"{type(tracker).__name__}: another tracker has these names"
+            twice = sorted(self.library.keys() & handled.keys())
+            assert not twice, f"{type(tracker).__name__}: another tracker's library() lists {twice}; use library_call"
             self.library.update(handled)
         handlers: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
         for tracker in self._needed:
