@@ -26,6 +26,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
     NONE,
+    TRUE,
     Const,
     Function,
     Instance,
@@ -42,7 +43,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import loads_as_saved
+from amplint.torchlib.frameworks import ADAPTING, COMPUTE_DTYPE, DTYPE_NAMES, QUANTIZERS, loads_as_saved
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
@@ -80,6 +81,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
     if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
+        _quantize(machine, state, model, arguments.value(_QUANTIZING[0]))
         return
     if dtype in HALF_DTYPES:
         machine.record_guesses(node, PRETRAINED.guesses(name))
@@ -92,6 +94,20 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
         float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
         if not float32 and arguments.value("config") in (None, NONE):
             change(state, symbol_of(machine, model), saved=node)
+
+
+def _quantize(machine: Machine, state: State, model: Value, config: Value | None) -> None:
+    """Record the half dtype that a configuration of bitsandbytes asks for in products with quantized weights."""
+    config_call = machine[Parameters].quantizers.get(config.symbol) if isinstance(config, Unknown) else None
+    if config_call is not None:
+        change(state, symbol_of(machine, model), computed=config_call)
+
+
+def adapted(machine: Machine, symbol: int) -> int:
+    """The model to which functions of peft have added adapters, or which they have prepared for that."""
+    while machine.symbols.key(symbol)[:1] == ("call",) and machine.symbols.key(symbol)[1] in ADAPTING:
+        symbol = root(machine, machine.symbols.parts(symbol)[0])
+    return symbol
 
 
 def _may_be_float16(value: Value) -> bool:
@@ -421,7 +437,7 @@ class Parameters(Tracker):
     """Tracks the dtypes, shards and devices of parameters.
 
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
-    setting.
+    setting. `quantizers` maps configurations of bitsandbytes to the half dtype they compute in, and the argument.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -432,6 +448,7 @@ class Parameters(Tracker):
         super().__init__(machine)
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
+        self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
@@ -463,7 +480,16 @@ class Parameters(Tracker):
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record a model loaded by a library."""
-        if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
+        if not isinstance(call.callee, Ref) or call.entered is not None:
+            return
+        if call.callee.name in QUANTIZERS and isinstance(result, Unknown):
+            asked = call.arguments.get(COMPUTE_DTYPE)
+            dtype = dtype_of(self.machine, asked.value) if asked is not None else None
+            if asked is not None and isinstance(asked.value, Const):
+                dtype = DTYPE_NAMES.get(str(asked.value.value))
+            if asked is not None and dtype in HALF_DTYPES and call.arguments.value("load_in_4bit") == TRUE:
+                self.quantizers[result.symbol] = str(dtype), asked.node
+        elif PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
     def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
