@@ -37,8 +37,8 @@ class Float8(Tracker):
     """Tracks conversions, layers and regions.
 
     `layers` has sizes of layers that float8 refuses, by symbol, `engine` all layers of Transformer Engine, `regions`
-    the nodes that enter an enabled region, `converted` the conversions, `emulating` configurations that only round. `sizes`
-    maps constructions of linear layers to a size that float8 refuses, None where it takes those of one of them.
+    the nodes that enter an enabled region, `converted` the conversions, `emulating` configurations that only round.
+    `sizes` maps constructions of linear layers to a size that float8 refuses, None where it takes those of one of them.
     """
 
     def __init__(self, machine: Machine) -> None:
