@@ -133,8 +133,31 @@ COMPUTE_DTYPE = "bnb_4bit_compute_dtype"
 
 Source: `Linear4bit.forward` of bitsandbytes 0.41 to 0.50, which casts input, bias and result.
 """
+IN_4_BITS, IN_8_BITS, DTYPE_IN_8_BITS = "load_in_4bit", "load_in_8bit", "float16"
+"""Their arguments that quantize, and the dtype to which products with 8-bit weights cast their input.
+
+Source: `MatMul8bitLt.forward` of bitsandbytes 0.37 to 0.50, which warns of each other dtype.
+"""
 ADAPTING = frozenset({"peft.get_peft_model", "peft.prepare_model_for_kbit_training"})
 """Functions that return the model they are passed, with adapters or prepared for them."""
+ADAPTERS = frozenset(
+    f"peft.{name}" for name in ("LoraConfig", "AdaLoraConfig", "LoHaConfig", "LoKrConfig", "IA3Config")
+)
+"""Classes of configurations of adapters."""
+COPIED = "modules_to_save"
+"""Their argument for layers of which copies are trained, in the dtype of the layers."""
+CASTS_ADAPTERS = "autocast_adapter_dtype"
+"""The argument of `get_peft_model` without which adapters of half weights become float32, copies of layers do not.
+
+Source: `BaseTuner._cast_adapter_dtype` of peft 0.12 to 0.21; before, adapters had the dtype of the weights.
+"""
+ADDING = "add_adapter"
+"""The method of models of transformers and diffusers that adds adapters in the dtype of the weights.
+
+Source: `PeftAdapterMixin.add_adapter` of transformers 4.33 to 5.24 and of diffusers 0.24 to 0.42.
+"""
+SWITCHES_ADAPTERS = frozenset({"enable_adapters", "disable_adapters", "set_adapter", "set_adapters"})
+"""Methods that choose among adapters, and convert none."""
 DTYPE_NAMES = {
     **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
     **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),

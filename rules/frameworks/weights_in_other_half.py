@@ -34,7 +34,8 @@ class WeightsInOtherHalf(Rule):
     adapters or of quantized weights, what is frozen is only rounded, or computed, in another dtype than was asked for,
     which is an info. So it is for a model that a script loads with
     `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=...)`: its linear layers cast their input to that
-    dtype, and their result back, so that what float16 carries passes through the 8 bits of bfloat16.
+    dtype, and their result back, so that what float16 carries passes through the 8 bits of bfloat16. With
+    `load_in_8bit=True` they cast it to float16, whatever is asked for.
 
     ## Example
     ```python
@@ -83,7 +84,7 @@ class WeightsInOtherHalf(Rule):
             f"mixed precision is asked for in {event.precision}, and {weights} in {other}",
             reason=reason,
             advice="Load weights that are trained in float32, and ask for the dtype of mixed precision elsewhere.",
-            notes=[(event.cast, f"{other} is asked for here")],
+            notes=[(event.cast, f"{other} comes from here")],
             severity=Severity.INFO if event.adapted else None,
         )
 
