@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from amplint.torchlib.changes import CHANGES, LOADED_AS_SAVED
 from amplint.torchlib.frameworks import DIVIDING, MANAGERS
@@ -239,3 +241,56 @@ def test_torchao_converts_what_its_filter_lets_through() -> None:
 
     assert converted() == [True, True]
     assert converted(module_filter_fn=lambda module, name: module.out_features % 16 == 0) == [True, False]
+
+
+def adapted(**options: Any) -> set[torch.dtype]:
+    """The dtypes of what peft trains of a model in float16."""
+    peft = pytest.importorskip("peft")
+    keeps = {name: options.pop(name) for name in ("autocast_adapter_dtype",) if name in options}
+    net = nn.Sequential(OrderedDict(first=nn.Linear(4, 4), last=nn.Linear(4, 4))).half()
+    model = peft.get_peft_model(net, peft.LoraConfig(r=2, target_modules=["first"], **options), **keeps)
+    return {parameter.dtype for parameter in model.parameters() if parameter.requires_grad}
+
+
+def test_peft_makes_adapters_float32_and_copies_of_layers_not() -> None:
+    assert adapted() == {torch.float32}
+    assert adapted(modules_to_save=["last"]) == {torch.float32, torch.float16}
+    assert adapted(autocast_adapter_dtype=False) == {torch.float16}
+
+
+def test_adapters_that_are_added_have_the_dtype_of_the_weights() -> None:
+    peft = pytest.importorskip("peft")
+    net = nn.Sequential(OrderedDict(first=nn.Linear(4, 4))).half()
+    peft.inject_adapter_in_model(peft.LoraConfig(r=2, target_modules=["first"]), net)
+    assert {parameter.dtype for parameter in net.parameters() if parameter.requires_grad} == {torch.float16}
+
+
+@pytest.mark.parametrize(("hook", "length"), [("training_step", 1.0), ("on_before_optimizer_step", 0.1)])
+def test_lightning_runs_backward_behind_its_step(hook: str, length: float) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 1, bias=False)
+
+        def clip(self, now: str) -> None:
+            if now == hook:
+                nn.utils.clip_grad_norm_(self.layer.parameters(), 0.1)
+
+        def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
+            loss: torch.Tensor = self.layer(batch[0]).float().mean() * 0.5
+            self.clip("training_step")
+            return loss
+
+        def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+            self.clip("on_before_optimizer_step")
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=1.0)
+
+    module, loader = Module(), DataLoader(TensorDataset(torch.ones(8, 4)), batch_size=8)
+    before = module.layer.weight.detach().clone()
+    trainer = lightning.Trainer(accelerator="cpu", devices=1, precision="bf16-mixed", max_epochs=1, barebones=True)
+    trainer.fit(module, loader)
+    assert (module.layer.weight.detach() - before).norm().item() == pytest.approx(length, rel=1e-3)

@@ -406,6 +406,124 @@ SCRIPTS = {
         """,
         ("torch.float16", "torch.bfloat16"),
     ),
+    "Lightning's step clips before the backward pass": (
+        """
+        import lightning as L
+        import torch
+
+
+        class Net(L.LightningModule):
+            def training_step(self, batch, batch_idx):
+                loss = self.net(batch).mean()
+                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)  # expect: AMP705
+                return loss
+
+
+        L.Trainer(precision="bf16-mixed").fit(Net(), loader)
+        """,
+        (
+            "    torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)\n        return loss\n",
+            "    return loss\n\n    def on_before_optimizer_step(self, optimizer):\n"
+            "        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)\n",
+        ),
+    ),
+    "Accelerate clips each micro-batch of a loop": (
+        """
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(mixed_precision="fp16")
+        net, optimizer, batches = accelerator.prepare(net, optimizer, batches)
+        for window in batches:
+            for inputs in window.split(4):
+                accelerator.backward(net(inputs).loss / 8)
+                accelerator.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP201
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("        accelerator.clip_grad_norm_", "    accelerator.clip_grad_norm_"),
+    ),
+    "compute_loss converts what the Trainer trains": (
+        """
+        import torch
+        from transformers import Trainer, TrainingArguments
+
+
+        class Own(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False):
+                dtype = torch.bfloat16 if self.args.bf16 else torch.float32
+                model = model.to(dtype=dtype)  # expect: AMP741
+                outputs = model(**inputs)
+                return (outputs.loss, outputs) if return_outputs else outputs.loss
+
+
+        Own(model=net, args=TrainingArguments("runs", bf16=True), train_dataset=samples).train()
+        """,
+        ("        model = model.to(dtype=dtype)\n", ""),
+    ),
+    "quantized weights are computed with in the other half": (
+        """
+        import torch
+        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+        quantized = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16)
+        net = AutoModelForCausalLM.from_pretrained(path, quantization_config=quantized)
+        net = prepare_model_for_kbit_training(net)
+        net = get_peft_model(net, LoraConfig(r=8))
+        Trainer(net, TrainingArguments("runs", fp16=True), train_dataset=samples).train()  # expect: AMP745
+        """,
+        ("compute_dtype=torch.bfloat16", "compute_dtype=torch.float16"),
+    ),
+    "adapters are added in float16": (
+        """
+        import torch
+        from accelerate import Accelerator
+        from peft import LoraConfig
+        from transformers import AutoModelForImageTextToText
+
+        accelerator = Accelerator(mixed_precision="fp16")
+        net = AutoModelForImageTextToText.from_pretrained(path, torch_dtype=torch.float16)
+        net.add_adapter(LoraConfig(r=8, target_modules=["q_proj"]))
+        net.enable_adapters()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        net, optimizer, batches = accelerator.prepare(net, optimizer, batches)
+        for batch in batches:
+            accelerator.backward(net(**batch).loss)
+            accelerator.clip_grad_norm_(net.parameters(), 1.0)
+            optimizer.step()  # expect: AMP706
+            optimizer.zero_grad()
+        """,
+        (
+            "net.enable_adapters()",
+            "for weight in net.parameters():\n    if weight.requires_grad:\n        weight.data = weight.data.float()",
+        ),
+    ),
+    "copies of layers beside adapters stay in float16": (
+        """
+        import torch
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        net = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float16)
+        adapters = LoraConfig(r=8, target_modules=["q_proj"], modules_to_save=["lm_head"])
+        net = get_peft_model(net, adapters)
+        Trainer(net, TrainingArguments("runs", fp16=True), train_dataset=samples).train()  # expect: AMP706
+        """,
+        (', modules_to_save=["lm_head"]', ""),
+    ),
+    "weights of 8 bits are computed with in float16": (
+        """
+        import torch
+        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+        from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+        quantized = BitsAndBytesConfig(load_in_8bit=True)
+        net = AutoModelForCausalLM.from_pretrained(path, quantization_config=quantized, dtype=torch.bfloat16)
+        net = get_peft_model(prepare_model_for_kbit_training(net), LoraConfig(r=8))
+        Trainer(net, TrainingArguments("runs", bf16=True), train_dataset=samples).train()  # expect: AMP745
+        """,
+        ("bf16=True", "fp16=True"),
+    ),
     "both precisions at once": (
         """
         from transformers import TrainingArguments

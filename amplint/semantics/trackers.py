@@ -16,6 +16,7 @@ from amplint.semantics.frameworks.float8 import Float8
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.trainers import Trainers
+from amplint.semantics.frameworks.unscaled_again import UnscaledTwice
 from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
 from amplint.semantics.losses.shares import Shares
@@ -93,6 +94,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Windows,
     Frameworks,
     MicroBatches,
+    UnscaledTwice,
     DeepSpeed,
     Float8,
     Trainers,

@@ -38,6 +38,8 @@ CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_"})
 
 Under DeepSpeed, which clips itself, they do nothing.
 """
+UNSCALING = "unscale_gradients"
+"""Method that unscales the gradients of all prepared optimizers, as clipping does first (accelerate 0.12 to 1.15)."""
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments prepared for the framework's step."""
 
@@ -124,6 +126,38 @@ WEIGHTS_DTYPES = ("dtype", "torch_dtype", "model_dtype", "bnb_4bit_compute_dtype
 
 Sources: `ModelConfig` of trl 0.7 to 1.0, the recipes of Hugging Face's alignment-handbook and open-r1.
 """
+QUANTIZERS = frozenset({"transformers.BitsAndBytesConfig", "diffusers.BitsAndBytesConfig"})
+"""Classes of configurations that quantize weights as they are loaded."""
+COMPUTE_DTYPE = "bnb_4bit_compute_dtype"
+"""Their argument for the dtype of products with 4-bit weights, whose inputs are cast to it.
+
+Source: `Linear4bit.forward` of bitsandbytes 0.41 to 0.50, which casts input, bias and result.
+"""
+IN_4_BITS, IN_8_BITS, DTYPE_IN_8_BITS = "load_in_4bit", "load_in_8bit", "float16"
+"""Their arguments that quantize, and the dtype to which products with 8-bit weights cast their input.
+
+Source: `MatMul8bitLt.forward` of bitsandbytes 0.37 to 0.50, which warns of each other dtype.
+"""
+ADAPTING = frozenset({"peft.get_peft_model", "peft.prepare_model_for_kbit_training"})
+"""Functions that return the model they are passed, with adapters or prepared for them."""
+ADAPTERS = frozenset(
+    f"peft.{name}" for name in ("LoraConfig", "AdaLoraConfig", "LoHaConfig", "LoKrConfig", "IA3Config")
+)
+"""Classes of configurations of adapters."""
+COPIED = "modules_to_save"
+"""Their argument for layers of which copies are trained, in the dtype of the layers."""
+CASTS_ADAPTERS = "autocast_adapter_dtype"
+"""The argument of `get_peft_model` without which adapters of half weights become float32, copies of layers do not.
+
+Source: `BaseTuner._cast_adapter_dtype` of peft 0.12 to 0.21; before, adapters had the dtype of the weights.
+"""
+ADDING = "add_adapter"
+"""The method of models of transformers and diffusers that adds adapters in the dtype of the weights.
+
+Source: `PeftAdapterMixin.add_adapter` of transformers 4.33 to 5.24 and of diffusers 0.24 to 0.42.
+"""
+SWITCHES_ADAPTERS = frozenset({"enable_adapters", "disable_adapters", "set_adapter", "set_adapters"})
+"""Methods that choose among adapters, and convert none."""
 DTYPE_NAMES = {
     **dict.fromkeys(("float16", "fp16", "half", "torch.float16"), "float16"),
     **dict.fromkeys(("bfloat16", "bf16", "torch.bfloat16"), "bfloat16"),
@@ -133,6 +167,8 @@ ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", 
 """Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
 TRAINER_STEP = "training_step"
 """Method of Hugging Face's Trainer that runs the backward pass, which subclasses may override."""
+TRAINER_METHODS = frozenset({TRAINER_STEP, "compute_loss", "prediction_step"})
+"""Its methods that are passed the model, which subclasses may override."""
 LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
 """Names in such a method that scales the loss by itself, as up to transformers 4.30."""
 ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})

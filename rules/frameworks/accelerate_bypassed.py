@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Bypassed, ClipFollowed, Event, ScriptEnd
+from amplint.semantics.events import Bypassed, ClipFollowed, ClippedTooEarly, Event, ScriptEnd
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import INSTEAD, TITLES
 
@@ -27,6 +27,11 @@ class AccelerateBypassed(Rule):
     carried the scale; plain clipping compares gradients that still carry it with the limit. Accumulation over
     micro-batches, DeepSpeed and FSDP rely on these calls too, and Fabric raises `RuntimeError`. The precision is often
     chosen at the launch of a script, outside of it.
+
+    With automatic optimization, Lightning runs the backward pass behind `training_step`. What that method clips are the
+    gradients of the batch before, or, where micro-batches add up, a sum that is not whole yet; after a step there are
+    none. Those that the optimizer gets are clipped by `Trainer(gradient_clip_val=...)`, or in
+    `configure_gradient_clipping`.
 
     ## Example
     ```python
@@ -83,6 +88,14 @@ class AccelerateBypassed(Rule):
         else:
             self._clips.setdefault(event.node, event)
 
+    def on_clipped_too_early(self, event: ClippedTooEarly) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "gradients are clipped in training_step, and Lightning runs the backward pass after it",
+            reason="No gradient that the optimizer gets has been clipped.",
+            advice="Give the Trainer gradient_clip_val, or clip in configure_gradient_clipping.",
+        )
+
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         self._clips = {node: clip for node, clip in self._clips.items() if self._order.get(node, True)}
         for clip in self._clips.values():
@@ -108,7 +121,8 @@ class AccelerateBypassed(Rule):
         yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=advice, notes=steps)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Bypassed)
+        if not isinstance(event, Bypassed):
+            return None
         call, manager = event.node, event.manager
         if not isinstance(call, cst.Call) or event.spelled is None or not rewrite.same_function(call, event.step):
             return None

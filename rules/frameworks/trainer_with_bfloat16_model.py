@@ -30,6 +30,9 @@ class TrainerWithBfloat16Model(Rule):
     1/256 of its weight is lost. With a learning rate of 1e-5, one step of Adam changes every sixth weight of a usual
     layer, and gains of norm layers, near 1, never move. Weight decay is lost for all of them. Nothing raises or warns.
 
+    The same is reported where a subclass of Hugging Face's Trainer converts the model that `compute_loss` or
+    `training_step` is passed: `model.to(...)` converts it in place, and the optimizer has its weights already.
+
     Since transformers 5, `from_pretrained` without a dtype loads weights in the one in which they were saved, bfloat16
     for most language models; before, it was float32. Where nothing tells that the script is for an older version, as
     an argument that version 5 refuses does, or what the project's requirements, lock file or `library-versions` ask

@@ -25,6 +25,10 @@ class TrainerWithHalfModel(Rule):
     float16 or converted to it are float16 too, and the scaler refuses them with `ValueError: Attempting to unscale FP16
     gradients.`
 
+    Adapters do not always help. Since peft 0.12, `get_peft_model` makes those of half weights float32, unless
+    `autocast_adapter_dtype=False` is passed, but not the copies of layers that `modules_to_save` names.
+    `model.add_adapter()` of transformers and diffusers adds adapters in the dtype of the weights.
+
     ## Example
     ```python
     model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.float16)
@@ -38,8 +42,8 @@ class TrainerWithHalfModel(Rule):
     trainer = Trainer(model=model, args=TrainingArguments("out", fp16=True), train_dataset=dataset)
     trainer.train()
     ```
-    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or handed to PEFT, whose
-    adapters are float32.
+    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or passed to PEFT for
+    adapters in float32.
 
     ## Fix safety
     Unsafe: the model is kept in float32, which takes twice the memory for its parameters.

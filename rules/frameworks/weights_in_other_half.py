@@ -32,7 +32,10 @@ class WeightsInOtherHalf(Rule):
     The same is reported for a file in YAML or JSON that holds arguments of Hugging Face's Trainer and, beside them, the
     dtype of the model: `bf16: true` with `torch_dtype: float16` or `bnb_4bit_compute_dtype: float16`. Where it tells of
     adapters or of quantized weights, what is frozen is only rounded, or computed, in another dtype than was asked for,
-    which is an info.
+    which is an info. So it is for a model that a script loads with
+    `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=...)`: its linear layers cast their input to that
+    dtype, and their result back, so that what float16 carries passes through the 8 bits of bfloat16. With
+    `load_in_8bit=True` they cast it to float16, whatever is asked for.
 
     ## Example
     ```python
@@ -72,17 +75,21 @@ class WeightsInOtherHalf(Rule):
     def on_halves_mixed(self, event: HalvesMixed) -> Iterator[Report]:
         other = _OTHER[event.precision]
         reason = _LOST[event.precision]
+        weights = "the weights"
         if event.adapted:
+            weights = "frozen weights"
             reason = f"What is frozen goes through {other} first, which has other digits and another range."
         yield self.report(
             event,
-            f"mixed precision is asked for in {event.precision}, and the weights in {other}",
+            f"mixed precision is asked for in {event.precision}, and {weights} in {other}",
             reason=reason,
             advice="Load weights that are trained in float32, and ask for the dtype of mixed precision elsewhere.",
-            notes=[(event.cast, f"{other} is asked for here")],
+            notes=[(event.cast, f"{other} comes from here")],
             severity=Severity.INFO if event.adapted else None,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalvesMixed)
+        if event.adapted:
+            return None
         return load_in_float32(event.cast, rewrite)

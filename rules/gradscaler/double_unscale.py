@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, GradState, OptState, Unscale
+from amplint.semantics.events import Event, GradState, OptState, Unscale, UnscaledAgain
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -21,6 +21,10 @@ class DoubleUnscale(Rule):
     and iteration. The second call raises `RuntimeError: unscale_() has already been called on this optimizer since the
     last update()`. When `update()` is missing on one path, that second call is the one of a later iteration, and the
     run dies long after it started.
+
+    An `Accelerator` in float16 unscales the gradients of all its optimizers each time it clips, and calls `update()` in
+    `optimizer.step()`. So it may clip once per step: not once for each model, nor for each micro-batch that a loop of
+    the script adds up.
 
     ## Example
     ```python
@@ -43,6 +47,7 @@ class DoubleUnscale(Rule):
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.unscale_>
+    - `Accelerator.unscale_gradients` of accelerate 0.12 to 1.15
     """
 
     code = "AMP201"
@@ -50,7 +55,7 @@ class DoubleUnscale(Rule):
     severity = Severity.ERROR
     yields_to = ("AMP203", "AMP301")
     claims = (Claim(Sign.CAN_RAISE, texts=("already been called",)),)
-    screen = (b"unscale_",)
+    screen = ((b"unscale_", b"accelerat"), (b"unscale_", b"clip_grad"))
     fixable = Applicability.SAFE
     reason = "PyTorch allows one unscale_() per optimizer between two update() calls; the second raises RuntimeError."
 
@@ -67,8 +72,20 @@ class DoubleUnscale(Rule):
             advice = "Call scaler.update() on every path that called unscale_(), also where the step is left out."
         yield self.report(event, message, advice=advice, notes=event.steps_from(event.stage.node))
 
+    def on_unscaled_again(self, event: UnscaledAgain) -> Iterator[Report]:
+        in_loop = event.before is event.node
+        message = "the Accelerator unscales these gradients a second time before a step"
+        yield self.report(
+            event,
+            message + (", where the loop adds several micro-batches up" if in_loop else ""),
+            advice="Clip once, behind the last backward pass and before the step.",
+            notes=[] if in_loop else event.steps_from(event.before),
+            severity=Severity.WARNING if in_loop else None,
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Unscale)
+        if not isinstance(event, Unscale):
+            return None
         first = event.stage.node
         redundant = event.same_iteration and event.gradients.state is GradState.UNSCALED
         if first is None or first is event.node or not redundant or not rewrite.shares_block(first, event.node):

@@ -13,6 +13,7 @@ from amplint.semantics.events.frameworks import (
     ClipFollowed,
     ClippedEachTime,
     ClippedScaled,
+    ClippedTooEarly,
     ClippingLost,
     ConvertedToFloat8,
     DividedTwice,
@@ -28,6 +29,7 @@ from amplint.semantics.events.frameworks import (
     PrecisionTwice,
     Setting,
     SizeRefused,
+    UnscaledAgain,
     WithinFloat8,
 )
 from amplint.semantics.events.functions import (
@@ -175,6 +177,7 @@ __all__ = [
     "ClippedEachTime",
     "ClippedEarly",
     "ClippedScaled",
+    "ClippedTooEarly",
     "ClippingLost",
     "CompiledIsland",
     "ConversionDiscarded",
@@ -269,6 +272,7 @@ __all__ = [
     "Traced",
     "Unpaired",
     "Unscale",
+    "UnscaledAgain",
     "WeightsAveraged",
     "WindowLost",
     "WithinFloat8",

@@ -100,6 +100,18 @@ class ClippedEachTime(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UnscaledAgain(Event):
+    """An `Accelerator` unscales gradients that its call at `before` has unscaled, and nothing has stepped since."""
+
+    before: cst.Call
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedTooEarly(Event):
+    """A step of Lightning clips gradients, and the loop runs the backward pass after it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DividedTwice(Event):
     """`manager` runs backward on a loss that `division` has divided by the number that it divides by itself."""
 

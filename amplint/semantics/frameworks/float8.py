@@ -28,6 +28,8 @@ from amplint.torchlib.float8 import (
 _WORDS = frozenset(name.rpartition(".")[2] for name in (*CONVERTERS, *CONFIGS, *LAYERS, *REGIONS))
 _PACKAGES = frozenset({"torchao", "transformer_engine"})
 _CHECKPOINT = "checkpoint"
+_LINEAR = "torch.nn.Linear"
+_SIZES = (("in_features", 0), ("out_features", 1))
 _TRAINS = frozenset({"backward", "step"})
 
 
@@ -36,6 +38,7 @@ class Float8(Tracker):
 
     `layers` has sizes of layers that float8 refuses, by symbol, `engine` all layers of Transformer Engine, `regions`
     the nodes that enter an enabled region, `converted` the conversions, `emulating` configurations that only round.
+    `sizes` maps constructions of linear layers to a size that float8 refuses, None where it takes those of one of them.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -45,6 +48,7 @@ class Float8(Tracker):
         self.regions: set[cst.CSTNode] = set()
         self.converted: dict[cst.Call, None] = {}
         self.emulating: set[int] = set()
+        self.sizes: dict[cst.CSTNode, int | None] = {}
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
@@ -76,9 +80,24 @@ class Float8(Tracker):
             return given[0].value
         self.converted[call.node] = None
         if call.arguments.value(*FILTER) in (None, NONE):
-            refused = next(_refused(state, given[0].value), None)
+            refused = next(self._refused(state, given[0].value), None)
             self.machine.emit(state, ConvertedToFloat8, call.node, refused=refused)
         return given[0].value
+
+    def _sized(self, call: Call) -> None:
+        """Record the first size of a linear layer that float8 products refuse."""
+        sizes = [call.arguments.value(*parameter) for parameter in _SIZES]
+        known = [size.value for size in sizes if isinstance(size, Const) and isinstance(size.value, int)]
+        wrong = next((size for size in known if size % MULTIPLE), None)
+        self.sizes[call.node] = wrong if self.sizes.get(call.node, wrong) is not None else None
+
+    def _refused(self, state: State, model: Value) -> Iterator[tuple[cst.CSTNode, int]]:
+        """The layers of a model with constant sizes that float8 products refuse, each with the first such size."""
+        for _, _, layer in owned(state, model):
+            if isinstance(layer, Module) and layer.cls == _LINEAR and layer.made in self.sizes:
+                wrong = self.sizes[layer.made]
+                if wrong is not None:
+                    yield layer.made, wrong
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report the conversions of a file that trains, unless a name refers to compilation or an external loop."""
@@ -110,6 +129,8 @@ class Float8(Tracker):
 
     def call_begins(self, state: State, call: Call) -> None:
         """Report a layer, a checkpoint, a backward pass or a step within a region."""
+        if isinstance(call.callee, Ref) and call.callee.name == _LINEAR:
+            self._sized(call)
         entered = next((one.entered_by for one in reversed(state.regions) if one.entered_by in self.regions), None)
         if entered is None:
             return
@@ -126,13 +147,3 @@ class Float8(Tracker):
             self.machine.emit(state, WithinFloat8, call.node, entered=entered, what="backward")
         elif call.name == "step" and isinstance(call.owner, (Optimizer, Scaler)):
             self.machine.emit(state, WithinFloat8, call.node, entered=entered, what="step")
-
-
-def _refused(state: State, model: Value) -> Iterator[tuple[cst.CSTNode, int]]:
-    """The layers of a model with literal sizes that float8 products refuse, each with the first such size."""
-    for _, _, layer in owned(state, model):
-        if isinstance(layer, Module) and layer.cls == "torch.nn.Linear" and isinstance(layer.made, cst.Call):
-            sizes = [one.value for one in layer.made.args[:2] if isinstance(one.value, cst.Integer)]
-            wrong = [size.evaluated_value for size in sizes if size.evaluated_value % MULTIPLE]
-            if wrong:
-                yield layer.made, wrong[0]

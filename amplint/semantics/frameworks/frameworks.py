@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from amplint.semantics.configs.display import Reader, get
-from amplint.semantics.events import Bypassed, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.events import Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
 from amplint.semantics.models.parameters import Parameters
@@ -48,6 +48,7 @@ from amplint.torchlib.frameworks import (
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
+    TRAINER_STEP,
     UNWRAPPING,
     is_lightning_module,
 )
@@ -60,6 +61,7 @@ _NAMES = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
 """The dtype of autocast regions -> what `Accelerator.mixed_precision` returns."""
 _UNSCALING = frozenset({"unscale_gradients", "clip_grad_norm_", "clip_grad_value_", "clip_gradients"})
 _LIGHTNING_HARMLESS = frozenset({"toggle_optimizer", "untoggle_optimizer", "clip_gradients", "lr_schedulers"})
+_RUNS_BACKWARD = frozenset({"manual_backward", "backward", "automatic_optimization"})
 _PART_OF = frozenset({"part", "index", "item", "each"})
 
 
@@ -239,10 +241,31 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
     """Report PyTorch's own clipping of gradients of a framework."""
     _clipped_by_hand(machine, state, node)
+    if _precedes_backward(machine, state):
+        machine.emit(state, ClippedTooEarly, node)
+        return
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
         _emit_bypassed(machine, state, manager, node, what, node)
+
+
+def _precedes_backward(machine: Machine, state: State) -> bool:
+    """Whether the method that runs is the step of a Lightning module which leaves the backward pass to the loop."""
+    function, me, chunk = (
+        machine.calls[-1] if machine.calls else None,
+        state.frames[state.frame].get("self"),
+        machine.chunk,
+    )
+    if not isinstance(function, cst.FunctionDef) or function.name.value != TRAINER_STEP or chunk is None:
+        return False
+    if not isinstance(me, Instance) or not chunk.words.isdisjoint(_RUNS_BACKWARD):
+        return False
+    lineage = [*attributes.lineage(machine, state, me.cls)]
+    bases = [base for cls in lineage for base in attributes.bases(machine, state, cls)]
+    if not any(isinstance(base, Ref) and is_lightning_module(base.name) for base in bases):
+        return False
+    return all("automatic_optimization" not in cls.chunk.words for cls in lineage)
 
 
 def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:

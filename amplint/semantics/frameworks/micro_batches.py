@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Set
 
 from amplint.semantics.accumulation.boundaries import boundary
-from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice
+from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
@@ -18,7 +18,7 @@ from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
-_EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind})
+_EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind})
 
 
 class _Block:
@@ -89,6 +89,13 @@ class MicroBatches(Tracker):
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
             self._handed(state, call, manager, call.arguments.values[0])
+
+    def is_within_window(self, state: State, manager: Manager) -> bool:
+        """Whether a `with` statement around has entered a micro-batch of `manager`."""
+        return any(
+            region.entered_by in self.blocks and self.blocks[region.entered_by].manager.symbol == manager.symbol
+            for region in state.regions
+        )
 
     def _worked_on(self, state: State, call: Call, owner: Value) -> None:
         """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""

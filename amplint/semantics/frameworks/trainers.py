@@ -13,6 +13,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -25,6 +26,7 @@ from amplint.semantics.values.values import (
     Instance,
     Items,
     Manager,
+    OneOf,
     Ref,
     Tensor,
     Unknown,
@@ -43,10 +45,11 @@ from amplint.torchlib.frameworks import (
     PARSING_METHODS,
     PRECISIONS,
     ROUNDING,
+    TRAINER_METHODS,
     TRAINER_STEP,
     loop_kind,
 )
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
 _BFLOAT16, _BY_HAND = "bf16", "automatic_optimization"
@@ -110,11 +113,22 @@ def run(
         machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
+    if model is not None:
+        _report_computed(machine, state, node, manager, symbol_of(machine, model))
     if model is not None and manager.precision is None:
         _report_chosen_precision(machine, state, node, manager, symbol_of(machine, model))
     elif model is not None:
         meet(machine, state, node, manager, symbol_of(machine, model))
     return None
+
+
+def _report_computed(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
+    """Report quantized weights that are computed with in another half dtype than the one of mixed precision."""
+    known = state[ModelStates].known.get(parameters.adapted(machine, parameters.root(machine, model)))
+    if known is not None and known.computed is not None and manager.precision in HALF_DTYPES:
+        dtype, asked = known.computed
+        if dtype != manager.precision:
+            machine.emit(state, HalvesMixed, node, precision=manager.precision, cast=asked, adapted=True)
 
 
 def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
@@ -209,7 +223,9 @@ class Trainers(Tracker):
         return any(word.endswith(("Trainer", "TrainingArguments")) for word in function.chunk.words)
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Emit `Bypassed` for a plain backward pass in an overridden step of a training loop."""
+        """Emit what an overridden step of a training loop does wrong: a plain backward pass, or a cast of the model."""
+        if call.name in CONVERSIONS and call.owner is not None:
+            self._cast_in_step(state, call, call.owner)
         if call.name != "backward" or call.arguments.given or not self.machine.calls:
             return
         me, node, chunk = state.frames[state.frame].get("self"), self.machine.calls[-1], self.machine.chunk
@@ -221,6 +237,22 @@ class Trainers(Tracker):
             manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, None, True)
             details = {"call": "backward", "step": call.node, "spelled": "self.accelerator", "synced": False}
             self.machine.emit(state, Bypassed, call.node, manager=manager, **details)
+
+    def _cast_in_step(self, state: State, call: Call, owner: Value) -> None:
+        """Emit `HalfManaged` for a cast of the model that the loop passes to a step which its subclass overrides."""
+        function, frame = self.machine.calls[-1] if self.machine.calls else None, state.frames[state.frame]
+        me, model = frame.get("self"), frame.get("model")
+        if not isinstance(function, cst.FunctionDef) or function.name.value not in TRAINER_METHODS:
+            return
+        if not isinstance(me, Instance) or not isinstance(model, Unknown) or owner != model:
+            return
+        converts, dtype = converts_to(self.machine, call.name, call.arguments)
+        asked = call.arguments.value("dtype", 0)
+        options = {DTYPES.get(str(one)) for one in asked.options} if isinstance(asked, OneOf) else {dtype}
+        half = next((one for one in HALF_DTYPES if one in options), None)
+        if converts and half is not None and _derives_from_library(self.machine, state, me.cls, LOOP):
+            manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, half, True)
+            self.machine.emit(state, HalfManaged, call.node, manager=manager, cast=call.node)
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """Return the arguments for a parameter annotated with their class."""

@@ -16,7 +16,7 @@ class Model:
 
     `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype in
     which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
-    them, with the dtype.
+    them, with the dtype. `computed` asks for the half dtype in which quantized weights are computed with.
     """
 
     half: cst.CSTNode | None = None
@@ -25,6 +25,7 @@ class Model:
     saved: cst.CSTNode | None = None
     frozen: tuple[str, cst.CSTNode] | None = None
     perhaps: cst.CSTNode | None = None
+    computed: tuple[str, cst.CSTNode] | None = None
 
     @property
     def stored(self) -> tuple[str, cst.CSTNode] | None:
@@ -43,7 +44,7 @@ class Model:
         shards = self.shards and (
             (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
         )
-        return (self.half is None, shards, self.bfloat16 is None, self.saved is None)
+        return (self.half is None, shards, self.bfloat16 is None, self.saved is None, self.computed is None)
 
 
 _ORDINARY = Model().traits()

@@ -26,6 +26,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
     NONE,
+    TRUE,
     Const,
     Function,
     Instance,
@@ -42,7 +43,21 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import loads_as_saved
+from amplint.torchlib.frameworks import (
+    ADAPTERS,
+    ADAPTING,
+    ADDING,
+    CASTS_ADAPTERS,
+    COMPUTE_DTYPE,
+    COPIED,
+    DTYPE_IN_8_BITS,
+    DTYPE_NAMES,
+    IN_4_BITS,
+    IN_8_BITS,
+    QUANTIZERS,
+    SWITCHES_ADAPTERS,
+    loads_as_saved,
+)
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
 
@@ -80,6 +95,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
     if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
+        _quantize(machine, state, model, arguments.value(_QUANTIZING[0]))
         return
     if dtype in HALF_DTYPES:
         machine.record_guesses(node, PRETRAINED.guesses(name))
@@ -92,6 +108,20 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
         float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
         if not float32 and arguments.value("config") in (None, NONE):
             change(state, symbol_of(machine, model), saved=node)
+
+
+def _quantize(machine: Machine, state: State, model: Value, config: Value | None) -> None:
+    """Record the half dtype that a configuration of bitsandbytes asks for in products with quantized weights."""
+    config_call = machine[Parameters].quantizers.get(config.symbol) if isinstance(config, Unknown) else None
+    if config_call is not None:
+        change(state, symbol_of(machine, model), computed=config_call)
+
+
+def adapted(machine: Machine, symbol: int) -> int:
+    """The model to which functions of peft have added adapters, or which they have prepared for that."""
+    while machine.symbols.key(symbol)[:1] == ("call",) and machine.symbols.key(symbol)[1] in ADAPTING:
+        symbol = root(machine, machine.symbols.parts(symbol)[0])
+    return symbol
 
 
 def _may_be_float16(value: Value) -> bool:
@@ -421,7 +451,9 @@ class Parameters(Tracker):
     """Tracks the dtypes, shards and devices of parameters.
 
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
-    setting.
+    setting. `quantizers` maps configurations of bitsandbytes to the half dtype they compute in, and the argument;
+    `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
+    that run to the cast of what they train.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -432,6 +464,9 @@ class Parameters(Tracker):
         super().__init__(machine)
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
+        self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
+        self.copying: dict[int, bool] = {}
+        self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
@@ -457,14 +492,52 @@ class Parameters(Tracker):
         """Forget the dtypes of models that escape to unseen code."""
         if call.entered is not None:
             return
+        adapts = isinstance(call.callee, Ref) and call.callee.name in ADAPTING
+        before = self._trained_in_half(state, call) if adapts or call.name == ADDING else {}
         forget_dtypes(self.machine, state, call.arguments.values)
-        if call.owner is not None and not isinstance(call.callee, Ref) and CHANGES_PARAMETERS.search(call.name):
+        changes = CHANGES_PARAMETERS.search(call.name) and call.name not in SWITCHES_ADAPTERS
+        if call.owner is not None and not isinstance(call.callee, Ref) and changes:
             forget_dtypes(self.machine, state, [call.owner])
+        if before and call.owner is not None and call.name == ADDING:
+            change(state, root(self.machine, symbol_of(self.machine, call.owner)), **before)
+        elif before:
+            self.adapted[call.node] = before
+
+    def _trained_in_half(self, state: State, call: Call) -> dict[str, cst.CSTNode]:
+        """The cast to float16 of a model to which a call adds weights in the model's dtype; empty for other calls."""
+        adds = call.name == ADDING
+        model = call.owner if adds else call.arguments.value("model", 0)
+        known = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, model))) if model else None
+        config = call.arguments.value("adapter_config", 0) if adds else call.arguments.value("peft_config", 1)
+        copies = self.copying.get(config.symbol) if isinstance(config, Unknown) else None
+        if known is None or copies is None or not (adds or copies or call.arguments.value(CASTS_ADAPTERS) == FALSE):
+            return {}
+        return {"half": known.stored[1]} if known.stored is not None and known.stored[0] == "float16" else {}
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record a model loaded by a library."""
-        if isinstance(call.callee, Ref) and call.entered is None and PRETRAINED.search(call.callee.name):
+        if not isinstance(call.callee, Ref) or call.entered is not None:
+            return
+        if call.callee.name in QUANTIZERS and isinstance(result, Unknown):
+            self._configured(result.symbol, call.arguments)
+        elif call.callee.name in ADAPTERS and isinstance(result, Unknown):
+            self.copying[result.symbol] = call.arguments.value(COPIED) not in (None, NONE)
+        elif call.node in self.adapted:
+            change(state, symbol_of(self.machine, result), **self.adapted.pop(call.node))
+        elif PRETRAINED.search(call.callee.name):
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
+
+    def _configured(self, config: int, arguments: Arguments) -> None:
+        """Record the half dtype in which a configuration lets quantized weights be computed with."""
+        asked, eight = arguments.get(COMPUTE_DTYPE), arguments.get(IN_8_BITS)
+        if eight is not None and eight.value == TRUE:
+            self.quantizers[config] = DTYPE_IN_8_BITS, eight.node
+        elif asked is not None and arguments.value(IN_4_BITS) == TRUE:
+            value = asked.value
+            name = DTYPE_NAMES.get(str(value.value)) if isinstance(value, Const) else None
+            dtype = name or dtype_of(self.machine, value)
+            if dtype in HALF_DTYPES:
+                self.quantizers[config] = str(dtype), asked.node
 
     def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Forget the dtypes of models passed to a call that is not interpreted."""
