@@ -62,6 +62,7 @@ from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
+from amplint.semantics.tensors.dtype_choices import DtypeChoices
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
@@ -129,6 +130,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Cancelling,
     Joins,
     UnseenFills,
+    DtypeChoices,
     Tensors,
     GradientUses,
     NamedClips,

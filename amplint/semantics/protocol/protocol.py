@@ -55,7 +55,7 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
-from amplint.semantics.python.machine import Machine, Sites
+from amplint.semantics.python.machine import Machine, Sites, scale_of
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
 from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, dotted
@@ -817,6 +817,21 @@ class Protocol(Tracker):
         called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
+
+    def join(self, left: Value, right: Value) -> Value | None:
+        """Join two optimizers or scalers to one, and a scaled loss with an unscaled one to one that may be scaled."""
+        machine = self.machine
+        if isinstance(left, Optimizer) and isinstance(right, Optimizer):
+            owner = left.owner if left.owner == right.owner else None
+            cls = left.cls if left.cls == right.cls else ""
+            return Optimizer(machine.joined_symbol(left, right), cls, owner, left.loops)
+        if isinstance(left, Scaler) and isinstance(right, Scaler):
+            symbol, cls = machine.joined_symbol(left, right), left.cls if left.cls == right.cls else ""
+            enabled = left.enabled if left.enabled == right.enabled else machine.unknown("enabled", parts=(symbol,))
+            return Scaler(symbol, enabled, left.created, left.loops, cls)
+        if scale_of(left) != scale_of(right):
+            return Tensor(machine.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
+        return None
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Two optimizers joined to one."""
