@@ -237,8 +237,8 @@ class Tracker:
     def library_name(self, state: State, node: cst.CSTNode, name: str) -> None:
         """`node` uses the library name `name`."""
 
-    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """The kind of an unknown value that uses of its access path imply."""
+    def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
+        """The value of an unknown one of whose access path uses imply a kind (`scopes.kinds`)."""
 
     def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
