@@ -63,6 +63,7 @@ from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
+from amplint.semantics.tensors.dtype_choices import DtypeChoices
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
@@ -131,6 +132,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Cancelling,
     Joins,
     UnseenFills,
+    DtypeChoices,
     Tensors,
     GradientUses,
     NamedClips,

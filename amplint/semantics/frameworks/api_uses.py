@@ -12,7 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Class, Ref
+from amplint.semantics.values.values import Class, Ref, Value
 from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.source.source import Chunk
@@ -71,8 +71,10 @@ class ApiUses(Tracker):
         imported = rf"from torch(?:\.amp)? import [^\n]*\b{successor.rpartition('.')[2]}\b"
         return is_fallback(source, node, re.compile(rf"{call}|{imported}"))
 
-    def joined_library_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
+    def join(self, left: Value, right: Value) -> Value | None:
         """Join a name imported from two libraries, or imported or else defined, as the one of PyTorch."""
+        if not isinstance(left, (Ref, Class)) or not isinstance(right, (Ref, Class)):
+            return None
         libraries = [one for one in (left, right) if isinstance(one, Ref)]
         known = [ref for ref in libraries if ref.name in AUTOCASTS or ref.name in GRAD_SCALERS]
         return known[0] if _last(left) == _last(right) and len(known) == 1 else None

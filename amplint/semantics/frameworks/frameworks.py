@@ -357,12 +357,9 @@ class Frameworks(Tracker):
             return _unseen_accelerator(self.machine, symbol)
         return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
 
-    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
+    def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """Return an `Accelerator` where the use of a value implies one."""
-        known = self.machine.kinds()
-        if not known or not isinstance(value, Unknown) or known.get(dotted(node) or "") != ACCELERATOR:
-            return None
-        return _unseen_accelerator(self.machine, value.symbol)
+        return _unseen_accelerator(self.machine, value.symbol) if kind == ACCELERATOR else None
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Emit the assignment of a configuration dictionary."""

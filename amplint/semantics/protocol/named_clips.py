@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amplint.semantics.protocol import protocol
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Manager, Optimizer, Ref, Scaler, Unknown, Value
 from amplint.semantics.words import CLIPPER, CLIPS_GRADIENTS, OPTIMIZER_NAME, PARAMETERS, SCALER
@@ -28,11 +28,11 @@ class NamedClips(Tracker):
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Pending gradients are clipped, unless the callee may unscale them itself."""
-        path = dotted(call.node.func) or call.name
-        owner, _, name = path.rpartition(".")
+        name = last_name(call.node.func) or call.name
         says = CLIPS_GRADIENTS.search(name) is not None
         if not (says or CLIPPER.search(name)) or isinstance(call.owner, _OWN) or _is_known(call.callee):
             return
+        owner = (dotted(call.node.func) or "").rpartition(".")[0]
         spelled = [owner, *(dotted(argument.value) or "" for argument in call.node.args)]
         given = [value for value in call.arguments.values if not isinstance(value, Const)]
         if any(isinstance(value, _OWN) for value in given) or any(map(_knows_scale, spelled)):

@@ -55,10 +55,10 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
-from amplint.semantics.python.machine import Machine, Sites
+from amplint.semantics.python.machine import Machine, Sites, scale_of
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
-from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, dotted
+from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.regions.ran import RegionsRun
@@ -790,20 +790,15 @@ class Protocol(Tracker):
             if any(isinstance(value, Scaler) for value in held):
                 self.handed_out.add(result.symbol)
 
-    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
+    def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """The scaler or optimizer that an unknown value is, by its use."""
-        known = self.machine.kinds()
-        path = dotted(node) if known else None
-        kind = known.get(path) if path is not None else None
-        if kind is None or not isinstance(value, Unknown):
-            return None
         if self.machine.symbols.derives_from(value.symbol, self.handed_out):
             return None
         if kind == SCALER:
             return as_scaler(self.machine, value)
         if kind not in OPTIMIZERS:
             return None
-        self.machine.record_guesses(value.symbol, OPTIMIZER_NAME.guesses(path or "") if kind == NAMED_OPTIMIZER else ())
+        self.machine.record_guesses(value.symbol, OPTIMIZER_NAME.guesses(path) if kind == NAMED_OPTIMIZER else ())
         return Optimizer(value.symbol)
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
@@ -817,6 +812,21 @@ class Protocol(Tracker):
         called = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
         wraps = not isinstance(called, cst.Name) or called.value[:1].isupper()
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
+
+    def join(self, left: Value, right: Value) -> Value | None:
+        """Join two optimizers or scalers to one, and a scaled loss with an unscaled one to one that may be scaled."""
+        machine = self.machine
+        if isinstance(left, Optimizer) and isinstance(right, Optimizer):
+            owner = left.owner if left.owner == right.owner else None
+            cls = left.cls if left.cls == right.cls else ""
+            return Optimizer(machine.joined_symbol(left, right), cls, owner, left.loops)
+        if isinstance(left, Scaler) and isinstance(right, Scaler):
+            symbol, cls = machine.joined_symbol(left, right), left.cls if left.cls == right.cls else ""
+            enabled = left.enabled if left.enabled == right.enabled else machine.unknown("enabled", parts=(symbol,))
+            return Scaler(symbol, enabled, left.created, left.loops, cls)
+        if scale_of(left) != scale_of(right):
+            return Tensor(machine.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
+        return None
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Two optimizers joined to one."""

@@ -11,7 +11,7 @@ from amplint.semantics.protocol.skips import reads_skips
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import Iteration, State
 from amplint.semantics.values.values import Instance, Optimizer, Ref, Scaler, Unknown, Value
 from amplint.semantics.words import ADVANCES_SCHEDULERS, EPOCHS, SCHEDULER
@@ -183,8 +183,10 @@ class Schedulers(Tracker):
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Unseen code that, by its name, advances schedulers each time and irrespective of its arguments."""
-        name = (dotted(call.node.func) or call.name).rpartition(".")[2]
-        if isinstance(call.callee, Ref) or not ADVANCES_SCHEDULERS.search(name):
+        if isinstance(call.callee, Ref):
+            return
+        name = last_name(call.node.func) or call.name
+        if not ADVANCES_SCHEDULERS.search(name):
             return
         spelled = [dotted(argument.value) or "" for argument in call.node.args]
         aware = any(isinstance(value, (Scaler, Optimizer)) for value in (call.owner, *call.arguments.values))

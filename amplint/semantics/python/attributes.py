@@ -83,9 +83,11 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
 
 def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
     """`value`, or, if it is unknown, the kind that other uses of this access path imply."""
-    if isinstance(value, Unknown):
-        for kind_of in machine.hooks.kind_of:
-            known: Value | None = kind_of(value, node)
+    if isinstance(value, Unknown) and (kinds := machine.kinds()):
+        path = dotted(node) or ""
+        kind = kinds.get(path)
+        for kind_of in machine.hooks.kind_of if kind is not None else ():
+            known: Value | None = kind_of(value, path, kind)
             if known is not None:
                 return known
     return value

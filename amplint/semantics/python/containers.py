@@ -60,7 +60,7 @@ def get_result(machine: Machine, state: State, owner: Items, arguments: Argument
     if isinstance(key, Const):
         return owner.values[owner.keys.index(key)] if key in owner.keys else None if stored else default
     values = owner.values if default == NONE else (*owner.values, default)
-    position = machine.dtypes.pick(values)
+    position = machine.supposed(values)
     return values[position] if position is not None else alternatives(values)
 
 

@@ -21,9 +21,7 @@ from amplint.semantics.values.values import (
     Items,
     Module,
     OneOf,
-    Optimizer,
     Ref,
-    Scaler,
     Unknown,
     Value,
 )
@@ -271,7 +269,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
         if owner.keys is None and isinstance(key.value, int) and -len(owner.values) <= key.value < len(owner.values):
             return owner.values[key.value]
     elif owner.keys is not None and (joined := alternatives(owner.values)) is not None:
-        position = machine.dtypes.pick(owner.values)
+        position = machine.supposed(owner.values)
         if position is not None and isinstance(key, Unknown):
             only = owner.values.count(owner.values[position]) == 1
             return _chosen(state, key, owner.keys[position] if only else key, owner.values[position])
@@ -329,8 +327,10 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     else:
         element = evaluate(machine, state, node.elt)
     state.frames[state.frame] = before
-    if isinstance(element, (Scaler, Optimizer)) and (known := _one_by_one(machine, state, node)) is not None:
-        return known
+    if any(unrolls(element) for unrolls in machine.hooks.unrolls):
+        known = _one_by_one(machine, state, node)
+        if known is not None:
+            return known
     for comprehension_value in machine.hooks.comprehension_value:
         whole: Value | None = comprehension_value(element)
         if whole is not None:

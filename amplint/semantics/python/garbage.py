@@ -42,6 +42,10 @@ def _roots(before: State, end: State, result: Value, young: set[int]) -> Iterato
 
 def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, young: set[int]) -> set[int]:
     """The objects created since `began` that are reachable, directly or as parts."""
+    made_of: dict[int, list[int]] = {}
+    for one in young:
+        for part in machine.symbols.parts(one):
+            made_of.setdefault(part, []).append(one)
     reached: set[int] = set()
     todo = [*roots]
     while todo:
@@ -49,10 +53,8 @@ def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, you
         if symbol >= 0 and symbol not in reached and machine.symbols.time(symbol) >= began:
             reached.add(symbol)
             todo += machine.symbols.parts(symbol)
+            todo += made_of.get(symbol, ())
             todo += [inner for value in end.heap.get(symbol, {}).values() for inner in _symbols_in(value)]
-        if not todo:
-            left = young - reached
-            todo = [one for one in left if any(part in reached for part in machine.symbols.parts(one))]
     return reached
 
 

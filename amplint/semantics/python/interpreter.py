@@ -91,7 +91,6 @@ def interpret(
         for file_ends in machine.hooks.file_ends:
             file_ends(starts)
     machine.close()
-    program.offered |= machine.dtypes.offered
     return machine.stopped
 
 

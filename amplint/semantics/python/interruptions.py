@@ -21,11 +21,9 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
         path = state.copy()
         if advances:
             machine.forget(path)
-        for end in ways_out:
-            if _contradict(state, end):
-                continue
-            path.frames = _joined_parts(machine, path.frames, end.frames)
-            path.heap = _joined_parts(machine, path.heap, end.heap)
+        ends = [end for end in ways_out if not _contradict(state, end)]
+        path.frames = _joined_parts(machine, state.frames, [end.frames for end in ends])
+        path.heap = _joined_parts(machine, state.heap, [end.heap for end in ends])
         paths.append(path)
     return paths
 
@@ -38,14 +36,16 @@ def _contradict(entry: State, end: State) -> bool:
 Tables = dict[int, dict[str, Value]]
 
 
-def _joined_parts(machine: Machine, tables: Tables, changed: Tables) -> Tables:
-    """`tables` with the values that differ in `changed` replaced by either."""
+def _joined_parts(machine: Machine, tables: Tables, changed: Sequence[Tables]) -> Tables:
+    """`tables` with each value that differs in some of `changed` replaced by the join."""
     blurred = dict(tables)
     for key, ours in tables.items():
-        theirs = changed.get(key, ours)
-        if theirs is not ours:
-            other = {name: theirs.get(name, value) for name, value in ours.items()}
-            blurred[key] = {name: _perhaps(machine, value, other[name]) for name, value in ours.items()}
+        others = {id(theirs): theirs for end in changed if (theirs := end.get(key, ours)) is not ours}
+        for theirs in others.values():
+            blurred[key] = {
+                name: value if (other := theirs.get(name, value)) is value else _perhaps(machine, value, other)
+                for name, value in blurred[key].items()
+            }
     return blurred
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
@@ -16,21 +16,18 @@ from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds_in
 from amplint.semantics.reading.slicing import Slice
-from amplint.semantics.values.choices import DtypeChoices, alternatives, choice_of, is_dtypes
+from amplint.semantics.values.choices import alternatives, choice_of
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.values.symbols import Symbols
 from amplint.semantics.values.values import (
     NONE,
-    PERHAPS_SCALED,
     Class,
     Const,
     Function,
     Items,
     Module,
-    Optimizer,
     Ref,
-    Scaler,
     Several,
     Tensor,
     Unknown,
@@ -62,8 +59,6 @@ EXACT_STEPS = 500
 
 _UNKNOWN, _CONSTANTS = (Unknown, Unknown), (Const, Const)
 _OPTIONS = frozenset({Module, Ref, Several})
-_JOINT_OBJECTS = frozenset({Scaler, Optimizer})
-_NAMED = frozenset({Ref, Class})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
 
@@ -191,7 +186,7 @@ class Machine:
         dtype: str | None = None,
     ) -> None:
         self.program = program
-        self.dtypes = DtypeChoices(dtype)
+        self.dtype = dtype
         self.configs = configs
         self.halves = halves
         self._run_body = run_body
@@ -266,22 +261,19 @@ class Machine:
 
     def merged(self, states: list[State], limit: int) -> list[State]:
         """`states` with indistinguishable ones joined; exact while little of the budget is spent."""
-        if self.dtypes.taken is not None and len(states) > 1:
-            states = self._with_taken_dtype(states)
+        if len(states) > 1:
+            for supposed_paths in self.hooks.supposed_paths:
+                states = supposed_paths(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
         return merge(states, limit, self.slice.deciding, self.joined_value, exact)
 
-    def _with_taken_dtype(self, states: list[State]) -> list[State]:
-        """`states` without those on which a variable has another dtype than the one to be taken, if one has that."""
-        places = dict.fromkeys(place for state in states[1:] for place in _places_of_different_dtypes(states[0], state))
-        dropped: set[int] = set()
-        for place in places:
-            values = [_dtypes_at(state, place) for state in states]
-            known = [value for value in values if value is not None]
-            if self.dtypes.pick(known) is not None:
-                others = (value is not None and not self.dtypes.is_taken(value) for value in values)
-                dropped.update(position for position, other in enumerate(others) if other)
-        return [state for position, state in enumerate(states) if position not in dropped] or states
+    def supposed(self, values: Sequence[Value]) -> int | None:
+        """The position of the one of several possible `values` that a tracker supposes, None to leave them open."""
+        for supposed in self.hooks.supposed:
+            position: int | None = supposed(values)
+            if position is not None:
+                return position
+        return None
 
     def record_guesses(self, about: int | cst.CSTNode, guesses: tuple[Guessed, ...]) -> None:
         """Record the guesses for a symbol or a node; an empty tuple records that it is known.
@@ -360,42 +352,31 @@ class Machine:
     def joined_value(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
         """The join of `left` and `right`, the values of a variable on two paths with the facts `ours` and `theirs`.
 
-        None joins to the object, since only that can be used; two optimizers or scalers join to one.
+        None joins to the object, since only that can be used.
         """
         joint = self._joined_value(left, right)
-        if type(joint) is Unknown and not _OPTIONS.isdisjoint((type(left), type(right))):
-            return choice_of(joint.symbol, (left, right), (ours, theirs)) or joint
-        if type(joint) in _JOINT_OBJECTS:
+        if type(joint) is not Unknown:
             for joined in self.hooks.joined:
                 joined(left, right, joint)
+        elif not _OPTIONS.isdisjoint((type(left), type(right))):
+            return choice_of(joint.symbol, (left, right), (ours, theirs)) or joint
         return joint
 
     def _joined_value(self, left: Value, right: Value) -> Value:
         kinds = type(left), type(right)
         if kinds == _UNKNOWN:
-            return Unknown(self._joined_symbol(left.symbol, right.symbol))  # type: ignore[union-attr]
+            return Unknown(self.joined_symbol(left, right))
         if Const in kinds and kinds != _CONSTANTS and NONE in (left, right):
             return right if left == NONE else left
-        if type(left) in _NAMED and type(right) in _NAMED:
-            for joined_library_name in self.hooks.joined_library_name:
-                known: Ref | None = joined_library_name(left, right)
-                if known is not None:
-                    return known
-        if scale_of(left) != scale_of(right):
-            return Tensor(self.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
+        for join in self.hooks.join:
+            known: Value | None = join(left, right)
+            if known is not None:
+                return known
         if (one_of := alternatives((left, right))) is not None:
-            self.dtypes.pick((left, right))
             return one_of
         if isinstance(left, Items) and isinstance(right, Items) and _are_alike(left, right):
             return Items(tuple(map(self._joined_value, left.values, right.values)), left.keys)
-        a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
-        symbol = self.symbols.intern("either", left, right) if a is None or b is None else self._joined_symbol(a, b)
-        if isinstance(left, Optimizer) and isinstance(right, Optimizer):
-            owner = left.owner if left.owner == right.owner else None
-            return Optimizer(symbol, left.cls if left.cls == right.cls else "", owner, left.loops)
-        if isinstance(left, Scaler) and isinstance(right, Scaler):
-            enabled = left.enabled if left.enabled == right.enabled else self.unknown("enabled", parts=(symbol,))
-            return Scaler(symbol, enabled, left.created, left.loops, left.cls if left.cls == right.cls else "")
+        symbol = self.joined_symbol(left, right)
         if isinstance(left, (Tensor, Unknown)) and isinstance(right, (Tensor, Unknown)):
             one, other = (v if isinstance(v, Tensor) else Tensor(v.symbol) for v in (left, right))
             joint_tensor = one.joined(other, symbol)
@@ -405,8 +386,12 @@ class Machine:
                 return joint_tensor
         return Unknown(symbol)
 
-    def _joined_symbol(self, left: int, right: int) -> int:
-        return self.symbols.intern("either", parts=(left, right))
+    def joined_symbol(self, left: Value, right: Value) -> int:
+        """The symbol of the join of two values."""
+        a, b = getattr(left, "symbol", None), getattr(right, "symbol", None)
+        if a is None or b is None:
+            return self.symbols.intern("either", left, right)
+        return self.symbols.intern("either", parts=(a, b))
 
     def fresh(self) -> int:
         """A new symbol."""
@@ -538,33 +523,6 @@ def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNod
             decisions.add(trail.step[0])
         trail = trail.before
     return tuple(reversed(steps)), frozenset(decisions)
-
-
-_Place = tuple[int, int, str, int]
-"""Whether it is an attribute, the key of its table, its name, and the position in a tuple."""
-
-
-def _places_of_different_dtypes(state: State, other: State) -> Iterator[_Place]:
-    """The places at which two paths have different dtypes: variables, attributes, elements of tuples."""
-    for kind, (tables, others) in enumerate(((state.frames, other.frames), (state.heap, other.heap))):
-        for key, table in others.items():
-            mine = tables.get(key)
-            if mine is None or mine is table:
-                continue
-            for name, value in table.items():
-                if value is not mine.get(name):
-                    yield from ((kind, key, name, index) for index, one in enumerate(_parts(value)) if is_dtypes(one))
-
-
-def _dtypes_at(state: State, place: _Place) -> Value | None:
-    """The dtype or choice of dtypes at a place; None if there is none."""
-    kind, key, name, index = place
-    parts = _parts((state.heap if kind else state.frames).get(key, {}).get(name, NONE))
-    return parts[index] if index < len(parts) and is_dtypes(parts[index]) else None
-
-
-def _parts(value: Value) -> tuple[Value, ...]:
-    return value.values if isinstance(value, Items) else (value,)
 
 
 def _are_alike(left: Items, right: Items) -> bool:

@@ -190,7 +190,7 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     for conditional_evaluated in machine.hooks.conditional_evaluated:
         conditional_evaluated(state, sides)
     joined = alternatives((body, orelse))
-    taken = machine.dtypes.pick((body, orelse)) if joined is not None else None
+    taken = machine.supposed((body, orelse)) if joined is not None else None
     if taken is not None:
         assume(machine, state, condition, taken == 0)
         return machine.evaluate(state, node.orelse if taken else node.body)

@@ -10,14 +10,12 @@ from amplint.semantics.python.containers import each, record_element, zip_rows
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.semantics.values.values import number as number_of
-from amplint.semantics.words import DTYPE
 from amplint.source import syntax as cst
 from amplint.torchlib.constants import FUNCTIONS, LIMITS, computed
 from amplint.torchlib.names import DTYPES
@@ -106,17 +104,10 @@ def _dtype_name(value: Value) -> str:
 
 
 _OTHER_NAMES = {"builtins.float": "float64", "numpy.double": "float64", "numpy.single": "float32"}
-_TORCH = Ref("torch")
-_ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
-
-
-def _has_dtype_name(node: cst.Call) -> bool:
-    """Whether the name of the second argument of `getattr` ends in `dtype`."""
-    return DTYPE.search(last_name(node.args[1].value) or "") is not None
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
-    """The result of `getattr` with a name that is known, one of several, or that of any dtype."""
+    """The result of `getattr` with a name that is known, one of several, or supposed by a tracker."""
     owner, key = arguments.values[:2]
     if isinstance(key, Const):
         return attributes.get(machine, state, node, owner, str(key.value))
@@ -124,8 +115,8 @@ def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Argument
         return None
     if names := _options(machine, state, [key]):
         return _one_of(machine, state, node, arguments, names)
-    position = machine.dtypes.pick(_ANY_DTYPE) if owner == _TORCH and _has_dtype_name(node) else None
-    return _ANY_DTYPE[position] if position is not None else None
+    answers = (supposed_attribute(node, owner) for supposed_attribute in machine.hooks.supposed_attribute)
+    return next((answer for answer in answers if answer is not None), None)
 
 
 def _rows(machine: Machine, state: State, name: str, arguments: Arguments) -> Value:
@@ -160,7 +151,7 @@ def _one_of(machine: Machine, state: State, node: cst.Call, arguments: Arguments
     found = alternatives(tuple(attributes.get(machine, state, node, owner, each) for each in names))
     if found is None:
         return unseen_result(machine, state, "builtins.getattr", arguments)
-    position = machine.dtypes.pick([attributes.get(machine, state, node, owner, each) for each in names])
+    position = machine.supposed([attributes.get(machine, state, node, owner, each) for each in names])
     if position is not None:
         if isinstance(key, Unknown):
             state.facts["value of", key.symbol] = Const(names[position])

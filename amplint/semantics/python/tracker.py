@@ -237,8 +237,8 @@ class Tracker:
     def library_name(self, state: State, node: cst.CSTNode, name: str) -> None:
         """`node` uses the library name `name`."""
 
-    def kind_of(self, value: Value, node: cst.Name | cst.Attribute) -> Value | None:
-        """The kind of an unknown value that uses of its access path imply."""
+    def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
+        """The value of an unknown one of whose access path uses imply a kind (`scopes.kinds`)."""
 
     def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
@@ -288,14 +288,24 @@ class Tracker:
     def arithmetic(self, node: cst.BinaryOperation, value: Value) -> None:
         """`node` has the value `value`."""
 
-    def joined_library_name(self, left: Ref | Class, right: Ref | Class) -> Ref | None:
-        """The library's name for the join of two names or classes of a variable on two paths."""
+    def supposed(self, values: Sequence[Value]) -> int | None:
+        """The position of the one of several possible `values` that is supposed, None to leave them open."""
+
+    def supposed_attribute(self, node: cst.Call, owner: Value) -> Value | None:
+        """The supposed result of the call `node`, `getattr(owner, ...)` with an unknown name."""
+
+    def supposed_paths(self, states: list[State]) -> list[State]:
+        """Those of `states`, about to be joined, on which nothing is other than supposed."""
+        return states
+
+    def join(self, left: Value, right: Value) -> Value | None:
+        """The join of two values of a variable on two paths, None if the topic knows no special one."""
 
     def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
         """What a tensor is taken for that is `left` on one path and `right` on another, None for `joint`."""
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
-        """`left` and `right`, the values of a variable on two paths, join to `joint`."""
+        """`left` and `right`, the values of a variable on two paths, join to `joint`, which is not unknown."""
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """`value` is entered as a context by a call, a decorator or a `with` statement, there as its `item`."""
@@ -313,7 +323,7 @@ class Tracker:
         """A `for` loop over the value with the symbol `source` begins."""
 
     def unrolls(self, element: Value) -> bool:
-        """Whether a loop over a few known elements like this one is unrolled, since each has a state of its own."""
+        """Whether a loop or comprehension over a few such elements is unrolled, since each has its own state."""
         return False
 
     def has_one_iteration(self, source: int) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from amplint.semantics.values.facts import Facts
 from amplint.semantics.values.values import Const, Module, OneOf, Option, Ref, Several, Value
-from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import MODULE_OPS
 
 OPTIONS_KEPT = 4
@@ -25,45 +25,6 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
         else:
             return None
     return OneOf(frozenset(options)) if options else None
-
-
-class DtypeChoices:
-    """The dtypes among which a script chooses.
-
-    `taken` is the one that the interpretation takes from any choice that contains it, None to leave all choices open;
-    `offered` are the half dtypes in the open choices.
-    """
-
-    def __init__(self, taken: str | None = None) -> None:
-        self.taken = taken
-        self.offered: set[str] = set()
-
-    def pick(self, values: Sequence[Value]) -> int | None:
-        """The index of the alternative to take, None if these are no dtypes or the choice stays open."""
-        names = [frozenset(_possible_dtypes(value)) for value in values]
-        if not all(names) or len(frozenset().union(*names)) < 2:
-            return None
-        if self.taken is None:
-            self.offered |= HALF_DTYPES.intersection(*[frozenset().union(*names)])
-            return None
-        return next((index for index, options in enumerate(names) if options == {self.taken}), None)
-
-    def is_taken(self, value: Value) -> bool:
-        """Whether `value` is the dtype to be taken."""
-        return [*_possible_dtypes(value)] == [self.taken]
-
-
-def is_dtypes(value: Value) -> bool:
-    """Whether `value` is a dtype or a choice of dtypes."""
-    return any(_possible_dtypes(value))
-
-
-def _possible_dtypes(value: Value) -> Iterator[str]:
-    """The possible dtypes of `value`, none if it is no dtype."""
-    names = value.options if isinstance(value, OneOf) else (value.name,) if isinstance(value, Ref) else ()
-    for name in names:
-        if name in DTYPES:
-            yield DTYPES[name]
 
 
 def choice_of(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:
