@@ -123,7 +123,7 @@ class _Watch:
             half = event.operand.half
             if half is not None and half.node in self.outputs:
                 self.arrays.add(event.operand.node)
-                self.losses.setdefault(event.node, Half("", half.dtypes & {"float16"}, {half.node}))
+                self.losses.setdefault(event.node, Half("", frozenset({"float16"} & half.dtypes), {half.node}))
         elif isinstance(event, Operation):
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
