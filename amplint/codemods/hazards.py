@@ -175,7 +175,7 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CST
         for bound in (named or plain)[:1]:
             value = _number(bound, chunk)
             if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
-                yield call, f"{value:g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
+                yield call, f"{value:.9g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
 
 
 def _is_wide(value: cst.CSTNode) -> bool:

@@ -25,7 +25,7 @@ from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
-from amplint.source.tree import every
+from amplint.source.tree import every, walk
 from amplint.torchlib.names import HALF_DTYPES
 
 _RULES = (
@@ -71,7 +71,8 @@ class Found(NamedTuple):
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
     nevertheless run on float32 each time. `decided` are the operations of the file whose dtypes are known each time
-    they run. `size` is the number of characters of the reachable code.
+    they run. `arrays` are the outputs, and parts of them, that the file converts to NumPy arrays. `size` is the number
+    of characters of the reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -81,6 +82,7 @@ class Found(NamedTuple):
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
     decided: frozenset[Span]
+    arrays: frozenset[Span]
     size: int
 
 
@@ -109,6 +111,7 @@ class _Watch:
         self.wide: dict[cst.CSTNode, bool] = {}
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
+        self.arrays: set[cst.CSTNode] = set()
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
@@ -117,6 +120,10 @@ class _Watch:
             self.outputs.add(event.target or event.node)
         elif isinstance(event, ToNumpy) and not event.assumed:
             self._decide(event.node, event.operand)
+            half = event.operand.half
+            if half is not None and half.node in self.outputs:
+                self.arrays.add(event.operand.node)
+                self.losses.setdefault(event.node, Half("", frozenset({"float16"} & half.dtypes), {half.node}))
         elif isinstance(event, Operation):
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
@@ -215,11 +222,16 @@ def found(text: str, path: str) -> Found:
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
-    return Found(known, perhaps, tuple(losses), given, tensors, wide, decided, size)
+    arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
+    return Found(known, perhaps, tuple(losses), given, tensors, wide, decided, arrays, size)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
-    """`text` with those outputs cast to float32 whose cast reduces such failures, and remarks by the rows of `text`."""
+    """`text` with those outputs cast to float32 whose cast reduces such failures, and remarks by the rows of `text`.
+
+    What NumPy gets is cast where it does.
+    """
+    text = _lifted(text, list(_array_casts(text, path)))
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
@@ -295,6 +307,16 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
                 edit = rewrite.insert_after(node, f"{name} = {name}.float()")
                 if edit is not None:
                     yield Lift(source.span(_call_of(source, node) or node).start.row, edit)
+
+
+def _array_casts(text: str, path: str) -> Iterator[Lift]:
+    """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
+    arrays, source = found(text, path).arrays, Source(path or "<text>", text, path)
+    rewrite = Rewriter(source)
+    for chunk in source.chunks if arrays else ():
+        for node in walk(chunk.module):
+            if isinstance(node, cst.BaseExpression) and source.span(node) in arrays:
+                yield Lift(source.span(node).start.row, rewrite.add_float(node))
 
 
 def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from amplint.codemods import hazards, outputs
+from amplint.codemods.bindings import called_name
+from amplint.codemods.callables import called_names, is_of_data
 from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.repairs import all_rules, findings_of
@@ -22,6 +24,9 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 
 _IMPORTERS = frozenset({"import_module", "__import__"})
+_DYNAMIC = frozenset({*_IMPORTERS, "getattr", "globals", "eval", "__dict__", "vars"})
+"""Ways to call what no name tells."""
+_IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
@@ -62,7 +67,9 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     row = source.span(first).start.row
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
-    for chunk in _made_of(program, _modules(program)):
+    reached = list(_reached(program))
+    modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
+    for chunk in _made_of(program, modules_reached):
         for one in _findings_in(chunk, header):
             if outputs.can_happen(one, dtype):
                 name, there = _relative(chunk.source, source), one.span.start.row
@@ -80,9 +87,10 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from brought.values()
     yield from _unread(source)
     if dtype == "bfloat16" and device == "cuda":
-        yield from _replicated(source)
+        yield from _replicated(program, row)
     said = set[tuple[str, str]]()
-    for chunk in _made_of(program, (*_modules(program), *_functions(program))):
+    with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
+    for chunk in dict.fromkeys((*with_regions, *reached)):
         name = _relative(chunk.source, source)
         is_wide = functools.partial(_is_wide, run, chunk)
         for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
@@ -94,30 +102,31 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
 def _unread(source: Source) -> Iterator[Remark]:
     """A remark on the first dynamic import of the file."""
-    call = _first_call(source, _IMPORTERS)
+    calls = (one for chunk in source.chunks if _IMPORTERS & chunk.words for one in every(chunk.module, cst.Call))
+    call = next((one for one in calls if called_name(one) in _IMPORTERS), None)
     if call is not None:
         why = "what is imported here is known to a run alone; see what of it runs in the regions"
         yield Remark(source.span(call).start.row, why)
 
 
-def _replicated(source: Source) -> Iterator[Remark]:
+def _replicated(program: Program, row: int) -> Iterator[Remark]:
     """A remark on the first model replicated in threads, whose autocast regions have the default dtype.
 
-    Source: torch/nn/parallel/parallel_apply.py of PyTorch 2.13, which passes on whether autocast is on, but no dtype.
+    One of another file, or that `.module` alone shows, is told at `row`. Source: torch/nn/parallel/parallel_apply.py of
+    PyTorch 2.13, which passes on whether autocast is on, but no dtype.
     """
-    call = _first_call(source, frozenset({"DataParallel"}))
-    if call is not None:
-        why = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
-        yield Remark(source.span(call).start.row, why)
-
-
-def _first_call(source: Source, names: frozenset[str]) -> cst.Call | None:
-    """The first call of a function with one of these last names."""
-    for chunk in source.chunks:
-        for call in every(chunk.module, cst.Call) if names & chunk.words else ():
-            if (dotted(call.func) or "").rpartition(".")[2] in names:
-                return call
-    return None
+    source = program.main
+    for chunk in program.chunks:
+        for node in every(chunk.module, cst.Name) if "DataParallel" in chunk.words else ():
+            if node.value == "DataParallel" and not isinstance(chunk.source.parent(node), cst.ImportAlias):
+                there, name = chunk.span(node).start.row, _relative(chunk.source, source)
+                yield Remark(row, f"{name}:{there}: {_IN_THREADS}") if name else Remark(there, _IN_THREADS)
+                return
+    if not any("DistributedDataParallel" in chunk.words for chunk in program.chunks):
+        modules = (one for chunk in source.chunks for one in every(chunk.module, cst.Attribute))
+        wrapped = next((one for one in modules if one.attr.value == "module" and dotted(one)), None)
+        if wrapped is not None:
+            yield Remark(source.span(wrapped).start.row, f"if this model is in nn.DataParallel, {_IN_THREADS}")
 
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
@@ -172,17 +181,15 @@ def _regions(source: Source) -> Iterator[cst.With]:
                 yield node
 
 
-def _modules(program: Program) -> list[Chunk]:
-    """The reachable modules and autograd functions."""
-    return [chunk for chunk in program.chunks if chunk.is_class and _FORWARD.search(chunk.text)]
-
-
-def _functions(program: Program) -> Iterator[Chunk]:
-    """The code of the file with regions, and the functions that it names."""
-    for chunk in program.main.chunks:
-        if "autocast" in chunk.words:
+def _reached(program: Program) -> Iterator[Chunk]:
+    """The chunks that the regions of the file may call, and those that these name, except for classes of data."""
+    source = program.main
+    names = called_names(source, _regions(source))
+    every_name = not names.isdisjoint(_DYNAMIC)
+    named = (one for chunk in source.chunks for one in program.mentions[chunk] if every_name or one.name in names)
+    for chunk in _made_of(program, dict.fromkeys(named)):
+        if chunk.source is not source or every_name or chunk.name in names:
             yield chunk
-            yield from (one for one in program.mentions[chunk] if not one.is_class)
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -190,7 +197,7 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     waiting, seen = deque(chunks), set[Chunk]()
     while waiting:
         chunk = waiting.popleft()
-        if chunk not in seen:
+        if chunk not in seen and not any(map(is_of_data, chunk.module.body if chunk.is_class else ())):
             seen.add(chunk)
             waiting += program.mentions.get(chunk, ())
             yield chunk

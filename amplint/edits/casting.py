@@ -8,7 +8,7 @@ from amplint.semantics.events import Event
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ TENSOR_METHODS = {name for name, forms in OPERATIONS.items() if "m" in forms} - 
     "shape", "dtype", "device", "size", "view", "data", "cpu", "cuda", "to", "numpy", "item", "backward", "dim",
 }  # fmt: skip
 """What tensors have, and containers do not."""
-_OF_MANY = ("cat", "concat", "stack", "hstack", "vstack", "save", "broadcast_tensors")
+_JOINING = ("cat", "concat", "stack", "hstack", "vstack")
+_OF_MANY = (*_JOINING, "save", "broadcast_tensors")
 """Functions of PyTorch that take containers of tensors."""
 
 
@@ -112,6 +113,18 @@ def _tensor_evidence(source: Source, name: cst.Name) -> bool | None:
     if isinstance(above, cst.Arg):
         call = source.parent(above)
         func = (dotted(call.func) or "") if isinstance(call, cst.Call) else ""
+        if func.endswith(".append") and _is_joined(source, name, func.removesuffix(".append")):
+            return True
         of_torch = func.startswith(("torch.", "F.", "nn.functional.")) and not func.endswith(_OF_MANY)
         return True if of_torch and not above.star else None
     return False if isinstance(above, (cst.For, cst.CompFor)) and above.iter is name else None
+
+
+def _is_joined(source: Source, node: cst.CSTNode, collection: str) -> bool:
+    """Whether the function around `node` joins the elements of `collection` to one tensor."""
+    around = next((one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.Module))), node)
+    for call in every(around, cst.Call):
+        given = call.args[0].value if call.args and (dotted(call.func) or "").endswith(_JOINING) else None
+        if given is not None and dotted(given.value if isinstance(given, cst.Subscript) else given) == collection:
+            return True
+    return False

@@ -60,7 +60,7 @@ class Bfloat16ToNumpy(Rule):
 
     def on_to_numpy(self, event: ToNumpy) -> Iterator[Report]:
         half = event.operand.half
-        if half is None:
+        if half is None or "bfloat16" not in half.dtypes:
             return
         certain = half.because in (Because.CAST, Because.PARAMETERS)
         yield self.report(

@@ -214,3 +214,83 @@ def test_what_can_be_half_in_the_file_itself_is_named_for_that_dtype_alone() -> 
     assert remark.text == "in the result, numpy() raises if this tensor is bfloat16 (AMP501)"
     assert "action.cpu().numpy()" in conversion.text.splitlines()[remark.row - 1]
     assert convert(ACTING, Wish(to="amp")).left == ()
+
+
+UNUSED = """import torch
+from torch import nn
+from losses import close, penalty
+
+net = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+measure = {loss}
+for x in [torch.ones(2, 4).cuda()]:
+    loss = measure(net(x), x)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LOSSES = """import torch
+
+
+def close(out, x):
+    return (out - x).abs().mean()
+
+
+def penalty(out, x):
+    return torch.acos(torch.clamp(out, -1 + 1e-7, 1 - 1e-7)).mean()
+
+
+class Data:
+    def __getitem__(self, index):
+        return penalty(torch.ones(4), index)
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"), [("close", False), ("penalty", True), ("penalty if net.bias is None else close", True)]
+)
+def test_only_what_regions_may_call_is_named(tmp_path: Path, loss: str, told: bool) -> None:
+    (tmp_path / "losses.py").write_text(LOSSES, encoding="utf-8")
+    left = convert(UNUSED.format(loss=loss), Wish(to="amp"), str(tmp_path / "train.py")).left
+    assert any("0.9999999 is 1 in float16" in remark.text for remark in left) is told
+
+
+def test_data_of_a_loop_leads_to_no_functions(tmp_path: Path) -> None:
+    (tmp_path / "losses.py").write_text(LOSSES, encoding="utf-8")
+    text = (
+        UNUSED.format(loss="close").replace("close, penalty", "Data, close").replace("[torch.ones(2, 4)", "[Data()[0]")
+    )
+    assert convert(text, Wish(to="amp"), str(tmp_path / "train.py")).left == ()
+
+
+REPLICATED = """import torch
+from nets import build
+
+net = build().cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in [torch.ones(2, 4).cuda()]:
+    loss = (net(x) ** 2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+torch.save({saved}, "net.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("nets", "saved", "row"),
+    [
+        ("def build():\n    return nn.DataParallel(nn.Linear(4, 4))\n", "net", 7),
+        ("def build():\n    return nn.Linear(4, 4)\n", "net", None),
+        ("def build():\n    return nn.Linear(4, 4)\n", "net.module.state_dict()", 12),
+        ("def build():\n    return nn.parallel.DistributedDataParallel(nn.Linear(4, 4))\n", "net.module", None),
+    ],
+    ids=["made elsewhere", "none", "unwrapped", "distributed"],
+)
+def test_replicas_in_threads_are_named_where_another_file_makes_them(
+    tmp_path: Path, nets: str, saved: str, row: int | None
+) -> None:
+    (tmp_path / "nets.py").write_text(f"from torch import nn\n\n\n{nets}", encoding="utf-8")
+    wish = Wish(to="amp", dtype="bfloat16")
+    left = convert(REPLICATED.format(saved=saved), wish, str(tmp_path / "train.py")).left
+    assert [remark.row for remark in left if "computes in float16" in remark.text] == ([row] if row else [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from amplint.codemods import Wish, convert
@@ -81,3 +83,48 @@ def test_the_method_of_a_model_of_another_file_is_one_if_its_result_is_used() ->
     text = CONSTRUCTION.replace(CONSTRUCTION[CONSTRUCTION.index("class") : CONSTRUCTION.index("if checkpoint")], "")
     text = text.replace("from torch import nn\n", "from models import Decoder\n")
     assert converted(text, Wish(to="amp")).count("autocast(") == 1
+
+
+HEADED = """import torch
+import nets
+
+net, head = nets.build().cuda(), nets.head().cuda()
+scale = torch.zeros(1, requires_grad=True)
+optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+other = torch.optim.SGD([scale], lr=0.1)
+
+
+def step(control, x, y):
+{body}    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+{after}
+
+for x in [torch.ones(2, 4).cuda()]:
+    step(nets.control(), x, x)
+"""
+
+
+def _of(body: str, after: str = "") -> tuple[str, int]:
+    text = convert(HEADED.format(body=body, after=after), Wish(to="amp", dtype="bfloat16")).text
+    inside = "".join(line for line in text.splitlines(True) if line.startswith(" " * 8))
+    return textwrap.dedent(inside), text.count("autocast(")
+
+
+def test_the_forward_pass_of_an_object_out_of_sight_is_in_the_region() -> None:
+    inside, count = _of(
+        "    outs = []\n    for t in range(3):\n        outs.append(control.forward(x, t=t))\n"
+        "    out = head(torch.stack(outs))\n    loss = ((out - y) ** 2).mean()\n"
+    )
+    assert count == 1
+    assert inside.startswith("for t in range(3):")
+
+
+def test_numbers_of_a_region_need_no_region() -> None:
+    inside, count = _of(
+        "    out = net(x)\n    loss = ((out - y) ** 2).mean()\n",
+        "    other.zero_grad()\n    rest = -(scale.exp() * (out + 1).detach()).mean()\n"
+        "    rest.backward()\n    other.step()\n",
+    )
+    assert count == 1
+    assert "rest" not in inside

@@ -352,8 +352,8 @@ def count(flow):
 @pytest.mark.parametrize(
     ("forward", "call", "written"),
     [
-        ("out = net(x)", "show(2 * out[0], 3)", "show((2 * out[0]).float(), 3)"),
-        ("out = net(x)", "count(out)", "count(out)"),
+        ("out = net(x)", "show(2 * out[0], 3)", "out = net(x).float()"),
+        ("out = net(x)", "count(out)", "out = net(x)"),
         ("out, found = net(x)", "show(found, 3)", "show(found, 3)"),
     ],
     ids=["array", "size", "may be whole numbers"],
@@ -529,11 +529,9 @@ for x in [torch.ones(2, 4).cuda()]:
 """
 
 
-def test_what_may_be_half_for_numpy_is_named_where_it_is_handed_on() -> None:
+def test_what_may_be_half_for_numpy_is_named() -> None:
     conversion = _converted(SHOWN, BFLOAT16)
-    remark, found = conversion.left
-    assert conversion.text.splitlines()[remark.row - 1].strip() == "show(seen)"
-    assert remark.text.startswith("NumPy has no bfloat16")
+    (found,) = conversion.left
     assert "data.numpy()" in conversion.text.splitlines()[found.row - 1]
     assert _converted(SHOWN).left == ()
 

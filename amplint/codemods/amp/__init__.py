@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.amp import devices, limits, managed, sharded
-from amplint.codemods.amp.arrays import Arrays
 from amplint.codemods.amp.checkpoints import pass_scaler_with_state
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
@@ -112,13 +111,6 @@ def _planned(script: Script, wish: Wish) -> Plan:
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
-    training, evaluation = (
-        [statement for region in some for statement in region.statements]
-        for some in (regions.training, regions.evaluation)
-    )
-    arrays = Arrays(script, observed, training, (*training, *evaluation))
-    edits += arrays.edits
-    doubts = [] if scales else arrays.doubts
 
     def header(place: cst.CSTNode) -> str:
         device = devices.spell(script, observed.calls, wish.device, place)
@@ -142,7 +134,6 @@ def _planned(script: Script, wish: Wish) -> Plan:
 
     takes = "() can be given half tensors here; make sure that it takes them"
     told = [(row, name + takes) for row, name in regions.foreign_calls()]
-    told += [(script.row(call), "NumPy has no bfloat16; what it gets here may be") for call in doubts]
     told += [
         (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")
         for one in passed

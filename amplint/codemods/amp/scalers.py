@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from amplint.codemods import parameters
-from amplint.codemods.bindings import bound_paths, paths, positional
+from amplint.codemods.bindings import bound_paths, called_name, paths, positional
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed
@@ -122,6 +122,9 @@ class Scalers:
             if sources == roots:
                 raise Refusal(node, "where the optimizers come from cannot be followed")
             return self._scaler_of(function, frozenset(sources), node)
+        elements = {path for binding in bindings for path in _of_which_element(binding)}
+        if elements and len(elements) == len(bindings):
+            return self._scaler_of(function, frozenset(elements), node)
         if bindings and all(self._script.assignments(function, root) for root in roots):
             self._make_below(function, bindings, node)
             return self.name
@@ -149,11 +152,16 @@ class Scalers:
         return attribute
 
     def _last_attribute_assignment(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
-        """The last of the attribute assignments with which `__init__` begins. Raises Refusal."""
+        """The call of the base's `__init__`, or the last attribute assignment with which `__init__` begins.
+
+        Raises Refusal.
+        """
         found: cst.CSTNode | None = None
         init = next((one for one in self._observed.calls.methods(owner) if one.name.value == "__init__"), None)
         for statement in init.body.body if init is not None else ():
             small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+            if isinstance(small, cst.Expr) and called_name(small.value) == "__init__":
+                return statement
             if isinstance(small, cst.Assign):
                 found = statement
             elif found is not None or not isinstance(small, cst.Expr):
@@ -314,6 +322,13 @@ class Scalers:
 def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     """Whether `statement` is a loop over an object named by one of `roots`."""
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
+
+
+def _of_which_element(binding: cst.CSTNode) -> set[str]:
+    """The attribute of the object of which `binding` only takes an element; empty for all else."""
+    value = binding.value if isinstance(binding, cst.Assign) else None
+    path = dotted(value.value) if isinstance(value, cst.Subscript) else None
+    return {path} if path is not None and path.startswith("self.") else set()
 
 
 def _counts(loop: cst.CSTNode) -> bool:

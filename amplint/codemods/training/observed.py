@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import field
 
-from amplint.codemods.bindings import bound_paths
+from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.script import Script
@@ -215,6 +215,8 @@ class _Watch:
         if self._is_model(call.func):
             return True
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
+        if method == "forward" and owner is not None:
+            return dotted(owner) not in (None, "self") and called_name(owner) != "super"
         if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method) or method[:1].isupper():
             return False
         written = self._methods.get(method)

@@ -79,7 +79,18 @@ class Regions:
         self._beside = Beside(script, observed, flow, inside, losses)
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
-        self.evaluation = [Region(run, chosen.keys()) for run in self._runs(chosen)]
+        found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
+        self.evaluation = [region for region in found if not self._continues(region)]
+
+    def _continues(self, region: Region) -> bool:
+        """Add a region to one of training right above it; return whether there is one."""
+        block = self._script.block_of(region.statements[0])
+        for one in self.training:
+            if block.index(region.statements[0]) and block[block.index(region.statements[0]) - 1] is one.statements[-1]:
+                one.statements += region.statements
+                one.computing = {*one.computing, *region.computing}
+                return True
+        return False
 
     def edits(self, header: Callable[[cst.CSTNode], str]) -> Iterator[Edit]:
         """Every region, below the `header` for its first statement.
@@ -122,7 +133,8 @@ class Regions:
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart}
         self._add_followers(chosen)
-        runs = [run for run in self._runs(chosen) if any(map(self._needs_autocast, run))]
+        made = {path for statement in chosen for path in self._flow.binds(statement)}
+        runs = [run for run in self._runs(chosen) if any(self._needs_autocast(one, made) for one in run)]
         self.training = [Region(run, chosen.keys()) for run in runs]
 
     def shorten(self) -> None:
@@ -152,12 +164,19 @@ class Regions:
         names = [name, *(dotted(one.func) or "" for one in made if isinstance(one, cst.Call))]
         return any(one.rpartition(".")[2] in _OF_CLASSES for one in names)
 
-    def _needs_autocast(self, statement: cst.CSTNode) -> bool:
-        """Whether autocast affects `statement`: not if it only adds up, divides or reads numbers."""
+    def _needs_autocast(self, statement: cst.CSTNode, made: Set[str] | None = None) -> bool:
+        """Whether autocast affects `statement`, or what it computes from `made`.
+
+        It does not if that only is added up, divided or read.
+        """
+
+        def depends(call: cst.Call) -> bool:
+            return made is None or bool(paths(call) & made or self._observed.calls.targets(call))
+
         operators = (operation.operator for operation in every(statement, cst.BinaryOperation))
         return (
             self._flow.runs_model(statement)
-            or any(map(computes, every(statement, cst.Call)))
+            or any(not _is_trivial(call) and depends(call) for call in every(statement, cst.Call))
             or any(isinstance(operator, cst.MatrixMultiply) for operator in operators)
         )
 
@@ -296,7 +315,8 @@ class Regions:
 
 def computes(loss: cst.BaseExpression) -> bool:
     """Whether an expression does more than to add up, average or pick losses that are there already."""
-    return any(
-        isinstance(node, cst.Call) and not (isinstance(node.func, cst.Attribute) and node.func.attr.value in _TRIVIAL)
-        for node in walk(loss)
-    )
+    return not all(map(_is_trivial, every(loss, cst.Call)))
+
+
+def _is_trivial(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _TRIVIAL

@@ -65,11 +65,12 @@ def words_of(kinds: Set[str]) -> frozenset[str]:
 
 
 def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> None:
-    """Report `owner.numpy()`, where `owner` can be bfloat16."""
+    """Report `owner.numpy()`, where `owner` can be half."""
     if ToNumpy.kind not in machine.wanted or not isinstance(node.func, cst.Attribute):
         return
+    owner = used_as_tensor(machine, owner)
     why = _why(machine, state, owner)
-    if why is not None and why.dtypes >= BFLOAT16:
+    if why is not None:
         assumed = why.because is Because.ASSUMED
         if assumed and _is_raw(machine, node.func.value):
             return
@@ -78,7 +79,7 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
 
 
 def to_array(machine: Machine, state: State, call: Call) -> None:
-    """Report a function that converts its first argument to an array, where that can be bfloat16."""
+    """Report a function that converts its first argument to an array, where that can be half."""
     given = call.arguments.given[0] if call.arguments.given else None
     if given is None or ToNumpy.kind not in machine.wanted or not isinstance(call.callee, (Ref, Unknown)):
         return
@@ -91,9 +92,7 @@ def to_array(machine: Machine, state: State, call: Call) -> None:
     value = used_as_tensor(machine, given.value)
     why = _why(machine, state, value)
     assumed = why is not None and why.because is Because.ASSUMED
-    if why is None or not why.dtypes >= BFLOAT16:
-        return
-    if assumed and not (isinstance(value, Tensor) if pictures else _leaves_device(given.node.value)):
+    if why is None or (assumed and not (isinstance(value, Tensor) if pictures else _leaves_device(given.node.value))):
         return
     if assumed and not pictures and _is_raw(machine, given.node.value):
         return

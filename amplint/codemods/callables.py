@@ -1,0 +1,87 @@
+"""Functions, classes and objects that the code of regions may call, by name."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from amplint.codemods.bindings import bound_paths, called_name
+from amplint.edits.casting import TENSOR_METHODS
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Source
+from amplint.source.tree import bound_by, every, walk
+
+_ITERATION = frozenset({"next", "iter"})
+_Definitions = dict[str, list[cst.CSTNode]]
+
+
+def called_names(source: Source, regions: Iterable[cst.CSTNode]) -> set[str]:
+    """The last names of what `regions` of a file may call, and of what the callees are made of, transitively.
+
+    Every name may be one of a callee, except elements of what a loop runs over and classes of data.
+    """
+    defined, iterated = _definitions(source)
+    callees, arguments, waiting = set[str](), set[str](), deque(regions)
+    while waiting:
+        node = waiting.popleft()
+        called, given = _names(node)
+        for name in called - callees:
+            waiting += (*defined.get(name, ()), *iterated.get(name, ()))
+        for name in given - arguments - called - callees:
+            waiting += defined.get(name, ())
+        callees |= called
+        arguments |= given
+    return callees | arguments
+
+
+def _names(node: cst.CSTNode) -> tuple[set[str], set[str]]:
+    """The last names of callees in `node` and of their receivers, and all other names, unless it takes an element."""
+    called = set((dotted(node) or "").split(".")) - {""}
+    calls = list(every(node, cst.Call))
+    for call in calls:
+        if not (isinstance(call.func, cst.Attribute) and called_name(call) in TENSOR_METHODS):
+            called |= {name.value for name in every(call.func, cst.Name)}
+    takes = any(called_name(call) in _ITERATION for call in calls)
+    return called, {name.value for name in every(node, cst.Name)} if not takes else set()
+
+
+def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
+    """Last name -> its definitions in the file; -> what the loops that bind it run over."""
+    defined, iterated = _Definitions(), _Definitions()
+    for name, node, loop in (one for chunk in source.chunks for one in _bound(chunk.module)):
+        (iterated if loop else defined).setdefault(name.rpartition(".")[2], []).append(node)
+    calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+    for chunk in source.chunks:
+        for function in every(chunk.module, cst.FunctionDef):
+            for param in every(function.params, cst.Param):
+                names = (function.name.value, chunk.name)
+                defined.setdefault(param.name.value, []).extend(call for call in calls if called_name(call) in names)
+    return defined, iterated
+
+
+def is_of_data(node: cst.CSTNode) -> bool:
+    """Whether `node` is a class of collections, and not of models."""
+    body = node.body.body if isinstance(node, cst.ClassDef) else ()
+    methods = {one.name.value for one in body if isinstance(one, cst.FunctionDef)}
+    return bool(methods & {"__getitem__", "__iter__"}) and "forward" not in methods
+
+
+def _bound(module: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode, bool]]:
+    """The names that a module binds, each with its definition, and whether that is iterated."""
+    for node in walk(module):
+        if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+            if not is_of_data(node):
+                yield node.name.value, node.body, False
+        elif isinstance(node, cst.ImportAlias):
+            yield bound_by(node), node.name, False
+        elif isinstance(node, (cst.For, cst.CompFor)):
+            yield from ((name, node.iter, True) for name in bound_paths(node, whole=True))
+        elif isinstance(node, cst.With):
+            yield from ((name, item.item, False) for item in node.items for name in bound_paths(node, whole=True))
+        elif isinstance(node, (cst.Assign, cst.AnnAssign, cst.NamedExpr)) and node.value is not None:
+            yield from ((name, node.value, False) for name in bound_paths(node, whole=True))
+        elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+            owner = dotted(node.value.func.value) if isinstance(node.value.func, cst.Attribute) else None
+            if owner is not None:
+                yield owner, node.value, False
