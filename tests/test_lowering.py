@@ -110,8 +110,9 @@ def test_trees_by_libcst_are_the_same(newline: str) -> None:
             assert isinstance(node, PLACED_ELSEWHERE) or source.span_of(node.at) == chunk.span(twin), text
 
 
-def test_what_only_libcst_can_parse() -> None:
-    source = Source("text.py", NEWER)
+@pytest.mark.parametrize("end", ["", "    ", "    # end", "\n\n    "])
+def test_what_only_libcst_can_parse(end: str) -> None:
+    source = Source("text.py", NEWER + end)
     (chunk,) = source.chunks
     names = {node.value: chunk.span(node).start for node in walk(chunk.module) if isinstance(node, cst.Name)}
     assert names["given"] == Position(2, 14)

@@ -445,3 +445,36 @@ def test_a_function_that_writes_classes_is_no_class() -> None:
     text = 'def schema(name):\n    return f"""\nclass {name}:\n    pass\n"""\n\n\nmade = schema("Tensor")\n'
     source = Source("made.py", text)
     assert [(chunk.name, chunk.is_class) for chunk in source.chunks] == [("schema", False), (None, False)]
+
+
+def test_an_object_that_a_followed_function_has_no_name_for(tmp_path: Path) -> None:
+    module = """
+        import torch
+        from accelerate import Accelerator
+
+        class Inner:
+            def __init__(self):
+                self.accelerator = Accelerator(mixed_precision="fp16")
+
+        class Outer:
+            def __init__(self):
+                self.inner = Inner()
+
+        def train(model, loader):
+            outer = Outer()
+            model, optimizer = outer.inner.accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            for x in loader:
+                optimizer.zero_grad()
+                outer.inner.accelerator.backward(model(x).sum())
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+    """
+    script = """
+        import torch
+        from steps import train
+
+        scaler = torch.amp.GradScaler("cuda")
+        train(torch.nn.Linear(4, 4), [torch.rand(2, 4)])
+    """
+    write(tmp_path, {"main.py": script, "steps.py": module})
+    assert lint(tmp_path, "main.py", (*RULES, load_registry().rules["AMP705"])) == ["AMP209:5"]

@@ -41,7 +41,7 @@ class _Lowering:
 
     def __init__(self, places: Mapping[libcst.CSTNode, object], layout: Layout) -> None:
         self._places = places
-        self._starts = layout.starts
+        self._starts, self._end = layout.starts, len(layout.text)
 
     def made(self, node: libcst.CSTNode) -> Any:
         kind: type[cst.CSTNode] = next(
@@ -63,6 +63,9 @@ class _Lowering:
         return [self._value(each) for each in held] if isinstance(held, Sequence) else None
 
     def _offset(self, place: CodePosition) -> int:
+        """The offset of libcst's position, which ends blanks without a line break in the row after the last one."""
+        if place.line > len(self._starts):
+            return self._end
         return self._starts[place.line - 1] + place.column
 
 

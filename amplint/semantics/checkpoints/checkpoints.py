@@ -273,17 +273,13 @@ def _place(machine: Machine, state: State, node: cst.Call) -> Place:
         machine[Ledger].elsewhere.setdefault(machine.entered_from, set()).add(machine.program.source_of(node))
         return Place(machine.entered_from, machine.entered_from)
     seen: dict[str, Value] = {}
-    frame = state.frame
-    while True:
+    for frame in machine.enclosing(state.frame):
         for name, value in state.frames.get(frame, {}).items():
             if isinstance(value, Scaler) or value == NONE:
                 seen[name] = value
             elif name == "self" and isinstance(value, Instance):
                 members = state.heap.get(value.symbol, {}).items()
                 seen |= {f"self.{name}": held for name, held in members if isinstance(held, Scaler) or held == NONE}
-        if machine.parents[frame] == frame:
-            break
-        frame = machine.parents[frame]
     machine[Ledger].spelled.setdefault(node, []).append(seen)
     scalers = {name: value.symbol for name, value in seen.items() if isinstance(value, Scaler)}
     scaler = next(iter(scalers)) if len(set(scalers.values())) == 1 else None

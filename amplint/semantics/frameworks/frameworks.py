@@ -292,9 +292,8 @@ def synced(machine: Machine, state: State, manager: Manager) -> bool:
 
 def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
     """An expression for `manager` in the current function."""
-    frame: int | None = state.frame
     seen: set[str] = set()
-    while frame is not None:
+    for frame in machine.enclosing(state.frame):
         for name, value in state.frames.get(frame, {}).items():
             if name in seen:
                 continue
@@ -305,7 +304,6 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
             found = next((attribute for attribute, item in held if item == manager), None)
             if found is not None:
                 return f"{name}.{found}"
-        frame = machine.parents[frame] if frame else None
     if manager.kind == "lightning":
         return "self"
     return None

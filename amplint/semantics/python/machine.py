@@ -430,10 +430,15 @@ class Machine:
 
     def module(self, state: State) -> Source:
         """The file whose names the current code sees."""
-        frame = state.frame
-        while self.parents[frame] != frame:
-            frame = self.parents[frame]
-        return self._modules[frame]
+        *_, outermost = self.enclosing(state.frame)
+        return self._modules[outermost]
+
+    def enclosing(self, frame: int) -> Iterator[int]:
+        """`frame` and the frames around its function, up to that of its module."""
+        yield frame
+        while (above := self.parents[frame]) != frame:
+            yield above
+            frame = above
 
     def frame_of(self, source: Source) -> int:
         """The frame of a module's globals."""
