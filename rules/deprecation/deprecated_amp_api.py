@@ -89,10 +89,8 @@ class DeprecatedAmpApi(Rule):
 
 def _needed(event: ApiUse, rewrite: Rewriter) -> tuple[int, ...]:
     """The first version of PyTorch that has what the repair writes."""
-    names = {event.name: ()}
-    if isinstance(event.node, cst.ImportAlias):
-        names |= (rewrite.import_uses(event.node) or (None, {}))[1]
-    return max(map(successor_since, names))
+    found = rewrite.import_uses(event.node) if isinstance(event.node, cst.ImportAlias) else None
+    return max(map(successor_since, (event.name, *(found[1] if found is not None else ()))))
 
 
 def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:

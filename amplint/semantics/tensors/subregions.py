@@ -96,7 +96,7 @@ def _converted_within(machine: Machine, region: Region, value: Tensor) -> bool:
     """Whether the region itself converts `value` to half, which then is what it is for."""
     node = value.why_half
     source = machine.program.source_of(node) if node is not None else None
-    return source is not None and region.entered_by in source.ancestors(node)
+    return node is not None and source is not None and region.entered_by in source.ancestors(node)
 
 
 def _is_unconverted(machine: Machine, op: str) -> bool:
