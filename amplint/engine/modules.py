@@ -51,6 +51,7 @@ class Modules:
         self._with_trees: set[str] = set()
         self._configs: dict[str, ConfigFile | None] = {}
         self._stand_ins: dict[str, Source] = {}
+        self._wanted: dict[tuple[str, str], Wanted | None] = {}
 
     def place(self, importer: str, module: str) -> str | None:
         """The path of `module` as imported by the file `importer`, None if it is not in the tree.
@@ -133,9 +134,15 @@ class Modules:
 
     def wanted(self, importer: str, package: str) -> Wanted | None:
         """The versions of `package` that the importer's project requires, None if no file states any."""
+        key = os.path.dirname(importer), package
+        if key not in self._wanted:
+            self._wanted[key] = self._searched_wanted(*key)
+        return self._wanted[key]
+
+    def _searched_wanted(self, beside: str, package: str) -> Wanted | None:
         from amplint.engine.requirements import FILES, wanted
 
-        for folder in self._searched(os.path.dirname(importer)):
+        for folder in self._searched(beside):
             names = sorted(self._listing(folder), key=str)
             for file in (name for pattern in FILES for name in names if pattern.fullmatch(name)):
                 raw = self.raw(os.path.join(folder, file))
@@ -189,6 +196,7 @@ class Modules:
         self._digests.pop(path, None)
         self._sources.pop(path, None)
         self._configs.pop(path, None)
+        self._wanted.clear()
 
     def _search(self, folder: str, module: str) -> str | None:
         name = module.lstrip(".")

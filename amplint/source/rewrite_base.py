@@ -117,6 +117,14 @@ class RewriterBase:
         """Whether both nodes run in one function of this file, or both at its top level."""
         return self.source.owns(one) and self.source.owns(other) and self._function_of(one) is self._function_of(other)
 
+    def loops_without(self, node: cst.CSTNode, method: str) -> bool:
+        """Whether the innermost loop around `node` calls no method of that name."""
+        loops = (above for above in self.source.ancestors(node) if isinstance(above, (cst.For, cst.While)))
+        loop = next(loops, None)
+        called = (found.func for found in walk(loop) if isinstance(found, cst.Call)) if loop is not None else ()
+        named = (func.attr.value for func in called if isinstance(func, cst.Attribute))
+        return loop is not None and method not in named
+
     def shares_block(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
         """Whether `inner` is in the block of `node`'s statement, or in a block nested in it.
 

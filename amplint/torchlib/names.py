@@ -56,7 +56,7 @@ DEFAULT_AUTOCAST_DTYPE = {
 }  # fmt: skip
 """`torch.get_autocast_dtype(device)` of torch 2.13, by default."""
 
-INDEX_TAKEN_SINCE = "2.4"
+INDEX_TAKEN_SINCE = (2, 4)
 """The first version whose `torch.autocast` accepts a device with an index (`cuda:0`) as its type."""
 
 AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
@@ -83,6 +83,18 @@ SUCCESSORS = {
     **{f"torch.set_autocast_{kind}_enabled": ("torch.set_autocast_enabled", kind) for kind in ("cpu", "ipu", "xla")},
 }
 """Deprecated name -> its successor and the device type to pass to it; all of them warn in torch 2.13."""
+
+DEPRECATED_SINCE = (2, 4)
+"""The version since which the names in `SUCCESSORS` warn."""
+
+
+def successor_since(name: str) -> tuple[int, ...]:
+    """The first version that surely has the successor of a deprecated `name`.
+
+    Source: `torch/amp/__init__.py` of versions 1.13, 2.2, 2.3 and 2.4.
+    """
+    return {"autocast": (1, 13), "GradScaler": (2, 3)}.get(name.rpartition(".")[2], DEPRECATED_SINCE)
+
 
 GRAD_MODES = {
     "torch.no_grad": False,

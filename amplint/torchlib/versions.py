@@ -9,7 +9,7 @@ from amplint.regex import regex
 
 Version = tuple[int, ...]
 _NUMBERS = regex(r"\d+(?:\.\d+)*")
-_ASKED = regex(r"(===|==|~=|>=|<=|<|>|\^)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
+_ASKED = regex(r"(===|==|~=|>=|<=|<|>|\^|(?<![!<>=~])=)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def asked(package: str, text: str, place: str) -> Wanted | None:
     before: Version | None = None
     for sign, digits, star in _ASKED.findall(text):
         numbers = version(digits)
-        if sign in ("==", "===", ">=", "~=", "^"):
+        if sign in ("==", "===", "=", ">=", "~=", "^"):
             least = max(least, numbers)
         upper = _first_excluded_version(sign, numbers, bool(star))
         if upper is not None:
@@ -87,7 +87,7 @@ def _first_excluded_version(sign: str, numbers: Version, star: bool) -> Version 
         return numbers
     if sign == "<=" or (sign in ("==", "===") and not star):
         return (*numbers, 0, 1) if len(numbers) < 3 else (*numbers[:-1], numbers[-1] + 1)
-    if sign == "==":
+    if sign in ("==", "="):  # `=` is conda's, and leaves the rest of the version open
         return (*numbers[:-1], numbers[-1] + 1)
     if sign == "~=" and len(numbers) > 1:
         return (*numbers[:-2], numbers[-2] + 1)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event, ScalerCreated
 from amplint.semantics.values.values import Const, Device, Ref, Value
@@ -87,15 +88,17 @@ class AutocastArguments(Rule):
         if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:
             newer = f"PyTorch raises TypeError: {_NEWER} begins with device_type."
             yield self.report(event, "autocast gets no device type", reason=newer, advice='Pass one, such as "cuda".')
-        if event.indexed:
+        if event.indexed is not None and not (event.torch is not None and event.torch.least >= INDEX_TAKEN_SINCE):
+            stated = () if event.torch is not None else (Premise.OLDER_TORCH,)
             yield self.report(
                 event,
                 "autocast gets the text of a device, which can hold an index",
-                reason=f'PyTorch before {INDEX_TAKEN_SINCE} refuses "cuda:0" as a device type; later versions take it.',
+                reason='PyTorch before 2.4 refuses "cuda:0" as a device type; later versions take it.',
                 advice="Pass the type alone, `device.type`.",
                 at=event.arguments["device_type"][0],
                 severity=Severity.INFO,
                 claims=(),
+                premises=(*event.indexed, *stated),
             )
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:

@@ -41,7 +41,7 @@ class BackwardInAutocast(Rule):
     ## Fix safety
     The region ends before `backward()`. What follows leaves the region too, except statements that may run tensor
     operations: these stay in a second region under the same header. There is no fix when `backward()` is nested in
-    another block of the region or stands in a function that is called there.
+    another block of the region, stands in a function that is called there, or has a forward pass in an argument.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -85,6 +85,9 @@ class BackwardInAutocast(Rule):
         region = event.region_with
         if not isinstance(region, cst.With):
             return None
+        call = event.node
+        if isinstance(call, cst.Call) and any(may_be_cast(event, argument) for argument in call.args):
+            return None  # a forward pass in an argument would leave the region
         edit = rewrite.end_region(region, event.statement, partial(may_be_cast, event))
         if edit is None and not any(may_be_cast(event, statement) for statement in rewrite.body_of(region)):
             edit = rewrite.drop_region(region)

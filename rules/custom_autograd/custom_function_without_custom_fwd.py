@@ -26,8 +26,9 @@ class CustomFunctionWithoutCustomFwd(Rule):
     same dtype`. A kernel of an extension is not cast for at all: what autocast made half and what it left in float32
     meet there.
 
-    Where the rule is selected by its code, functions that hand tensors to a kernel as they come, or compute in both
-    passes what autocast casts for, are reported as infos although nothing tells that they run under autocast.
+    Where the rule is selected by its code, functions that nothing is seen to apply in a region, and those that hand
+    tensors to a kernel as they come, or compute in both passes what autocast casts for, are reported as infos although
+    nothing tells that they run under autocast.
 
     ## Example
     ```python
@@ -80,7 +81,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             at=event.node if event.managed else event.forward.name,
             notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
-            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER,),
+            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER, Premise.APPLIED_THERE),
         )
 
     def on_left_out(self, event: LeftOut) -> Iterator[Report]:
@@ -91,7 +92,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             advice=f"Convert it too: {event.missing} = {event.missing}.type_as({event.like}).",
             notes=[(event.handed, "the kernel is handed it here")],
             severity=None if event.announced else Severity.INFO,
-            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER,),
+            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER, Premise.APPLIED_THERE),
         )
 
     def on_handed_over(self, event: HandedOver) -> Iterator[Report]:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Edit, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ApiUse, Event
 from amplint.source import syntax as cst
-from amplint.torchlib.names import AUTOCAST_PARAMETERS, SUCCESSORS
+from amplint.torchlib.names import AUTOCAST_PARAMETERS, DEPRECATED_SINCE, SUCCESSORS, successor_since
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -40,9 +41,10 @@ class DeprecatedAmpApi(Rule):
     ## Fix safety
     The device type is added, arguments that change their place are named, imports follow; an imported name is changed
     with all its uses or not at all. A class of regions that is kept in a variable becomes a `functools.partial` with
-    the device type, where the file calls it by keywords alone. The result needs PyTorch 2.4. Where `dtype` is left
-    out, the old CUDA `autocast` takes float16 even inside a bfloat16 region; the new one keeps the dtype of the region
-    around it.
+    the device type, where the file calls it by keywords alone. The result needs PyTorch 2.4, scalers 2.3, regions alone
+    1.13: where the project's requirements, its lock file or `torch-version` admit an older version, it is unsafe. Where
+    `dtype` is left out, the old CUDA `autocast` takes float16 even inside a bfloat16 region; the new one keeps the
+    dtype of the region around it.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -59,7 +61,9 @@ class DeprecatedAmpApi(Rule):
     def on_api_use(self, event: ApiUse) -> Iterator[Report]:
         if event.name in SUCCESSORS:
             advice = "Use {} and pass it the device type {!r}.".format(*SUCCESSORS[event.name])
-            yield self.report(event, f"{event.name} is deprecated", advice=advice)
+            newest = event.torch.before if event.torch is not None else None
+            unseen = (Premise.MOVES_ON,) if newest is not None and newest <= DEPRECATED_SINCE else ()
+            yield self.report(event, f"{event.name} is deprecated", advice=advice, premises=unseen)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ApiUse)
@@ -76,7 +80,17 @@ class DeprecatedAmpApi(Rule):
                 edits = [rewrite.replace(event.node, f'functools.partial({spelled}, "{SUCCESSORS[event.name][1]}")')]
                 imports.append("import functools")
         done = tuple(filter(None, edits))
-        return Fix(f"Use {successor}", done, imports=tuple(imports)) if len(done) == len(edits) else None
+        if len(done) < len(edits):
+            return None
+        known = event.torch is None or event.torch.least >= _needed(event, rewrite)
+        certain = Applicability.SAFE if known else Applicability.UNSAFE
+        return Fix(f"Use {successor}", done, certain, tuple(imports))
+
+
+def _needed(event: ApiUse, rewrite: Rewriter) -> tuple[int, ...]:
+    """The first version of PyTorch that has what the repair writes."""
+    found = rewrite.import_uses(event.node) if isinstance(event.node, cst.ImportAlias) else None
+    return max(map(successor_since, (event.name, *(found[1] if found is not None else ()))))
 
 
 def _change_import(alias: cst.ImportAlias, rewrite: Rewriter) -> Iterator[Edit | None]:

@@ -75,7 +75,7 @@ class SchedulerAfterSkippedStep(Rule):
         if update is None and spelled is not None and spelled.startswith("self."):
             towards = (rewrite.call_towards(node, call) for node in updates)
             update = next((node for node in towards if node is not None), None)
-        if update is None or spelled is None or BEFORE in rewrite.source.text:
+        if update is None or spelled is None or BEFORE in rewrite.source.text or len(event.index.updates) > 1:
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"
         guard = f"if {spelled}.get_scale() >= {BEFORE}"

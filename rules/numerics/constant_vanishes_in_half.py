@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, TensorOp
 from amplint.semantics.values.values import Number
@@ -15,6 +16,7 @@ from amplint.torchlib.names import (
     FLOAT16_MAX,
     FLOAT16_ROUNDS_TO_ZERO,
     FLOAT16_SMALLEST_NORMAL,
+    HALF_DTYPES,
     HALF_SIGNS,
     TINY_NUMBERS,
 )
@@ -36,7 +38,8 @@ class ConstantVanishesInHalf(Rule):
     float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)`
     then guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone,
     except under a constant numerator: `1 / (y + 1e-7)` is 8.4e6 where `y` is 0, which overflows. bfloat16 keeps all of
-    them. Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already.
+    them. Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already. In a
+    region, a tensor whose dtype nothing shows makes this an info.
 
     ## Example
     ```python
@@ -80,6 +83,7 @@ class ConstantVanishesInHalf(Rule):
             if gone
             else "A constant over something below 1.5e-5 is past 65504, the largest float16 number.",
             at=number.place,
+            premises=() if event.assumed or event.tensor.dtype in HALF_DTYPES else (Premise.HALF_THERE,),
             notes=number_notes(event, number),
         )
 

@@ -12,6 +12,7 @@ from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
     INTEGERS,
+    PAST,
     SIDES,
     AnglesCast,
     Because,
@@ -41,10 +42,10 @@ class IntegersInHalf(Rule):
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
     of a diffusion model. The rows and columns of an image are few enough for float16.
 
-    Positions in the dtype of another tensor are an info, and of a grid, reported only where the rule is selected by its
-    code. Selected by its code, the rule also reports whole numbers made in the dtype of another tensor, and products
-    of positions and frequencies in functions that do not switch autocast off, which a region around their caller
-    computes in half. Both are infos.
+    A warning needs a range whose bound is known to be past that, or angles. A range of unknown length that is made in
+    half is an info. Where the rule is selected by its code, it also reports other whole numbers that are converted to
+    half, positions in the dtype of another tensor, and products of positions and frequencies in functions that do not
+    switch autocast off, which a region around their caller computes in half. All of these are infos.
 
     ## Example
     ```python
@@ -77,7 +78,6 @@ class IntegersInHalf(Rule):
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
-            unseen = [Premise.HALF_ALIKE, *([Premise.MANY] if SIDES in event.result.traits else [])]
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
             yield self.report(
                 event,
@@ -86,7 +86,7 @@ class IntegersInHalf(Rule):
                 else f"positions {'can be' if announced else 'are'} computed in half",
                 reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
                 advice="Compute positions and angles in float32, and convert sines and cosines.",
-                premises=unseen if announced else (),
+                premises=_unseen(event, half, announced),
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
 
@@ -118,6 +118,17 @@ class IntegersInHalf(Rule):
         elif isinstance(call, cst.Call) and event.op == "to":
             edit = rewrite.float_instead(call)
         return Fix("Keep positions in float32", (edit,), Applicability.UNSAFE, ("import torch",)) if edit else None
+
+
+def _unseen(event: Operation, half: Evidence, announced: bool) -> tuple[Premise, ...]:
+    """The premises without evidence: that the dtype is half, and that the numbers are past what it counts."""
+    if announced:
+        return (Premise.HALF_ALIKE, Premise.MANY if SIDES in event.result.traits else Premise.LONG)
+    operands = (operand.value.traits for operand in event.operands if isinstance(operand.value, Tensor))
+    known = event.result.traits.union(*operands)
+    if event.op in {"sin", "cos", *LOWER} or any(PAST[dtype] in known for dtype in half.dtypes):
+        return ()
+    return (Premise.LONG if event.op in ("arange", "linspace") else Premise.MANY,)
 
 
 def _lost(event: Operation) -> Evidence | None:

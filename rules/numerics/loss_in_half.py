@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import FLAGS, UNIFORM, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
@@ -39,6 +40,7 @@ class LossInHalf(Rule):
     The policy of a model that FSDP shards is no autocast: what the model returns is in the policy's dtype, and a loss
     outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info. So is
     the finding in a function that asks for the dtype of its input: it is written for callers that may have a region.
+    And so is an exponential or a logarithm that is no loss itself: outside of training half may be enough for it.
 
     Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
@@ -98,6 +100,7 @@ class LossInHalf(Rule):
                 f"{event.op} runs in {first.dtype}{', unless a caller has autocast on' if lifted else ''}",
                 reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
                 severity=Severity.INFO if lifted else None,
+                premises=() if event.op in LOSSES else (Premise.IN_LOSS,),
                 advice="Convert the inputs of the loss: x.float()."
                 if event.op in LOSSES
                 else "Convert what goes into it: x.float().",
@@ -169,7 +172,7 @@ class LossInHalf(Rule):
         if not isinstance(event, Operation):
             return None
         edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))
-        return Fix("Compute the loss in float32", edits)
+        return Fix(f"Compute {'the loss' if event.op in LOSSES else event.op} in float32", edits)
 
 
 def _is_half(operand: Operand) -> bool:

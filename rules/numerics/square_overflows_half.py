@@ -45,10 +45,11 @@ class SquareOverflowsHalf(Rule):
     not; in a model that was converted to float16 none of them is. The product of two norms, or of rows that are scaled
     down only afterwards, overflows as easily.
 
-    Where the rule is selected by name or `ALL`, it also reports tensors that can be float16 or another dtype,
-    `x.var()`, which adds up in float32 and returns float16, so that only a deviation of 256 overflows, single
-    squares and norms of half tensors, norms whose result is converted back to another tensor's dtype, variances
-    that are the difference of a mean square and a squared mean, and areas of boxes.
+    How large the numbers are nothing in the code shows, so the rule reports infos, and only where it is selected by its
+    code or `ALL`. It reports sums of squares, products of norms and `x.var()`, which adds up in float32 and returns
+    float16, so that only a deviation of 256 overflows, single squares and norms of half tensors, norms whose result is
+    converted back to another tensor's dtype, variances that are the difference of a mean square and a squared mean,
+    and areas of boxes.
 
     ## Example
     ```python
@@ -99,7 +100,7 @@ class SquareOverflowsHalf(Rule):
                 f"the {what} of a tensor that {'can be' if announced else 'is'} float16",
                 advice="Convert the tensor to float32 before it is squared: x.float().",
                 reason="" if squares or lengths else _VARIANCE,
-                premises=[*unseen, Premise.OUT_OF_RANGE] if announced or not (squares or lengths) else (),
+                premises=[*unseen, Premise.OUT_OF_RANGE],
                 notes=[(half.node, half.text)] if half.node is not None else (),
             )
 

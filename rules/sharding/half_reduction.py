@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, PolicyMade
 from amplint.source import syntax as cst
@@ -25,7 +26,8 @@ class HalfReduction(Rule):
     embeddings, running statistics, schedules of noise.
 
     float32 costs bandwidth for gradients, and nothing to speak of for buffers. This is an info: how much is lost
-    depends on the number of ranks and on the buffers of the model.
+    depends on the number of ranks and on the buffers of the model. Where only bfloat16 sums are asked for, which trade
+    digits for bandwidth, it is reported only where the rule is selected by its code.
 
     ## Example
     ```python
@@ -60,6 +62,7 @@ class HalfReduction(Rule):
                 " and ".join(f"{what} in {dtype}" for _, what, dtype in lost),
                 reason="Sums over ranks and buffers need more digits than half has; weights are cast without them.",
                 advice=f"Pass {', '.join(f'{name}=torch.float32' for name, *_ in lost)}.",
+                premises=_unseen(lost),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
@@ -74,6 +77,13 @@ class HalfReduction(Rule):
         if len(done) < len(edits):
             return None
         return Fix("Ask for float32", done, Applicability.UNSAFE, imports=("import torch",))
+
+
+def _unseen(lost: list[tuple[str, str, str]]) -> tuple[Premise, ...]:
+    """The premises without evidence: float16 sums lose small gradients, the rest depends on ranks and model."""
+    if any(name == "reduce_dtype" and dtype == "float16" for name, _, dtype in lost):
+        return ()
+    return (Premise.BUFFERS_COUNT,) if any(name == "buffer_dtype" for name, *_ in lost) else (Premise.DIGITS,)
 
 
 def _lost(event: PolicyMade) -> list[tuple[str, str, str]]:

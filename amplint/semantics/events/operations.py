@@ -32,6 +32,8 @@ FREQUENCIES = "frequencies"
 """Powers of a base, one for each channel, that positions are multiplied by."""
 SIDES = "sides"
 """Whole numbers that float16 holds exactly, such as those up to the height or width of an image."""
+PAST = {"bfloat16": "past 256", "float16": "past 2048"}
+"""Dtype -> whole numbers known to go past what it counts exactly."""
 ANGLES = "angles"
 """Positions times frequencies."""
 FLAGS = "flags"

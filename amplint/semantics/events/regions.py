@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import Autocast, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.versions import Wanted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -15,9 +17,10 @@ class AutocastCreated(Event):
     """An autocast context is constructed from these arguments (parameter name -> node and value).
 
     `by_use` says that the device type is a device because what it belongs to is used like a model or a tensor,
-    `indexed` that it is the text of a device, which can hold an index, for any version of PyTorch. `needs_type` tells
-    that what is called takes a device type, on this path or, by another import of its name, on the usual one.
-    `float32_elsewhere` is what makes the dtype float32 where the region is on and the device is not CUDA.
+    `indexed` that it is the text of a device, which can hold an index: its premises without evidence, None for no text.
+    `torch` then are the versions of PyTorch that the project requires. `needs_type` tells that what is called takes a
+    device type, on this path or, by another import of its name, on the usual one. `float32_elsewhere` is what makes the
+    dtype float32 where the region is on and the device is not CUDA.
     """
 
     api: str
@@ -26,7 +29,8 @@ class AutocastCreated(Event):
     context: Autocast
     certain: bool = True
     by_use: bool = False
-    indexed: bool = False
+    indexed: tuple[Premise, ...] | None = None
+    torch: Wanted | None = None
     needs_type: bool = True
     float32_elsewhere: cst.BaseExpression | None = None
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.torchlib.versions import Wanted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ApiUse(Event):
-    """A library name is imported or used; `name` is its qualified name."""
+    """A library name is imported or used; `name` is its qualified name.
+
+    For a deprecated one, `torch` are the versions of PyTorch that the project requires.
+    """
 
     name: str
+    torch: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

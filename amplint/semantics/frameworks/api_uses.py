@@ -19,6 +19,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import bound_by, walk
 from amplint.torchlib.legacy import APEX_MODULES
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
+from amplint.torchlib.versions import Wanted
 
 _NATIVE_IMPORT = regex(r"from torch(?:\.cuda)?\.amp\b|import torch\.(?:cuda\.)?amp\b|from torch import autocast\b")
 
@@ -41,7 +42,7 @@ class ApiUses(Tracker):
             self.reported.add((node, name))
             if self._is_fallback(node, name):
                 return
-        machine.emit(state, ApiUse, node, name=name)
+        machine.emit(state, ApiUse, node, name=name, torch=self._torch(name))
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report the deprecated names on no interpreted path, such as behind a disabled switch."""
@@ -57,7 +58,12 @@ class ApiUses(Tracker):
                 if name in SUCCESSORS and node not in told and not self._is_fallback(node, name):
                     self.machine.chunk = chunk
                     self.machine.statement = None
-                    self.machine.emit(State(), ApiUse, node, name=name)
+                    self.machine.emit(State(), ApiUse, node, name=name, torch=self._torch(name))
+
+    def _torch(self, name: str) -> Wanted | None:
+        """The versions of PyTorch that the project requires, for a deprecated name."""
+        asked = name in SUCCESSORS and ApiUse.kind in self.machine.wanted
+        return self.machine.program.wanted_torch() if asked else None
 
     def _is_fallback(self, node: cst.CSTNode, name: str) -> bool:
         """Whether `name` is a fallback, used only where its successor is missing."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
+from amplint.torchlib.versions import asked
 
 if TYPE_CHECKING:
     from amplint.source.configs.file import ConfigFile
@@ -93,6 +94,12 @@ class Program:
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""
         return self._around.wanted(self.main, package) if self._around is not None else None
+
+    def wanted_torch(self) -> Wanted | None:
+        """The versions of PyTorch that count: the configured one, else those that the project requires."""
+        if self.torch is not None:
+            return asked("torch", f"=={self.torch}", "torch-version")
+        return self.wanted("torch") or self.wanted("pytorch")
 
     def aliases(self) -> dict[str, str]:
         """Name -> original name, for imports that rename."""

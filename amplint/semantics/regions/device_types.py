@@ -7,6 +7,7 @@ import re
 from collections.abc import Hashable, Iterable, Iterator
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
@@ -29,11 +30,14 @@ _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -
 
 @dataclass(frozen=True, slots=True)
 class AssumedDevice:
-    """A value assumed to be a `torch.device`, `by_use` of its owner, or a device string with `text`."""
+    """A value assumed to be a `torch.device`, `by_use` of its owner, or the text of a device.
+
+    `text` holds the premises without evidence under which the text has an index, and is None for a device.
+    """
 
     guesses: tuple[Guessed, ...] = ()
     by_use: bool = False
-    text: bool = False
+    text: tuple[Premise, ...] | None = None
 
 
 def types(value: Value | None) -> frozenset[str] | None:
@@ -93,15 +97,18 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 def _text(machine: Machine, symbol: int) -> AssumedDevice | None:
     """What `f"cuda:{rank}"` or the result of `str(device)`, also with a part replaced, is assumed to be."""
     if any(_type_before_index(machine, part) for part in _options(machine, symbol)):
-        return AssumedDevice(text=True)
+        return AssumedDevice(text=())
+    unseen = [Premise.HAS_INDEX]
     method = machine.symbols.method(symbol)
     while method is not None and method[0] in _TEXT_KEPT:
+        if method[0] == "replace":
+            unseen = [Premise.OTHER_INDEX]
         symbol = method[1][0]
         method = machine.symbols.method(symbol)
     if machine.symbols.key(symbol)[:2] != ("call", "builtins.str"):
         return None
     name = _name(machine, machine.symbols.parts(symbol)[0])
-    return AssumedDevice(_guesses(name), text=True) if is_device_name(name) else None
+    return AssumedDevice(_guesses(name), text=tuple(unseen)) if is_device_name(name) else None
 
 
 def _type_before_index(machine: Machine, symbol: int) -> str | None:

@@ -67,7 +67,7 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
             bound[name] = (argument.node, argument.value)
     place, given = bound.get("device_type", (None, None))
     taken = device_types.taken(machine, given, place.value) if place is not None and given is not None else None
-    if place is not None and taken is not None and not taken.text:
+    if place is not None and taken is not None and taken.text is None:
         bound["device_type"] = (place, Device(None))
     devices = frozenset({device}) if device else device_types.types(given)
     enabled = bound["enabled"][1] if "enabled" in bound else TRUE
@@ -83,10 +83,11 @@ def make_autocast(machine: Machine, state: State, node: cst.Call, api: str, argu
     context = Autocast(devices, dtypes, enabled, node, defaulted)
     positional = tuple(name for name in order[: sum(not a.keyword and not a.star for a in arguments.given)])
     machine[Regions].made.add(node)
+    text = taken.text if taken is not None else None
     machine.emit(
         state, AutocastCreated, node, api=api, arguments=bound, positional=positional, context=context,
         certain=whole, guesses=taken.guesses if taken is not None else (), by_use=taken is not None and taken.by_use,
-        indexed=taken is not None and taken.text and machine.program.torch is None,
+        indexed=text, torch=machine.program.wanted_torch() if text is not None else None,
         float32_elsewhere=_float32_elsewhere(machine, bound, devices, enabled),
         needs_type=device is None or device_types.is_also_newer(machine, node),
     )  # fmt: skip

@@ -78,6 +78,8 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
             return
         place, operand = tensors[0]
         context, off_with = region.context, region.entered_by
+        if _converted_within(machine, region, operand):
+            return
         certain = operand.dtype in HALF_DTYPES
         given = shown or (
             _is_parameter(machine, operand.symbol)
@@ -88,6 +90,13 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),
         )  # fmt: skip
+
+
+def _converted_within(machine: Machine, region: Region, value: Tensor) -> bool:
+    """Whether the region itself converts `value` to half, which then is what it is for."""
+    node = value.why_half
+    source = machine.program.source_of(node) if node is not None else None
+    return node is not None and source is not None and region.entered_by in source.ancestors(node)
 
 
 def _is_unconverted(machine: Machine, op: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from amplint.findings import Guessed
 from amplint.regex import regex
@@ -16,6 +16,7 @@ from amplint.semantics.events import (
     LENGTH_PRODUCTS,
     LENGTHS,
     ONE,
+    PAST,
     SCALED_LATE,
     SCORES,
     SIDES,
@@ -48,7 +49,7 @@ _TIMESTEPS = 1000
 _RESHAPES = frozenset[str]().union(
     *map(operations_with, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
-_KEPT = {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED}
+_KEPT = {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED, *PAST.values()}
 _JOINS = operations_with("joins")
 _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _TURNING = words("outer einsum cos sin")
@@ -84,7 +85,8 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
         return frozenset()
     if op == "randint":
         bound = _integer_bound(arguments)
-        return frozenset({INTEGERS, *([SIDES] if bound <= MANY else ())}) if bound > FEW else frozenset()
+        whole = frozenset({INTEGERS, *([SIDES] if bound <= MANY else ()), *_past([bound])})
+        return whole if bound > FEW else frozenset()
     named = [argument for argument in arguments.given if argument.keyword in (None, "start", "end")]
     bounds = [number(argument.value) for argument in (named[:2] if op == "linspace" else named)]
     short = all(bound is not None and abs(bound) <= FEW for bound in bounds)
@@ -97,8 +99,21 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     grid = placed and not any(isinstance(node, cst.Name) and node.value in _TURNING for node in running(machine))
     can_be_half = placed and any(map(_mentions_half, machine.program.main.chunks))
     return frozenset(
-        {INTEGERS, *([COORDINATES] if can_be_half else ()), *([SIDES] if grid or any(map(_is_side, named)) else ())}
+        {
+            INTEGERS,
+            *([COORDINATES] if can_be_half else ()),
+            *([SIDES] if grid or any(map(_is_side, named)) else ()),
+            *_past(bounds),
+        }
     )
+
+
+def _past(bounds: Iterable[float | None]) -> Iterator[str]:
+    """The traits in `PAST` of whole numbers up to these bounds, as far as they are known."""
+    largest = max((abs(bound) for bound in bounds if bound is not None), default=0)
+    for dtype, limit in (("bfloat16", FEW), ("float16", MANY)):
+        if largest > limit:
+            yield PAST[dtype]
 
 
 def _integer_bound(arguments: Arguments) -> float:
@@ -181,9 +196,9 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     if op in _RESHAPES:
         found |= given & _KEPT
     if op in _JOINS and not all(INTEGERS in traits for traits in known):
-        found -= {INTEGERS, COORDINATES, SIDES}
+        found -= {INTEGERS, COORDINATES, SIDES, *PAST.values()}
     if op in _SHIFTS:
-        found |= given & ({INTEGERS, ANGLES} if all(map(_may_be_whole, values)) else {ANGLES})
+        found |= given & ({INTEGERS, ANGLES, *PAST.values()} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):
             found.add(SQUARES)
     if op == "sub" and number(values[0]) == 1:

@@ -1,0 +1,92 @@
+"""Repairs that would be wrong are not offered."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Finding
+
+RULES = tuple(load_registry().rules.values())
+PARTS = """
+from torch import nn, optim
+from accelerate import Accelerator
+
+def fit(loader, a, b):
+    accelerator = Accelerator(mixed_precision="fp16")
+    optimizer = optim.AdamW([*a.parameters(), *b.parameters()])
+    a, b, optimizer, loader = accelerator.prepare(a, b, optimizer, loader)
+    for x in loader:
+        accelerator.backward(b(a(x)).mean())
+        {clip}
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+HANDED = """
+import torch
+
+def fit(model, loader, criterion, optimizer):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            hidden = model.encode(x)
+            {loss}
+            torch.autograd.backward({handed})
+        optimizer.step()
+"""
+SCALERS = """
+import torch
+
+def fit(model, loader, optimizer, other, critic):
+    scaler = torch.amp.GradScaler("cuda")
+    second = torch.amp.GradScaler("cuda")
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+    for x in loader:
+        with torch.autocast("cuda"):
+            loss, own = model(x).mean(), critic(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        {more}
+        schedule.step()
+"""
+ASKED = """
+import torch
+import torch.nn.functional as F
+
+def attend(scores):
+    with torch.autocast("cuda", enabled=False):
+        return F.softmax(scores.half(), dim=-1)
+"""
+
+
+def lint(code: str, program: str) -> list[Finding]:
+    """What one rule finds."""
+    findings = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    return [finding for finding in findings if finding.code == code]
+
+
+@pytest.mark.parametrize(
+    ("code", "program", "repaired"),
+    [
+        ("AMP705", PARTS.format(clip="nn.utils.clip_grad_norm_(a.parameters(), 1.0)"), True),
+        ("AMP705", PARTS.format(clip="for m in (a, b): nn.utils.clip_grad_norm_(m.parameters(), 1.0)"), False),
+        ("AMP101", HANDED.format(loss="loss = criterion(model(hidden), y)", handed="loss"), True),
+        ("AMP101", HANDED.format(loss="pass", handed="criterion(model(hidden), y)"), False),
+        ("AMP212", SCALERS.format(more="pass"), True),
+        (
+            "AMP212",
+            SCALERS.format(more="second.scale(own).backward(); second.step(other); second.update()"),
+            False,
+        ),
+    ],
+)
+def test_a_repair_needs_evidence(code: str, program: str, repaired: bool) -> None:
+    (finding,) = lint(code, program)
+    assert (finding.fix is not None) == repaired
+
+
+def test_half_that_a_disabled_region_asks_for_is_meant() -> None:
+    assert lint("AMP104", ASKED) == []

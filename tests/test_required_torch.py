@@ -1,0 +1,66 @@
+"""What the required versions of PyTorch decide: repairs that need a newer one, and findings about older ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.analyse import Job, analyse
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Applicability, Finding
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP107", "AMP701"))
+SCALER = "import torch\nscaler = torch.cuda.amp.GradScaler()\n"
+REGION = "import torch\nregion = torch.cuda.amp.autocast()\n"
+TEXT = "import torch\n\ndef run(net, x, device):\n    with torch.autocast({text}):\n        return net(x.to(device))\n"
+
+
+def lint(folder: Path, program: str, requirements: str, name: str = "requirements.txt") -> list[Finding]:
+    """What is found in a program beside these requirements."""
+    (folder / "pyproject.toml").write_text("")
+    (folder / name).write_text(requirements)
+    path = folder / "program.py"
+    path.write_text(program)
+    return analyse(Job("program.py", str(path), program.encode(), RULES), Modules()).findings
+
+
+@pytest.mark.parametrize(
+    ("program", "requirements", "safe", "moves_on"),
+    [
+        (SCALER, "", True, False),
+        (SCALER, "torch>=2.3\n", True, False),
+        (SCALER, "torch>=1.13\n", False, False),
+        (SCALER, "torch==1.13.1\n", False, True),
+        (REGION, "torch==1.13.1\n", True, True),
+        (REGION, "torch<2.0\n", False, True),
+    ],
+)
+def test_a_repair_needs_what_it_writes(
+    tmp_path: Path, program: str, requirements: str, safe: bool, moves_on: bool
+) -> None:
+    (finding,) = lint(tmp_path, program, requirements)
+    assert finding.fix is not None
+    assert (finding.fix.applicability is Applicability.SAFE) == safe
+    assert ("moves on to PyTorch 2.4" in finding.reason) == moves_on
+
+
+def test_conda_names_it_otherwise(tmp_path: Path) -> None:
+    (finding,) = lint(tmp_path, SCALER, "dependencies:\n  - pytorch=1.12\n", "environment.yml")
+    assert finding.fix is not None
+    assert finding.fix.applicability is Applicability.UNSAFE
+
+
+@pytest.mark.parametrize(
+    ("text", "requirements", "found"),
+    [
+        ("str(device)", "", False),
+        ("str(device)", "torch==2.1\n", True),
+        ("str(device)", "torch>=2.4\n", False),
+        ('str(device).replace(":0", "")', "torch==2.1\n", False),
+        ('f"cuda:{device}"', "", True),
+    ],
+)
+def test_the_text_of_a_device_needs_an_older_version(tmp_path: Path, text: str, requirements: str, found: bool) -> None:
+    assert [finding.code for finding in lint(tmp_path, TEXT.format(text=text), requirements)] == ["AMP107"] * found
