@@ -716,6 +716,137 @@ class Head(nn.Module):
     def encode(self, points):
         return points
 """,
+    "AMP205 one of several callbacks clips": """
+class Log:
+    def after_backward(self, net, optimizer, scaler): ...
+
+class Clip:
+    def after_backward(self, net, optimizer, scaler):
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP205
+
+def train(net, optimizer, scaler, loader):
+    for batch in loader:
+        optimizer.zero_grad()
+        scaler.scale(net(batch).mean()).backward()
+        for callback in [Log(), Clip()]:
+            callback.after_backward(net, optimizer, scaler)
+        scaler.step(optimizer)
+        scaler.update()
+""",
+    "AMP205 gradients that a comprehension has gathered": """
+def grad_norm(parameters):
+    gradients = [p.grad.detach() for p in parameters if p.grad is not None]
+    return torch.norm(torch.stack([torch.norm(g) for g in gradients]))  # expect: AMP205
+
+def train(net, optimizer, scaler, loader):
+    for batch in loader:
+        optimizer.zero_grad()
+        scaler.scale(net(batch).mean()).backward()
+        print(grad_norm(net.parameters()))
+        scaler.step(optimizer)
+        scaler.update()
+""",
+    "AMP205 gradients that are gathered once they are unscaled": """
+def train(net, optimizer, scaler, loader):
+    for batch in loader:
+        optimizer.zero_grad()
+        scaler.scale(net(batch).mean()).backward()
+        scaler.unscale_(optimizer)
+        gradients = [p.grad for p in net.parameters()]
+        print(torch.stack(torch._foreach_norm(gradients)).norm())
+        scaler.step(optimizer)
+        scaler.update()
+""",
+    "AMP211 states that a loop over names saves": """
+class Run:
+    saved = ("net", "optimizer")
+
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, loss):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def save(self, path):
+        states = {}
+        for name in self.saved:
+            states[name] = getattr(self, name).state_dict()  # expect: AMP211
+        torch.save(states, path)
+""",
+    "AMP211 a wrapper gives out the state of its optimizer alone": """
+class Wrapper:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, loss):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def state_dict(self):
+        return self.optimizer.state_dict()  # expect: AMP211
+""",
+    "AMP302 pieces of a batch": """
+def train(net, optimizer, loader, pieces):
+    for batch, targets in loader:
+        optimizer.zero_grad()
+        for x, y in zip(batch.chunk(pieces), targets.chunk(pieces)):
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()  # expect: AMP302
+        optimizer.step()
+""",
+    "AMP302 pieces of a batch whose losses are divided, or sums": """
+def train(net, optimizer, loader, pieces):
+    for batch, targets in loader:
+        optimizer.zero_grad()
+        for x, y in zip(batch.chunk(pieces), targets.chunk(pieces)):
+            loss = F.cross_entropy(net(x), y) / pieces
+            loss.backward()
+        optimizer.step()
+
+def embed(net, optimizer, loader, gradients, pieces):
+    for batch in loader:
+        optimizer.zero_grad()
+        for x, g in zip(batch.chunk(pieces), gradients):
+            torch.dot(net(x).flatten(), g.flatten()).backward()
+        optimizer.step()
+""",
+    "AMP402 an epsilon times ones": """
+def similarity(a, b, eps=1e-8):  # expect: AMP402
+    norm = a.norm(dim=1, keepdim=True)
+    return a / torch.max(norm, eps * torch.ones_like(norm)) @ b.t()
+""",
+    "AMP502 the result of a layer that the constructor is given": """
+class Assign(nn.Module):
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def forward(self, features, rows):
+        scores = self.head(features)
+        kept = torch.zeros(scores.shape, device=scores.device)
+        kept[torch.where(rows)[0]] = scores  # expect: AMP502
+        return kept
+""",
+    "AMP601 a kernel returns all gradients at once": """
+import swiglu_cuda
+
+class Gate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):  # expect: AMP601
+        ctx.save_for_backward(x, weight)
+        return swiglu_cuda.forward(x, weight)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return swiglu_cuda.backward(gradient, x, weight)
+""",
 }
 
 

@@ -59,7 +59,7 @@ class LossNotDivided(Rule):
     code = "AMP302"
     name = "loss-not-divided"
     severity = Severity.WARNING
-    screen = (b"backward", (b"%", b"range(", b"+= 1", b"accum", b"micro"))
+    screen = (b"backward", (b"%", b"range(", b"+= 1", b"accum", b"micro", b"chunk(", b"tensor_split("))
     fixable = Applicability.UNSAFE
     reason = "Gradients add up over the window, so they grow with the number of micro-batches."
 

@@ -134,6 +134,11 @@ def _call_in(machine: Machine, key: Key, name: str) -> int | None:
     return found_in(machine, [part for part in key[3:] if isinstance(part, int)], "call", name)
 
 
+_INTO_PIECES = frozenset({"chunk", "tensor_split"})
+"""Methods that cut a tensor into as many pieces as their argument says."""
+_CUTS = frozenset(("call", f"torch.{name}") for name in _INTO_PIECES)
+
+
 def found_in(machine: Machine, symbols: list[int], *names: object) -> int | None:
     """The symbol among `symbols` and their parts whose key begins with `names`."""
     todo, seen = list(symbols), set()
@@ -154,6 +159,17 @@ def repeats(machine: Machine, loop: cst.CSTNode) -> int | None:
     if len(parts) == 2 and constant(machine, parts[0]) == 0:
         return parts[1]
     return parts[0] if len(parts) == 1 else None
+
+
+def pieces(machine: Machine, loop: cst.CSTNode) -> int | None:
+    """The symbol of `n` for a loop over `batch.chunk(n)`, also within `zip` or `enumerate`; None for other loops."""
+    source = machine[Rhythm].sources.get(loop)
+    for symbol in machine.symbols.closure(source, machine.symbols.parts) if source is not None else ():
+        method, parts = machine.symbols.method(symbol), machine.symbols.parts(symbol)
+        by_method = method is not None and method[0] in _INTO_PIECES
+        if by_method or machine.symbols.key(symbol)[:2] in _CUTS:
+            return parts[-1]
+    return None
 
 
 def length(machine: Machine, loop: cst.CSTNode, around: Iteration) -> int | None:

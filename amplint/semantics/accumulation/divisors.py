@@ -17,7 +17,7 @@ from amplint.torchlib.methods import SAME_NUMBERS
 
 _KEEPS = SAME_NUMBERS | {"mean", "type", "get", "__enter__"}
 _SCALED = spellings("div", "mul")
-_RESCALES = _SCALED | in_place(_SCALED) | {"sum", "prod"}
+_RESCALES = _SCALED | in_place(_SCALED) | {"sum", "prod", "dot", "vdot"}
 _MAY_DIVIDE = regex(r"/|\bdiv|\bmul|\.sum\(|sum\b")
 _SUMMED = regex(
     r"reduction\s*=\s*[\"'](?:sum|none)|reduction\s*=\s*[^\"'\s]|size_average\s*=\s*False|sum_loss|loss_sum|comm_hook"
@@ -97,7 +97,7 @@ class _Judge:
         kind = key[0]
         if kind in ("Divide", "Multiply", "FloorDivide"):
             return self._scaled(kind == "Multiply", parts[0], parts[1], depth)
-        if kind in ("sum", "prod", "div", "mul", "builtins.sum", "scale of"):
+        if kind in _RESCALES or kind in ("builtins.sum", "scale of"):
             return None
         if kind == "call":
             return self._called(symbol, parts, depth)
@@ -143,12 +143,14 @@ class _Judge:
         )
 
     def _all(self, symbol: int) -> set[int]:
+        """What `symbol` was computed from, without what the items of a loop come from."""
         found, todo = set(), [symbol]
         while todo:
             current = todo.pop()
             if current not in found:
                 found.add(current)
-                todo += self.machine.symbols.parts(current)
+                if self.machine.symbols.key(current)[0] != "item":
+                    todo += self.machine.symbols.parts(current)
         return found
 
     def _name(self, symbol: int) -> object:

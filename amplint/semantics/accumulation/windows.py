@@ -21,6 +21,7 @@ from amplint.semantics.accumulation.boundaries import (
     found_in,
     length,
     pass_through_guesses,
+    pieces,
     repeats,
     runs_once,
     shifted,
@@ -347,9 +348,12 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
     rounds = [one for one in rounds if not _discards_gradients(one)]
     inner = {done.loops[one.depth] for one in rounds for done in one.of(Job.BACKWARD) if len(done.loops) > one.depth}
     for loop in inner:
-        if not isinstance(loop, cst.For) or not (said := _micro_batch_name(loop)):
+        if not isinstance(loop, cst.For):
             continue
-        every = repeats(machine, loop)
+        said, cut = _micro_batch_name(loop), pieces(machine, loop)
+        if not said and cut is None:
+            continue
+        every = cut if cut is not None else repeats(machine, loop)
         if every is None:
             every = length(machine, loop, rounds[0].state.iteration[: rounds[0].depth])
         within = [[done for done in one.work if loop in done.loops] for one in rounds]
@@ -361,7 +365,7 @@ def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:
         spelled = next((n for n in walk(loop.iter) if isinstance(n, cst.Call) and _is_range(n)), None)
         _emit_accumulation(
             machine, loop, None, spelled.args[-1].value if spelled else None, every, rounds, rounds, inner=loop,
-            guesses=SAYS_MICRO_BATCHES.guesses(said),
+            guesses=SAYS_MICRO_BATCHES.guesses(said) if cut is None else (),
         )  # fmt: skip
 
 

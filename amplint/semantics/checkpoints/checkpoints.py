@@ -143,10 +143,12 @@ def stored(machine: Machine, state: State, target: cst.Subscript | cst.Attribute
 def returned(machine: Machine, state: State, value: Value) -> None:
     """Handle a returned `value`; a function with such a name exports it as state to save.
 
-    A `state_dict` that only returns another object's is an alias of that one.
+    A `state_dict` that only returns another object's is an alias of that one, unless its own object has a scaler.
     """
     if _within(machine, "state_dict") and machine.symbols.key(symbol_of(machine, value))[0] == STATE_OF:
-        return
+        own = machine.lookup(state, "self")
+        if own is None or not _holds_scaler(state, own):
+            return
     function = machine.calls[-1] if machine.calls and machine[Ledger].watching else None
     if isinstance(function, cst.FunctionDef) and GIVES_STATE.search(function.name.value):
         _save(machine, _states(machine, state, [value]), GIVES_STATE.guesses(function.name.value))

@@ -267,13 +267,24 @@ def _like(value: cst.BaseExpression, name: str) -> str | None:
 
 
 def differentiable(passes: Passes) -> set[str]:
-    """The inputs for which backward returns a gradient."""
+    """The inputs for which backward returns a gradient; the saved ones, where one call makes all that it returns."""
     found: set[str] = set()
     for values in _returned(passes.backward):
+        if len(values) == 1 < len(passes.inputs) and isinstance(values[0], cst.Call):
+            found |= _saved(passes)
+            continue
         if len(values) < len(passes.inputs) or not all(map(_is_none, values[len(passes.inputs) :])):
             return set()
         found |= {name for name, value in zip(passes.inputs, values, strict=False) if not _is_none(value)}
     return found
+
+
+def _saved(passes: Passes) -> set[str]:
+    """The inputs that forward saves for backward under their own names."""
+    calls = [node for node in walk(passes.forward.body) if isinstance(node, cst.Call)]
+    saving = [call for call in calls if dotted(call.func) == f"{passes.context}.save_for_backward"]
+    names = {argument.value.value for call in saving for argument in call.args if isinstance(argument.value, cst.Name)}
+    return names & set(passes.inputs)
 
 
 def _is_none(value: cst.BaseExpression) -> bool:

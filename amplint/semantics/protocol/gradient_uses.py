@@ -48,9 +48,12 @@ class GradientUses(Tracker):
         if not isinstance(callee, Ref) or not callee.name.startswith("torch.") or not given.given:
             return
         owner, out = given.values[0], given.value("out")
+        name = callee.name.rpartition(".")[2]
+        if name.startswith(_FOREACH):
+            owner, name = _element(self.machine, owner), name.removeprefix(_FOREACH)
         if _is_gradient(self.machine, owner):
             in_place = out is not None and _is_gradient(self.machine, out)
-            name = callee.name.rpartition(".")[2] + "_" * in_place
+            name += "_" * in_place
             _gradient_method(self.machine, state, call.node, owner, name, Arguments(given.given[1:]))
 
     def method(self, state: State, call: Call) -> Value | None:
@@ -71,9 +74,15 @@ class GradientUses(Tracker):
 
 
 def _is_gradient(machine: Machine, owner: Value) -> bool:
-    """Whether `owner` is `parameter.grad`, or derived from it by `.data` or `.detach()`."""
+    """Whether `owner` is `parameter.grad`, derived from it by `.data` or `.detach()`, or taken from a list of these."""
     while isinstance(owner, Unknown):
         kind, *names = machine.symbols.key(owner.symbol)
+        if kind in ("item", "each"):
+            element = _element(machine, Unknown(machine.symbols.parts(owner.symbol)[0]))
+            if not isinstance(element, Unknown) or machine.symbols.key(element.symbol)[0] != "attribute":
+                return False
+            owner = element
+            continue
         if kind != "attribute" or names[0] not in ("grad", "data"):
             return False
         if names[0] == "grad":
@@ -82,6 +91,15 @@ def _is_gradient(machine: Machine, owner: Value) -> bool:
     return False
 
 
+def _element(machine: Machine, listed: Value) -> Value:
+    """The element of a list that a comprehension makes; `listed` itself, if it is anything else."""
+    if not isinstance(listed, Unknown) or machine.symbols.key(listed.symbol)[0] != "comprehension":
+        return listed
+    return Unknown(machine.symbols.parts(listed.symbol)[-1])
+
+
+_FOREACH = "_foreach_"
+"""Prefix of the functions that take lists of tensors."""
 _MEASURES = frozenset({"norm", "vector_norm", "abs", "mean", "std", "max"})
 _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_", "nan_to_num_"})
 """What does not commute with the loss scale; multiplying and dividing do.

@@ -84,12 +84,18 @@ def zip_rows(machine: Machine, name: str, values: Sequence[Value]) -> Items | No
 
 
 def unrolled_elements(machine: Machine, iterable: Value) -> tuple[Value, ...]:
-    """The elements of `iterable` if a loop over them is unrolled: a few, each with a value that a tracker unrolls."""
+    """The elements of `iterable` if a loop over them is unrolled.
+
+    They are few, and one has a value that a tracker unrolls, or they are instances of different classes.
+    """
     if not isinstance(iterable, Items) or iterable.keys is not None or len(iterable.values) > MOST_UNROLLED:
         return ()
+    classes = {value.cls for value in iterable.values if isinstance(value, Instance)}
+    if len(classes) > 1 and all(isinstance(value, Instance) for value in iterable.values):
+        return iterable.values
     rows = [value.values if isinstance(value, Items) else (value,) for value in iterable.values]
     unrolls = machine.hooks.unrolls
-    known = all(any(is_one(value) for value in row for is_one in unrolls) for row in rows)
+    known = any(is_one(value) for row in rows for value in row for is_one in unrolls)
     return iterable.values if known else ()
 
 

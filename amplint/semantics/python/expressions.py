@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
-from amplint.semantics.python.containers import MOST_UNROLLED, each, record_element
+from amplint.semantics.python.containers import MOST_UNROLLED, each, record_element, unrolled_elements
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values.choices import alternatives, choice_of
@@ -316,6 +316,9 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
     before = state.frames[state.frame]
     while loop is not None:
         source = evaluate(machine, state, loop.iter)
+        unrolled = not parts and unrolled_elements(machine, source)
+        if unrolled and (known := _one_by_one(machine, state, node)) is not None:
+            return known
         parts.append(symbol_of(machine, source))
         assign(machine, state, loop.target, machine.unknown("each", id(loop), parts=(parts[-1],)))
         for condition in loop.ifs:

@@ -313,25 +313,32 @@ def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> li
 
 
 def _unrolled_keys(machine: Machine, state: State, node: cst.For, iterable: Value) -> Sequence[Value] | None:
-    """The keys over which a loop is unrolled, since it looks up values in dictionaries that a tracker unrolls; None
-    otherwise.
+    """The keys over which a loop is unrolled, since it looks up values that a tracker unrolls, in dictionaries or by
+    `getattr` in objects; None otherwise.
     """
     keys = (iterable.keys or iterable.values) if isinstance(iterable, Items) else ()
     if not 0 < len(keys) <= MOST_UNROLLED or not all(isinstance(key, Const) for key in keys):
         return None
-    for owner in _subscripted_by_target(node):
+    for owner in _looked_up_by_target(node):
         held = evaluate(machine, state.copy(), owner)
-        if isinstance(held, Items) and any(is_one(value) for value in held.values for is_one in machine.hooks.unrolls):
+        values = held.values if isinstance(held, Items) else ()
+        if isinstance(held, Instance):
+            values = tuple(value for value in state.heap.get(held.symbol, {}).values())
+        if any(is_one(value) for value in values for is_one in machine.hooks.unrolls):
             return keys
     return None
 
 
 @cached_per_file
-def _subscripted_by_target(node: cst.For) -> tuple[cst.BaseExpression, ...]:
-    """The expressions that the body of a loop subscripts with the loop variable."""
+def _looked_up_by_target(node: cst.For) -> tuple[cst.BaseExpression, ...]:
+    """The expressions that the body of a loop subscripts with the loop variable, or hands to `getattr` with it."""
     if not isinstance(node.target, cst.Name):
         return ()
     found: dict[str, cst.BaseExpression] = {}
+    for call in every(node.body, cst.Call):
+        given = [argument.value for argument in call.args]
+        if dotted(call.func) == "getattr" and len(given) > 1 and dotted(given[1]) == node.target.value:
+            found.setdefault(dotted(given[0]) or "", given[0])
     for one in every(node.body, cst.Subscript):
         index = one.slice[0].slice
         taken = index.value if isinstance(index, cst.Index) and len(one.slice) == 1 else None

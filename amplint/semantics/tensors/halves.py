@@ -81,6 +81,8 @@ def _is_own(machine: Machine, symbol: int) -> bool:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if symbol in machine[Weights].symbols or (key[0] == "call" and str(key[1]).rpartition(".")[2][:1].isupper()):
         return True
+    if key[0] == "parameter" and machine.calls and runs_layers(machine.calls[-1]):
+        return all(id(function) != key[1] for function in machine.calls)  # the constructor's, kept in an attribute
     if key[0] in ("attribute", "index"):
         return _is_own(machine, parts[0]) or machine.symbols.key(parts[0])[0] == "self"
     return (key[0] in ("item", "part") or (key[0] == "call" and key[1] in _LOOPS)) and any(

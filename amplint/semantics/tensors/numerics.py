@@ -617,6 +617,15 @@ class Numerics(Tracker):
             self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
         )
 
+    def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
+        """Record that a number times ones is that number everywhere."""
+        if operands.kind == "Multiply" and isinstance(result, Tensor):
+            for one, other in ((operands.left, operands.right), (operands.right, operands.left)):
+                met = number_operand(one[1], one[0], other[0])
+                if met is not None and isinstance(other[1], Tensor) and "ones" in other[1].traits:
+                    numbers.record_elements(self.machine, result, met, everywhere=True)
+        return None
+
     def subscript_value(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
         """Evaluate `tensor[...]`."""
         used = used_as_tensor(self.machine, owner)
