@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding
@@ -52,6 +53,20 @@ def fit(model, loader, optimizer, other, critic):
         {more}
         schedule.step()
 """
+SHARDED = """
+from torch import nn, optim
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+def fit(model, loader, sharded):
+    if {condition}:
+        model = FullyShardedDataParallel(model)
+    optimizer = optim.AdamW(model.parameters())
+    for x in loader:
+        model(x).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
 ASKED = """
 import torch
 import torch.nn.functional as F
@@ -81,6 +96,8 @@ def lint(code: str, program: str) -> list[Finding]:
             SCALERS.format(more="second.scale(own).backward(); second.step(other); second.update()"),
             False,
         ),
+        ("AMP712", SHARDED.format(condition="True"), True),
+        ("AMP712", SHARDED.format(condition="sharded"), False),
     ],
 )
 def test_a_repair_needs_evidence(code: str, program: str, repaired: bool) -> None:

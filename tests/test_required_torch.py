@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from amplint.engine.analyse import Job, analyse
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Applicability, Finding
