@@ -25,7 +25,8 @@ ACCEPTED = ("scaler-not-checkpointed",)
 """Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
 HARMLESS = ("hard-coded-float32-buffer",)
 """Rules whose findings are about values that stay float32."""
-_Key = tuple[str, Severity, str]
+_Key = tuple[str, Severity, str, str]
+"""The kind of a finding, whose reason names its premises, and the text of its line."""
 
 
 class Completion:
@@ -74,22 +75,24 @@ class Completion:
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` in excess of those of their kind in the original, which keep their lines."""
         keys = self._keys(text)
-        moved = Counter(key[:2] for key in (self._known - Counter(keys)).elements())
+        moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(self._found(text), keys, strict=True):
             if finding.name in HARMLESS:
                 continue
             if known[key] > 0:
                 known[key] -= 1
-            elif moved[key[:2]] > 0:
-                moved[key[:2]] -= 1
+            elif moved[key[:-1]] > 0:
+                moved[key[:-1]] -= 1
             else:
                 found.append(finding)
         return found
 
     def _keys(self, text: str) -> list[_Key]:
         lines = NEWLINE.split(text)
-        return [(one.code, one.severity, lines[one.span.start.row - 1].strip()) for one in self._found(text)]
+        return [
+            (one.code, one.severity, one.reason, lines[one.span.start.row - 1].strip()) for one in self._found(text)
+        ]
 
     def _found(self, text: str) -> list[Finding]:
         return all_findings(text, self._path)

@@ -11,6 +11,7 @@ from amplint.semantics.events import Event, SchedulerStep
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
+    from amplint.semantics.events.base import Index
     from amplint.source.rewrite import Rewriter
 
 BEFORE = "scale_before"
@@ -75,7 +76,7 @@ class SchedulerAfterSkippedStep(Rule):
         if update is None and spelled is not None and spelled.startswith("self."):
             towards = (rewrite.call_towards(node, call) for node in updates)
             update = next((node for node in towards if node is not None), None)
-        if update is None or spelled is None or BEFORE in rewrite.source.text or len(event.index.updates) > 1:
+        if update is None or spelled is None or BEFORE in rewrite.source.text or _names_several(event.index, rewrite):
             return None
         reading = f"{BEFORE} = {spelled}.get_scale()"
         guard = f"if {spelled}.get_scale() >= {BEFORE}"
@@ -89,3 +90,9 @@ class SchedulerAfterSkippedStep(Rule):
         if first is None or second is None:
             return None
         return Fix("Wait for steps that are taken", (first, second), Applicability.UNSAFE)
+
+
+def _names_several(index: Index, rewrite: Rewriter) -> bool:
+    """Whether updates are those of scalers with several names, any of which can skip the step."""
+    nodes = (node for scaler in index.updates for node in index.scalers.get(scaler, ()))
+    return len({rewrite.text(node) for node in nodes}) > 1

@@ -59,6 +59,8 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP401-constant-overflows-half/bad_mask_converted.py": [Verdict.UNDECIDED],
     "AMP402-constant-vanishes-in-half/bad_floor_tensor.py": [Verdict.UNDECIDED],
     "AMP405-square-overflows-half/bad_variance.py": [Verdict.CONFIRMED, Verdict.CONFIRMED, None],
+    "AMP405-square-overflows-half/bad_length_written_out.py": [Verdict.CONFIRMED, None, None],
+    "AMP405-square-overflows-half/bad_rms_norm_half_model.py": [Verdict.CONFIRMED, None],
     "AMP502-dtype-mismatch-after-autocast/bad_flash_attention.py": [Verdict.UNDECIDED],  # no operation of PyTorch's
     "AMP501-bfloat16-to-numpy/bad_cast_output.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
 }

@@ -59,7 +59,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
     if isinstance(owner, Namespace):
         return module_member(machine, state, owner, name)
     if isinstance(owner, (Instance, Class)):
-        return member(machine, state, owner, name)
+        return member(machine, state, owner, name, node)
     if isinstance(owner, Device) and name == "type":
         return _device_type(machine, owner)
     if isinstance(owner, Items) and owner.keys is not None:
@@ -125,8 +125,10 @@ def _device_type(machine: Machine, device: Device) -> Value:
     return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
 
 
-def member(machine: Machine, state: State, owner: Instance | Class, name: str) -> Value:
-    """The value of `owner.name` for an object or class of the file."""
+def member(
+    machine: Machine, state: State, owner: Instance | Class, name: str, node: cst.CSTNode | None = None
+) -> Value:
+    """The value of `owner.name` for an object or class of the file, read by the expression `node`."""
     if isinstance(owner, Instance):
         stored = state.heap.get(owner.symbol, {}).get(name)
         if stored is not None:
@@ -135,7 +137,14 @@ def member(machine: Machine, state: State, owner: Instance | Class, name: str) -
     function = find_method(machine, state, cls, name)
     if function is not None:
         if isinstance(owner, Instance) and _is_property(function):
-            return call_function(machine, state, function, [owner], {}, None)
+            getter = _getter(function)
+            if getter is not None:
+                name, returned = getter
+                twin = state.copy()
+                twin.frame = machine.new_frame(function)
+                twin.frames[twin.frame] = {name: owner}
+                return machine.evaluate(twin, returned)
+            return call_function(machine, state, function, [owner], {}, None, read=node)
         return Method(owner, name, function)
     value = _class_attribute(machine, state, cls, name)
     if value is None and isinstance(owner, Instance):
@@ -318,6 +327,25 @@ def _reopen(machine: Machine, state: State, one: Instance) -> None:
             if flag and any(assignment.method != "__init__" for assignment in assignments):
                 del table[name]
     state.heap[one.symbol] = table
+
+
+def _getter(function: Function) -> tuple[str, cst.Attribute] | None:
+    """The parameter and the attribute of a property that does nothing but return an attribute; None for any other."""
+    node = function.node
+    if not isinstance(node, cst.FunctionDef) or len(node.params.params) != 1:
+        return None
+    *before, last = (
+        small
+        for line in node.body.body
+        for small in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
+    )
+    if not isinstance(last, cst.Return) or not isinstance(last.value, cst.Attribute) or not all(map(_is_text, before)):
+        return None
+    return node.params.params[0].name.value, last.value
+
+
+def _is_text(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.Expr) and isinstance(statement.value, cst.SimpleString)
 
 
 def _is_property(function: Function) -> bool:

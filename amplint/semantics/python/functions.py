@@ -61,8 +61,13 @@ def call_function(
     positional: Sequence[Value],
     keywords: Mapping[str, Value],
     node: cst.CSTNode | None,
+    *,
+    read: cst.CSTNode | None = None,
 ) -> Value:
-    """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none."""
+    """The result of the call; `state` continues after one of the function's returns. Raises PathEnds if it has none.
+
+    A property is called by the expression `read`, and not by a call `node`.
+    """
     for function_called in machine.hooks.function_called:
         function_called(state, node, function)
     if function.chunk not in machine.relevant and _has_relevant_arguments(
@@ -89,7 +94,7 @@ def call_function(
         if body in machine.entered:
             state.become(twin)
             return Unknown(machine.fresh())
-    key = (machine.choices.taken, node)
+    key = (machine.choices.taken, node or read)
     outcomes = machine.choices.memory.get(key)
     if outcomes is None:
         outcomes = _followed(machine, state, function, positional, keywords, node)
