@@ -58,8 +58,7 @@ from torch import nn, optim
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 def fit(model, loader, sharded):
-    if {condition}:
-        model = FullyShardedDataParallel(model)
+    {condition}model = FullyShardedDataParallel(model)
     optimizer = optim.AdamW(model.parameters())
     for x in loader:
         model(x).mean().backward()
@@ -96,8 +95,8 @@ def lint(code: str, program: str) -> list[Finding]:
             SCALERS.format(more="second.scale(own).backward(); second.step(other); second.update()"),
             False,
         ),
-        ("AMP712", SHARDED.format(condition="True"), True),
-        ("AMP712", SHARDED.format(condition="sharded"), False),
+        ("AMP712", SHARDED.format(condition=""), True),
+        ("AMP712", SHARDED.format(condition="if sharded: "), False),
     ],
 )
 def test_a_repair_needs_evidence(code: str, program: str, repaired: bool) -> None:

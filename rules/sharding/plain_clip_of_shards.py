@@ -44,8 +44,8 @@ class PlainClipOfShards(Rule):
     that another backward pass follows instead of a step.
 
     ## Fix safety
-    The method is for this and takes the same limit. There is none for arguments that it does not have, nor where a path
-    leaves the model unsharded: only sharded models have the method.
+    The method is for this and takes the same limit. There is none for arguments that it does not have, nor where the
+    model is sharded under a condition: only sharded models have the method.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/fsdp.html#torch.distributed.fsdp.FullyShardedDataParallel.clip_grad_norm_>
@@ -62,7 +62,6 @@ class PlainClipOfShards(Rule):
     def __init__(self) -> None:
         self.found: dict[cst.CSTNode, ShardsClipped] = {}
         self.order: dict[cst.CSTNode, bool] = {}
-        self.whole: set[cst.CSTNode] = set()
         self.knows_better = False
 
     def on_clip_followed(self, event: ClipFollowed) -> Iterator[Report]:
@@ -72,8 +71,6 @@ class PlainClipOfShards(Rule):
     def on_shards_clipped(self, event: ShardsClipped) -> Iterator[Report]:
         if event.own:
             self.knows_better = True
-        elif event.shards is None:
-            self.whole.add(event.node)
         else:
             self.found.setdefault(event.node, event)
         yield from ()
@@ -82,7 +79,6 @@ class PlainClipOfShards(Rule):
         for clipped in self.found.values() if not self.knows_better else ():
             if not self.order.get(clipped.node, True):
                 continue
-            assert clipped.shards is not None
             yield self.report(
                 clipped,
                 "clip_grad_norm_ measures one rank's part of gradients that FSDP has sharded",
@@ -92,7 +88,7 @@ class PlainClipOfShards(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ShardsClipped)
-        if event.node in self.whole:
+        if _is_conditional(event, rewrite):
             return None
         parameters = rewrite.find_argument(event.call, "parameters", 0)
         call = parameters.value if parameters is not None else None
@@ -110,3 +106,11 @@ class PlainClipOfShards(Rule):
         given = ", ".join(map(rewrite.text, rest))
         edit = rewrite.replace(event.call, f"{rewrite.text(call.func.value)}.clip_grad_norm_({given})")
         return Fix("Let the model clip", (edit,))
+
+
+def _is_conditional(event: ShardsClipped, rewrite: Rewriter) -> bool:
+    """Whether the model can be clipped without being sharded: another file shards it, or an `if` around that alone."""
+    if not rewrite.source.owns(event.shards.node):
+        return True
+    around = set(rewrite.source.ancestors(event.call))
+    return any(isinstance(one, cst.If) and one not in around for one in rewrite.source.ancestors(event.shards.node))

@@ -62,11 +62,11 @@ class ShardedStep(Event):
 class ShardsClipped(Event):
     """The norm of the gradients of a model that FSDP has sharded is limited.
 
-    The model's `own` method does so, or PyTorch's function. `shards` is None on a path that leaves the model whole.
+    The model's `own` method does so, or PyTorch's function.
     """
 
     call: cst.Call
-    shards: Shards | None
+    shards: Shards
     own: bool
 
 

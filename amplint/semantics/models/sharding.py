@@ -79,7 +79,6 @@ class Sharding(Tracker):
 
     triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
     methods = frozenset({_CLIPS})
-    _shards_some = False
 
     def library(self) -> Mapping[str, Handler]:
         """Calls that shard a model, and policy classes."""
@@ -91,7 +90,6 @@ class Sharding(Tracker):
         sharder = SHARDERS[call.callee.name]
         self._refused(state, call, sharder.title, sharder.policy[0])
         _shard(self.machine, state, call.node, sharder, call.arguments)
-        self._shards_some = self._shards_some or sharder.clips
         return call.arguments.values[0]
 
     def _policy(self, state: State, call: Call) -> Value | None:
@@ -136,9 +134,9 @@ class Sharding(Tracker):
         return None
 
     def _clipped(self, state: State, node: cst.Call, model: int, own: bool) -> None:
-        shards = state[ModelStates].known.get(root(self.machine, model), Model()).shards
-        if self._shards_some if shards is None else shards.sharder.clips:
-            self.machine.emit(state, ShardsClipped, node, call=node, shards=shards, own=own)
+        known = state[ModelStates].known.get(root(self.machine, model), Model())
+        if known.shards is not None and known.shards.sharder.clips:
+            self.machine.emit(state, ShardsClipped, node, call=node, shards=known.shards, own=own)
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `group["params"] = ...`, which gives an optimizer other parameters."""
