@@ -130,7 +130,7 @@ class AutocastHasNoEffect(Rule):
 
     def _protected(self) -> Iterator[Report]:
         for event in self._disabled[:1]:
-            others = {other.node for other in self._disabled if other.node is not event.node}
+            others = dict.fromkeys(other.node for other in self._disabled if other.node is not event.node)
             yield self.report(
                 event,
                 f"this region switches autocast off on {event.device} alone",
