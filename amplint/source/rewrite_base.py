@@ -117,7 +117,7 @@ class RewriterBase:
         """Whether both nodes run in one function of this file, or both at its top level."""
         return self.source.owns(one) and self.source.owns(other) and self._function_of(one) is self._function_of(other)
 
-    def loops_without(self, node: cst.CSTNode, method: str) -> bool:
+    def is_in_loop_without(self, node: cst.CSTNode, method: str) -> bool:
         """Whether the innermost loop around `node` calls no method of that name."""
         loops = (above for above in self.source.ancestors(node) if isinstance(above, (cst.For, cst.While)))
         loop = next(loops, None)

@@ -129,7 +129,7 @@ class AccelerateBypassed(Rule):
         if event.call != "backward":
             named = {argument.keyword.value for argument in call.args if argument.keyword is not None}
             known = manager.kind == "accelerate" and named <= CLIPPING and (event.synced or not manager.accumulates)
-            parts = rewrite.loops_without(call, "step")
+            parts = rewrite.is_in_loop_without(call, "step")
             known = known and not (parts or self._is_one_of_several(event))
             edit = rewrite.replace(call.func, f"{event.spelled}.{event.call}")
             return Fix("Let the Accelerator clip", (edit,)) if known else None

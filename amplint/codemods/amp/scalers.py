@@ -122,7 +122,7 @@ class Scalers:
             if sources == roots:
                 raise Refusal(node, "where the optimizers come from cannot be followed")
             return self._scaler_of(function, frozenset(sources), node)
-        elements = {path for binding in bindings for path in _of_which_element(binding)}
+        elements = {path for binding in bindings for path in _indexed_attribute(binding)}
         if elements and len(elements) == len(bindings):
             return self._scaler_of(function, frozenset(elements), node)
         if bindings and all(self._script.assignments(function, root) for root in roots):
@@ -324,8 +324,8 @@ def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
     return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
 
 
-def _of_which_element(binding: cst.CSTNode) -> set[str]:
-    """The attribute of the object of which `binding` only takes an element; empty for all else."""
+def _indexed_attribute(binding: cst.CSTNode) -> set[str]:
+    """The attribute of `self` that `binding` indexes; empty for any other value."""
     value = binding.value if isinstance(binding, cst.Assign) else None
     path = dotted(value.value) if isinstance(value, cst.Subscript) else None
     return {path} if path is not None and path.startswith("self.") else set()

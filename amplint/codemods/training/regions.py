@@ -80,10 +80,10 @@ class Regions:
         chosen = dict.fromkeys(one for region in self.evaluation for one in region.computing)
         chosen |= dict.fromkeys(self._beside.statements)
         found = [Region(run, chosen.keys()) for run in self._runs(chosen)]
-        self.evaluation = [region for region in found if not self._continues(region)]
+        self.evaluation = [region for region in found if not self._merge_into_training(region)]
 
-    def _continues(self, region: Region) -> bool:
-        """Add a region to one of training right above it; return whether there is one."""
+    def _merge_into_training(self, region: Region) -> bool:
+        """Merge a region into one of training right above it; return whether there is one."""
         block = self._script.block_of(region.statements[0])
         for one in self.training:
             if block.index(region.statements[0]) and block[block.index(region.statements[0]) - 1] is one.statements[-1]:

@@ -252,11 +252,8 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
 
 def _precedes_backward(machine: Machine, state: State) -> bool:
     """Whether the method that runs is the step of a Lightning module which leaves the backward pass to the loop."""
-    function, me, chunk = (
-        machine.calls[-1] if machine.calls else None,
-        state.frames[state.frame].get("self"),
-        machine.chunk,
-    )
+    function = machine.calls[-1] if machine.calls else None
+    me, chunk = state.frames[state.frame].get("self"), machine.chunk
     if not isinstance(function, cst.FunctionDef) or function.name.value != TRAINER_STEP or chunk is None:
         return False
     if not isinstance(me, Instance) or not chunk.words.isdisjoint(_RUNS_BACKWARD):

@@ -123,7 +123,7 @@ def run(
 
 
 def _report_computed(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
-    """Report quantized weights that are computed with in another half dtype than the one of mixed precision."""
+    """Report quantized weights whose compute dtype is the other half dtype than that of mixed precision."""
     known = state[ModelStates].known.get(parameters.adapted(machine, parameters.root(machine, model)))
     if known is not None and known.computed is not None and manager.precision in HALF_DTYPES:
         dtype, asked = known.computed

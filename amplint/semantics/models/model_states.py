@@ -16,7 +16,7 @@ class Model:
 
     `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype in
     which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
-    them, with the dtype. `computed` asks for the half dtype in which quantized weights are computed with.
+    them, with the dtype. `computed` is the half compute dtype of quantized weights, and the argument that sets it.
     """
 
     half: cst.CSTNode | None = None

@@ -111,7 +111,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
 
 
 def _quantize(machine: Machine, state: State, model: Value, config: Value | None) -> None:
-    """Record the half dtype that a configuration of bitsandbytes asks for in products with quantized weights."""
+    """Record the half compute dtype of a model that a configuration of bitsandbytes quantizes."""
     config_call = machine[Parameters].quantizers.get(config.symbol) if isinstance(config, Unknown) else None
     if config_call is not None:
         change(state, symbol_of(machine, model), computed=config_call)
@@ -451,7 +451,7 @@ class Parameters(Tracker):
     """Tracks the dtypes, shards and devices of parameters.
 
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
-    setting. `quantizers` maps configurations of bitsandbytes to the half dtype they compute in, and the argument;
+    setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
     that run to the cast of what they train.
     """
@@ -528,7 +528,7 @@ class Parameters(Tracker):
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
     def _configured(self, config: int, arguments: Arguments) -> None:
-        """Record the half dtype in which a configuration lets quantized weights be computed with."""
+        """Record the half compute dtype that a configuration sets for quantized weights."""
         asked, eight = arguments.get(COMPUTE_DTYPE), arguments.get(IN_8_BITS)
         if eight is not None and eight.value == TRUE:
             self.quantizers[config] = DTYPE_IN_8_BITS, eight.node

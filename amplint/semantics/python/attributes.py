@@ -139,10 +139,10 @@ def member(
         if isinstance(owner, Instance) and _is_property(function):
             getter = _getter(function)
             if getter is not None:
-                name, returned = getter
+                parameter, returned = getter
                 twin = state.copy()
                 twin.frame = machine.new_frame(function)
-                twin.frames[twin.frame] = {name: owner}
+                twin.frames[twin.frame] = {parameter: owner}
                 return machine.evaluate(twin, returned)
             return call_function(machine, state, function, [owner], {}, None, read=node)
         return Method(owner, name, function)

@@ -323,7 +323,7 @@ def _unrolled_keys(machine: Machine, state: State, node: cst.For, iterable: Valu
         held = evaluate(machine, state.copy(), owner)
         values = held.values if isinstance(held, Items) else ()
         if isinstance(held, Instance):
-            values = tuple(value for value in state.heap.get(held.symbol, {}).values())
+            values = tuple(state.heap.get(held.symbol, {}).values())
         if any(is_one(value) for value in values for is_one in machine.hooks.unrolls):
             return keys
     return None
@@ -331,7 +331,7 @@ def _unrolled_keys(machine: Machine, state: State, node: cst.For, iterable: Valu
 
 @cached_per_file
 def _looked_up_by_target(node: cst.For) -> tuple[cst.BaseExpression, ...]:
-    """The expressions that the body of a loop subscripts with the loop variable, or hands to `getattr` with it."""
+    """The expressions that the body of a loop subscripts with the loop variable, or passes to `getattr` with it."""
     if not isinstance(node.target, cst.Name):
         return ()
     found: dict[str, cst.BaseExpression] = {}

@@ -238,7 +238,7 @@ class Tracker:
         """`node` uses the library name `name`."""
 
     def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
-        """The value of an unknown one of whose access path uses imply a kind (`scopes.kinds`)."""
+        """The value that `value` is, since other uses of its access `path` imply this `kind` (`scopes.kinds`)."""
 
     def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
