@@ -258,6 +258,39 @@ def test_output_of_what_an_option_converts(halved: str, converted: str, expected
     assert [finding.code for finding in analyse(job, Modules()).findings] == expected
 
 
+LOG_PROBABILITIES = """
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("tiny", torch_dtype=torch.bfloat16)
+
+
+def log_probabilities(model, tokens):
+    logits = model(input_ids=tokens).logits
+    return {expression}
+
+
+print(log_probabilities(model, torch.zeros(1, 4, dtype=torch.long)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("F.log_softmax(logits, dim=-1)", ["AMP408"]),
+        ("logits[:, :-1].log_softmax(-1)", ["AMP408"]),
+        ("F.log_softmax(logits.float(), dim=-1)", []),
+        ("logits.log_softmax(-1, dtype=torch.float32)", []),
+        ("logits.argmax(-1)", []),
+    ],
+)
+def test_log_probabilities_of_a_loaded_half_model(expression: str, expected: list[str]) -> None:
+    code = LOG_PROBABILITIES.format(expression=expression).encode()
+    job = Job("program.py", "", code, RULES, asked=frozenset({"AMP408"}))
+    assert [finding.code for finding in analyse(job, Modules()).findings] == expected
+
+
 def test_scaled_scores_that_are_converted_are_no_product() -> None:
     """Their conversion has one operand, where the product that scaled them had two."""
     code = """

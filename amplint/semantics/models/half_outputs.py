@@ -31,6 +31,8 @@ from amplint.torchlib.sharding import SHARDERS
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_COMPUTED = frozenset({*LOSSES, "log_softmax"})
+"""Operations of PyTorch that are reported: losses, and the log-probabilities from which policies compute theirs."""
 _SIDES_KEPT = 4
 _SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _HANDED = _TAKEN | {"part", "wrapped"}
@@ -169,11 +171,13 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
 
 
 def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-    """Report a loss of PyTorch computed from a half output without autocast."""
-    if LossOfOutput.kind not in machine.wanted or op not in LOSSES:
+    """Report a loss of PyTorch, or log-probabilities, computed from a half output without autocast."""
+    if LossOfOutput.kind not in machine.wanted or op not in _COMPUTED:
         return
     if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
         return
+    if any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in node.args):
+        return  # the operand is converted first
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
     if why is not None and (machine.assumes or why.because is Because.POLICY):
