@@ -38,9 +38,9 @@ def interpret(
     from amplint.source.configs.file import ConfigFile
 
     if isinstance(program.main, ConfigFile):
-        from amplint.semantics.configs.told import emit_config as tell_config
+        from amplint.semantics.configs.told import emit_config
 
-        tell_config(program, program.main, tell, kinds)
+        emit_config(program, program.main, tell, kinds)
         return None
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS

@@ -78,11 +78,6 @@ def calling(frame: FrameType | None, *, until: CodeType | None = None) -> tuple[
     return frame, library
 
 
-def calling_frame(frame: FrameType | None = None) -> FrameType | None:
-    """The innermost frame of the user's code, from `frame` or the caller on."""
-    return calling(frame or sys._getframe(1))[0]
-
-
 def calling_line(frame: FrameType | None = None) -> Line:
     """The innermost line of the user's code, from `frame` or the caller on."""
     return calling_lines(frame or sys._getframe(1))[0]

@@ -30,7 +30,6 @@ from amplint.torchlib.frameworks import (
 )
 
 _Told = tuple[type[Event], cst.CSTNode, dict[str, Any]]
-_STARTER = "accelerate launch"
 
 
 def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
@@ -45,7 +44,7 @@ def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None
             details = {"config": value, "written": tree, "version": program.wanted("deepspeed")}
             told.append((EngineConfigured, tree, details))
         if tree is file.root and keys >= LAUNCHED_BY:
-            told += _launch(program, tree, value)
+            told += _launch(tree, value)
         if len(keys & TRAINING_SETTINGS) > 1:
             told += _arguments(tree, value)
         for kind, node, more in told:
@@ -53,7 +52,7 @@ def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None
                 emit(kind(node=node, statement=file.chunks[0].module.body[0], **more))
 
 
-def _launch(program: Program, tree: cst.Dict, value: Items) -> Iterator[_Told]:
+def _launch(tree: cst.Dict, value: Items) -> Iterator[_Told]:
     """A configuration of `accelerate launch`."""
     named = find(tree, "deepspeed_config", DEEPSPEED_FILE)
     path = get(value, "deepspeed_config", DEEPSPEED_FILE)

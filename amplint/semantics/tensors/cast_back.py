@@ -32,7 +32,6 @@ from amplint.torchlib.policy import FOLLOWS_INPUT, LOWER, words
 PRODUCTS = operations_with("matrices") - {"linear"}
 Places = Sequence[tuple[cst.BaseExpression, Tensor]]
 _TRANSPOSED = words("T mT")
-_ANGLES_OF = words("cos sin")
 _PRODUCT = regex(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
 _PRECISE = regex(r"\.float\(\)|float32|torch\.float\b|arange|freq")
 _CALLS = words("float type_as einsum matmul bmm baddbmm mm register_buffer cos sin")
