@@ -153,7 +153,10 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.record_backward(machine, state, node, loss)
     of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf)
+    of_zero = isinstance(node.func, cst.Attribute) and _is_zero(node.func.value)
+    machine.emit(
+        state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf, of_zero=of_zero,
+    )  # fmt: skip
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
@@ -176,6 +179,18 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
     state.change(Progress).gradients = after
+
+
+def _is_zero(loss: cst.BaseExpression) -> bool:
+    """Whether a loss is the sum or the mean of a product with a literal 0, or that product."""
+    while (
+        isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value in ("sum", "mean")
+    ):
+        loss = loss.func.value
+    if not isinstance(loss, cst.BinaryOperation) or not isinstance(loss.operator, cst.Multiply):
+        return False
+    factors = (loss.left, loss.right)
+    return any(isinstance(one, (cst.Integer, cst.Float)) and float(one.evaluated_value) == 0 for one in factors)
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
