@@ -70,6 +70,13 @@ CASES: dict[str, tuple[list[str], dict[str, Severity | None]]] = {
         SILENT,
     ),
     "step": ([BACKWARD.format(AMP), CHOSEN.format(FP16)], {"AMP206": Severity.INFO, "AMP207": Severity.INFO}),
+    "scaled and stepped in one branch": (
+        [
+            f"if {AMP}:\n    if {FP16}:\n        {SCALED}\n        self.optimizer.step()\n"
+            f"    else:\n        {SCALED}\n        self.scaler.step(self.optimizer)\n    self.scaler.update()"
+        ],
+        {"AMP206": Severity.ERROR},
+    ),
     "step, one alone": ([SCALED, CHOSEN.format(FP16)], {"AMP206": Severity.ERROR}),
     "backward, one alone": ([BACKWARD.format(AMP), STEP], {"AMP207": Severity.ERROR}),
 }

@@ -55,19 +55,25 @@ def unseen(
         return ()
     sites = machine[CallIndex].sites
     here = {node, *(site for site in machine.sites if site is not None)}
-    ran = here.union(*(sites.get(one, {one}) for one in needed))
+    demands = set[cst.CSTNode]().union(*(sites.get(one, {one}) for one in needed))
+    ran = here | demands
     wanted = {site for call, led in sites.items() if _is_call(call, missing) for site in led}
     apart: set[Set[int]] = set()
     for skips in decisions:
-        if not _skips(skips, missing, wanted, here):
+        if _took_any(skips, demands) or not _skips(skips, missing, wanted, here):
             continue
-        demanding = [one for one in decisions if any(inner in ran for branch in one.took for inner in walk(branch))]
+        demanding = [one for one in decisions if _took_any(one, ran)]
         if any(_is_same_text(one, skips) for one in demanding):
             return (Premise.SETTING_CHANGES,)
         others = [one for one in demanding if not one.settings & skips.settings]
         if others or _is_conditional(machine, state, scaler, skips):
             apart.add(skips.settings)
     return (Premise.INDEPENDENT if len(apart) == 1 else Premise.ALL_INDEPENDENT,) if apart else ()
+
+
+def _took_any(one: _Decision, calls: Set[cst.CSTNode]) -> bool:
+    """Whether the branch taken holds one of these calls."""
+    return any(inner in calls for branch in one.took for inner in walk(branch))
 
 
 def _decisions(machine: Machine, state: State) -> Iterator[_Decision]:

@@ -62,7 +62,7 @@ def _has_waited(machine: Machine, node: cst.Call) -> bool:
     inner: cst.CSTNode = node
     for above in source.ancestors(node) if source is not None else ():
         if isinstance(above, cst.IndentedBlock):
-            for statement in reversed(above.body[: above.body.index(inner)]):  # type: ignore[arg-type]
+            for statement in reversed(above.body[: above.body.index(inner)]):
                 calls = list(every(statement, cst.Call))
                 if isinstance(statement, cst.SimpleStatementLine) and any(map(_waits, calls)):
                     return True
