@@ -202,7 +202,8 @@ def _follows_all_steps(machine: Machine, loop: cst.CSTNode, guard: cst.CSTNode, 
     What runs in a called function is where the loop calls it.
     """
     order = {node: place for place, node in enumerate(walk(loop))}
-    asked = [order[node] for node in (guard, *machine[Rhythm].sites.get(guard, ())) if node in order]
+    led = {guard, *(site for sites in machine[Rhythm].sites.get(guard, ()) for site in sites)}
+    asked = [order[node] for node in led if node in order]
     sites = machine[CallIndex].sites
     ran = [[order[node] for node in sites.get(step, (step,)) if node in order] for step in steps]
     return bool(asked) and all(places and max(places) < min(asked) for places in ran)
@@ -557,7 +558,7 @@ class Windows(Tracker):
         if isinstance(value, Unknown):
             rhythm = self.machine[Rhythm]
             rhythm.spelled.setdefault(value.symbol, node)
-            rhythm.sites.setdefault(node, set()).update(site for site in self.machine.sites if site is not None)
+            rhythm.sites.setdefault(node, set()).add(self.machine.sites)
             rhythm.asked.setdefault(value.symbol, set()).add(self.machine.loops)
             asked = rhythm.repeated if self.machine.loops else rhythm.early
             if value.symbol not in asked:

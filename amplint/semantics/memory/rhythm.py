@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
-from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Tracker
 from amplint.source import syntax as cst
 
@@ -44,7 +44,7 @@ class Rhythm(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.spelled: dict[int, cst.BaseExpression] = {}
-        self.sites: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+        self.sites: dict[cst.CSTNode, set[Sites]] = {}
         self.asked: dict[int, set[tuple[cst.CSTNode, ...]]] = {}
         self.early: set[int] = set()
         self.repeated: set[int] = set()
