@@ -53,6 +53,9 @@ class Premise(enum.Enum):
     OTHER_INDEX = "the index is another than the one that is taken out"
     OLDER_TORCH = "PyTorch is older than 2.4"
     MOVES_ON = "the project moves on to PyTorch 2.4"
+    INDEPENDENT = "two conditions of this path are not one setting"
+    ALL_INDEPENDENT = "more than two conditions of this path are not one setting"
+    SETTING_CHANGES = "a setting changes between two tests of it"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
@@ -74,6 +77,8 @@ _SLIGHT = frozenset(
         Premise.FORWARD_ADDED,
         Premise.FORWARD_FOLLOWS,
         Premise.PRODUCTS,
+        Premise.ALL_INDEPENDENT,
+        Premise.SETTING_CHANGES,
     }
 )
 

@@ -67,6 +67,7 @@ from amplint.semantics.tensors.dtype_choices import DtypeChoices
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
+from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.probabilities import Probabilities
@@ -134,6 +135,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     UnseenFills,
     DtypeChoices,
     Tensors,
+    Kinds,
     GradientUses,
     NamedClips,
     Shares,

@@ -59,7 +59,7 @@ class BackwardInAutocast(Rule):
         yield from self._reported(event)
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
-        yield from self._reported(event) if not event.of_leaf else ()
+        yield from self._reported(event) if not (event.of_leaf or event.of_zero) else ()
 
     def _reported(self, event: Backward | ManagedBackward) -> Iterator[Report]:
         if event.region_with is not None:

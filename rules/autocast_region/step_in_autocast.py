@@ -78,7 +78,7 @@ class StepInAutocast(Rule):
         self._steps: dict[tuple[cst.CSTNode, cst.CSTNode], ScalerStep | OptimizerStep] = {}
         self._models: dict[cst.CSTNode, set[Hashable]] = {}
         self._waiting: dict[cst.CSTNode, dict[cst.CSTNode, frozenset[Hashable]]] = {}
-        self._outdated: set[cst.CSTNode] = set()
+        self._outdated: dict[cst.CSTNode, set[str]] = {}
 
     def on_autocast_entered(self, event: AutocastEntered) -> Iterator[Report]:
         self._waiting.pop(event.context.node, None)
@@ -88,7 +88,8 @@ class StepInAutocast(Rule):
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.region is not None:
             waiting = self._waiting.get(event.region.node, {})
-            self._outdated |= {step for step, copied in waiting.items() if event.model in copied}
+            for step in [step for step, copied in waiting.items() if event.model in copied]:
+                self._outdated.setdefault(step, set()).add(event.name)
             self._models.setdefault(event.region.node, set()).add(event.model)
         yield from ()
 
@@ -117,7 +118,7 @@ class StepInAutocast(Rule):
             unseen.append(Premise.FORWARD_ADDED)
         elif ends and not event.optimizer.cls:
             unseen.append(Premise.PRODUCTS)
-        elif not ends and event.node not in self._outdated and (elementwise or not event.optimizer.cls):
+        elif not ends and not self._runs_again(event) and (elementwise or not event.optimizer.cls):
             unseen.append(Premise.FORWARD_FOLLOWS)
         return self.report(
             event,
@@ -127,6 +128,13 @@ class StepInAutocast(Rule):
             notes=[(region, "autocast is on from here")],
             premises=unseen,
         )
+
+    def _runs_again(self, event: ScalerStep | OptimizerStep) -> bool:
+        """Whether a model runs before and behind the step in its region, and is not one of another optimizer."""
+        trained = event.index.trained
+        own = trained.get(event.optimizer.symbol)
+        others = frozenset[str]().union(*trained.values()) - own if own else frozenset[str]()
+        return not self._outdated.get(event.node, set()) <= others
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event.region_with, cst.With):

@@ -32,6 +32,7 @@ from amplint.semantics.accumulation.divisors import divided, divided_by_position
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.losses import shares
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
 from amplint.semantics.models.models import is_unwrapped
 from amplint.semantics.python.machine import Machine
@@ -171,7 +172,7 @@ def _outer_window(
         return
     if found.modulo is None and found.counter is not None and not _resets_counter(machine, full, found.counter):
         return
-    if _follows_all_steps(loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
+    if _follows_all_steps(machine, loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
         return
     remainder = _remainder(machine, found)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
@@ -195,11 +196,17 @@ def _outer_window(
     )
 
 
-def _follows_all_steps(loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
-    """Whether a condition follows all steps of a loop, so that it decides something else."""
-    order = {id(node): place for place, node in enumerate(walk(loop))}
-    asked = order.get(id(guard))
-    return asked is not None and all(order.get(id(step), asked) < asked for step in steps)
+def _follows_all_steps(machine: Machine, loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
+    """Whether a condition follows all steps of a loop, so that it decides something else.
+
+    What runs in a called function is where the loop calls it.
+    """
+    order = {node: place for place, node in enumerate(walk(loop))}
+    led = {guard, *(site for sites in machine[Rhythm].sites.get(guard, ()) for site in sites)}
+    asked = [order[node] for node in led if node in order]
+    sites = machine[CallIndex].sites
+    ran = [[order[node] for node in sites.get(step, (step,)) if node in order] for step in steps]
+    return bool(asked) and all(places and max(places) < min(asked) for places in ran)
 
 
 def _assumes_single_batch(machine: Machine, one: _Round, found: Boundary) -> bool:
@@ -551,6 +558,7 @@ class Windows(Tracker):
         if isinstance(value, Unknown):
             rhythm = self.machine[Rhythm]
             rhythm.spelled.setdefault(value.symbol, node)
+            rhythm.sites.setdefault(node, set()).add(self.machine.sites)
             rhythm.asked.setdefault(value.symbol, set()).add(self.machine.loops)
             asked = rhythm.repeated if self.machine.loops else rhythm.early
             if value.symbol not in asked:

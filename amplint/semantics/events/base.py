@@ -25,8 +25,8 @@ class Index:
     `scalers` and `optimizers` hold the expressions that name them in protocol calls, `partners` the optimizers that a
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
     loss, `halves` are calls of `.half()` and `lowered` all conversions to a half dtype that is written out, `made`
-    construct optimizers. `lifted` holds, by its statement in a region that is off, a conversion to float32 of a value
-    that came into the region.
+    construct optimizers, of the parameters of models with the names in `trained`. `lifted` holds, by its statement in a
+    region that is off, a conversion to float32 of a value that came into the region.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -40,6 +40,7 @@ class Index:
     halves: list[cst.Call] = field(default_factory=list)
     lowered: list[cst.Call] = field(default_factory=list)
     made: dict[int, cst.Call] = field(default_factory=dict)
+    trained: dict[int, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

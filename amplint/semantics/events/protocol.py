@@ -113,13 +113,15 @@ class Backward(Event):
     """A backward pass.
 
     `loss` is what it runs on, `regions` are those in which work was done since the last one, gradients recorded.
-    It is `of_leaf` where it runs on a new tensor, such as to start the autograd engine.
+    It is `of_leaf` where it runs on a new tensor, such as to start the autograd engine, and `of_zero` where the loss is
+    multiplied by 0, such as to reach parameters that took no part.
     """
 
     loss: Value
     scaler: Scaler | None = None
     regions: tuple[RanRegion, ...] = ()
     of_leaf: bool = False
+    of_zero: bool = False
 
     @property
     def scales_bfloat16(self) -> bool:

@@ -8,14 +8,24 @@ from amplint.semantics.events import Index
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.values.state import State
+from amplint.source import syntax as cst
 
 
 class CallIndex(Tracker):
-    """Adds the index to every event."""
+    """Adds the index to every event.
+
+    `sites` maps each call of the protocol to itself and the calls that led to it, on any path.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.index = Index()
+        self.sites: dict[cst.CSTNode, set[cst.CSTNode]] = {}
+
+    def record(self, node: cst.CSTNode) -> None:
+        """Record what leads to the call `node` of the protocol, which runs."""
+        known = self.sites.setdefault(node, {node})
+        known.update(site for site in self.machine.sites if site is not None)
 
     def describe(self, state: State) -> Mapping[str, object]:
         """The index, which later calls extend."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
-from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Tracker
 from amplint.source import syntax as cst
 
@@ -30,19 +30,21 @@ class Boundary:
 class Rhythm(Tracker):
     """Facts about conditions, loops and losses, by symbol or node.
 
-    `spelled` maps remainders and conditions to their expressions, `asked` a condition to the loops around its
-    decisions; `early` are the conditions decided before all loops, `repeated` those decided in one, and `boundaries`
-    maps them to the window boundaries they imply. For loops, `sources` is the iterated value, `counted` the counters,
-    `starts` the initial values of these, `windows` those that accumulate, and `exact` the remainder that alone ends
-    their windows, counted from their start. `losses` maps a backward pass to its losses, `divided_after_backward` are
-    losses divided after it, with the divisor, `opaque` the results of functions that are not interpreted, `inside` the
-    unscaling calls within windows. `loaders` and `parallel` are the calls that construct data loaders and distributed
-    models; `bypassed` is whether a differentiated forward pass bypasses the wrapper, so that no gradients are reduced.
+    `spelled` maps remainders and conditions to their expressions, `sites` these to the calls that lead there, `asked` a
+    condition to the loops around its decisions; `early` are the conditions decided before all loops, `repeated` those
+    decided in one, and `boundaries` maps them to the window boundaries they imply. For loops, `sources` is the iterated
+    value, `counted` the counters, `starts` the initial values of these, `windows` those that accumulate, and `exact`
+    the remainder that alone ends their windows, counted from their start. `losses` maps a backward pass to its losses,
+    `divided_after_backward` are losses divided after it, with the divisor, `opaque` the results of functions that are
+    not interpreted, `inside` the unscaling calls within windows. `loaders` and `parallel` are the calls that construct
+    data loaders and distributed models; `bypassed` is whether a differentiated forward pass bypasses the wrapper, so
+    that no gradients are reduced.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.spelled: dict[int, cst.BaseExpression] = {}
+        self.sites: dict[cst.CSTNode, set[Sites]] = {}
         self.asked: dict[int, set[tuple[cst.CSTNode, ...]]] = {}
         self.early: set[int] = set()
         self.repeated: set[int] = set()

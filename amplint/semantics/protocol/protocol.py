@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import (
     Backward,
@@ -54,7 +55,7 @@ from amplint.semantics.memory.progress import (
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
-from amplint.semantics.protocol import mistaken, short_lived, skips, two_choices
+from amplint.semantics.protocol import independence, mistaken, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine, Sites, scale_of
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
@@ -108,6 +109,7 @@ def as_optimizer(value: Value | None) -> Optimizer | None:
 def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> Value:
     """`scaler.scale(outputs)`."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     value = arguments.values[0] if arguments.given else Unknown(machine.fresh())
     if is_off(machine, state, scaler.enabled):
         machine[Protocol].idle_scales.add(node)
@@ -138,6 +140,7 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
 def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> None:
     """A backward pass on `loss`."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     machine.interactions += 1
     machine[Protocol].ran_at.setdefault(node, set()).add(machine.sites)
     if _of_unknown_scale(machine, loss) or (isinstance(loss, Tensor) and PERHAPS_SCALED in loss.traits):
@@ -150,7 +153,10 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.record_backward(machine, state, node, loss)
     of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf)
+    of_zero = isinstance(node.func, cst.Attribute) and _is_zero(node.func.value)
+    machine.emit(
+        state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf, of_zero=of_zero,
+    )  # fmt: skip
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
@@ -173,6 +179,18 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
     state.change(Progress).gradients = after
+
+
+def _is_zero(loss: cst.BaseExpression) -> bool:
+    """Whether a loss is the sum or the mean of a product with a literal 0, or that product."""
+    while (
+        isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value in ("sum", "mean")
+    ):
+        loss = loss.func.value
+    if not isinstance(loss, cst.BinaryOperation) or not isinstance(loss.operator, cst.Multiply):
+        return False
+    factors = (loss.left, loss.right)
+    return any(isinstance(one, (cst.Integer, cst.Float)) and float(one.evaluated_value) == 0 for one in factors)
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
@@ -232,6 +250,7 @@ def _discarded_scale(machine: Machine, state: State, loss: Value) -> tuple[Scale
 def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.unscale_(optimizer)`."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     machine.interactions += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if is_off(machine, state, scaler.enabled):
@@ -257,6 +276,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
 def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.step(optimizer)`."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     machine.interactions += 1
     optimizer = as_optimizer(arguments.value("optimizer", 0))
     if optimizer is None:
@@ -329,8 +349,25 @@ def _pair_event(
         inside_window=stage.node in machine[Rhythm].inside,
         foreign=next((one for one in gradients.passes if _is_other(machine, one.scaler, scaler)), None),
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
+        premises=_unseen_of_pair(machine, state, node, scaler, stage, gradients),
         **more,
     )
+
+
+def _unseen_of_pair(
+    machine: Machine, state: State, node: cst.Call, scaler: Scaler, stage: Stage, gradients: Gradients
+) -> tuple[Premise, ...]:
+    """The premises of what is wrong with a call that unscales: an earlier one, or plain gradients."""
+    if stage.refuses:
+        return independence.unseen(machine, state, node, "update", _nodes(stage.node), scaler)
+    plain = next((one for one in gradients.passes if one.state is GradState.RAW and one.consumed is None), None)
+    if plain is None:
+        return ()
+    return independence.unseen(machine, state, node, "scale", (), scaler)
+
+
+def _nodes(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
+    return (node,) if node is not None else ()
 
 
 def _is_other(machine: Machine, one: Scaler | None, scaler: Scaler) -> bool:
@@ -365,6 +402,7 @@ def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Cal
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
     """`scaler.update()`."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     machine.interactions += 1
     if is_off(machine, state, scaler.enabled):
         return
@@ -407,6 +445,7 @@ def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | No
 def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, closure: bool) -> None:
     """`optimizer.step()`; a `closure` computed the gradients."""
     machine.idle.add(node)
+    machine[CallIndex].record(node)
     machine.interactions += 1
     gradients = carrying(gradients_of(machine, state, optimizer.symbol))
     if isinstance(node.func, cst.Attribute):
@@ -422,6 +461,9 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             disputed=gradients.state is GradState.SCALED
             and two_choices.may_agree(machine, state, gradients.backward, node),
             overlooked=skips.overlooked(machine, state, optimizer),
+            premises=independence.unseen(machine, state, node, "step", _nodes(gradients.backward), gradients.scaler)
+            if gradients.scaler is not None and gradients.consumed is None
+            else (),
             guesses=machine.guesses_for(optimizer.symbol),
         )
     parameters.step(machine, state, node, optimizer)
@@ -479,6 +521,8 @@ def gradients_read(
     others = [key for key in known if key not in matched and _owners(machine, key) is None]
     if (matched or unused) and any(gradients_of(machine, state, key).state is GradState.UNSCALED for key in others):
         return  # possibly a wrapper of the matched optimizer
+    if len(known) > 1 and not (matched or unused) and not _unscaled_ones(state).isdisjoint(known):
+        return  # possibly those of the optimizer that has just been unscaled
     candidates = matched or unused or known or [ANY_OPTIMIZER]
     if mutates and not guesses:
         _clip_unknown(machine, state, node, candidates)
@@ -495,6 +539,7 @@ def gradients_read(
         machine.emit(
             state, GradientUse, node, gradients=gradients, stage=stage_of(state, scaler, key), what=what,
             mutates=mutates, optimizers=tuple(key for key, _ in live), guesses=guesses, hidden=hidden,
+            premises=independence.unseen(machine, state, node, "unscale_", _nodes(gradients.backward), scaler),
         )  # fmt: skip
     elif guesses:
         return
@@ -506,6 +551,11 @@ def gradients_read(
             state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,),
             hidden=False,
         )  # fmt: skip
+
+
+def _unscaled_ones(state: State) -> Set[int]:
+    """The optimizers whose gradients `unscale_` has divided since the last step."""
+    return {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.state is OptState.UNSCALED}
 
 
 def _is_from_earlier_call(machine: Machine, backward: cst.CSTNode | None) -> bool:

@@ -16,6 +16,8 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.truth import assume
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions import ran
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -33,7 +35,8 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.remembered import cached_per_file
+from amplint.source.tree import every, walk
 from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
 
 
@@ -85,6 +88,7 @@ class ProtocolCalls(Tracker):
         owner = _parameters_of(self.machine, call.arguments.value("params", 0))
         optimizer = self._made(state, call.node, call.callee.name, owner)
         self.machine[CallIndex].index.made[optimizer.symbol] = call.node
+        self.machine[CallIndex].index.trained[optimizer.symbol] = _models_named(call.node)
         if owner is not None:
             self.machine[Owners].known.setdefault(owner, owner)
         parameters.train(self.machine, state, optimizer, call.arguments)
@@ -165,6 +169,8 @@ def _scaler_method(
     machine: Machine, state: State, node: cst.Call, scaler: Scaler, name: str, arguments: Arguments
 ) -> Value:
     machine.idle.add(node)
+    if scaler.created is None:
+        assume(machine, state, scaler, True)  # None has no such method
     if name == "scale":
         return protocol.scale(machine, state, node, scaler, arguments)
     if name == "unscale_":
@@ -188,6 +194,14 @@ def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
     return () if first_time or machine.is_in_cached_function() else machine.loops
+
+
+@cached_per_file
+def _models_named(made: cst.Call) -> frozenset[str]:
+    """The names of the models whose parameters the construction of an optimizer takes."""
+    called = (call.func for call in every(made, cst.Call))
+    taken = (func.value for func in called if isinstance(func, cst.Attribute) and func.attr.value == "parameters")
+    return frozenset(name for owner in taken if (name := dotted(owner)) is not None)
 
 
 def _parameters_of(machine: Machine, value: Value | None) -> int | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.semantics.events import OptState, ScaleLogged
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import Progress
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Scaler
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 _COMPUTES = (cst.BinaryOperation, cst.Comparison, cst.BooleanOperation, cst.IfExp)
 
@@ -20,6 +22,7 @@ def read(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None
         _has_stepped_in_iteration(state, scaler)
         and not _assumes_about_iteration(machine, state)
         and _is_logged(machine, node)
+        and not _has_waited(machine, node)
     ):
         machine.emit(state, ScaleLogged, node, scaler=scaler)
 
@@ -50,6 +53,29 @@ def _is_logged(machine: Machine, node: cst.Call) -> bool:
     if isinstance(small, cst.Expr):
         return any(isinstance(above, (cst.Call, cst.FormattedString)) for above in around)
     return isinstance(small, cst.Assign) and all(isinstance(t.target, cst.Subscript) for t in small.targets)
+
+
+def _has_waited(machine: Machine, node: cst.Call) -> bool:
+    """Whether a statement between the step and the read, in this iteration, has waited for the GPU already."""
+    source = machine.program.source_of(node)
+    protocol = frozenset[cst.CSTNode]().union(*machine[CallIndex].sites.values())
+    inner: cst.CSTNode = node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.IndentedBlock):
+            for statement in reversed(above.body[: above.body.index(inner)]):
+                calls = list(every(statement, cst.Call))
+                if isinstance(statement, cst.SimpleStatementLine) and any(map(_waits, calls)):
+                    return True
+                if not protocol.isdisjoint(calls):
+                    return False
+        if isinstance(above, (cst.For, cst.While, cst.FunctionDef)):
+            return False
+        inner = above
+    return False
+
+
+def _waits(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "synchronize")
 
 
 def _around(machine: Machine, node: cst.Call) -> Iterator[cst.CSTNode]:

@@ -35,9 +35,17 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.tree import every
+from amplint.source.tree import every, walk
 from amplint.torchlib.constants import CONSTANTS
 
+_READS = frozenset(
+    {
+        cst.Name, cst.Attribute, cst.SimpleString, cst.Integer, cst.Comparison, cst.BooleanOperation,
+        cst.UnaryOperation, cst.Tuple, cst.List, cst.Set,
+    }
+)  # fmt: skip
+"""Expressions of a property that need no call."""
+_READERS = frozenset({"bool", "getattr", "hasattr", "isinstance"})
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
 _AUTO = Ref("enum.auto")
@@ -329,8 +337,9 @@ def _reopen(machine: Machine, state: State, one: Instance) -> None:
     state.heap[one.symbol] = table
 
 
-def _getter(function: Function) -> tuple[str, cst.Attribute] | None:
-    """The parameter and the attribute of a property that does nothing but return an attribute; None for any other."""
+@cached_per_file
+def _getter(function: Function) -> tuple[str, cst.BaseExpression] | None:
+    """The parameter and the result of a property that only reads and compares attributes; None for any other."""
     node = function.node
     if not isinstance(node, cst.FunctionDef) or len(node.params.params) != 1:
         return None
@@ -339,9 +348,18 @@ def _getter(function: Function) -> tuple[str, cst.Attribute] | None:
         for line in node.body.body
         for small in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
     )
-    if not isinstance(last, cst.Return) or not isinstance(last.value, cst.Attribute) or not all(map(_is_text, before)):
+    if not isinstance(last, cst.Return) or last.value is None or not all(map(_is_text, before)):
+        return None
+    if not all(type(inner) in _READS or _is_harmless(inner) for inner in walk(last.value)):
         return None
     return node.params.params[0].name.value, last.value
+
+
+def _is_harmless(node: cst.CSTNode) -> bool:
+    """Whether a node is an operator or an argument, or calls a function that only reads."""
+    if isinstance(node, cst.Call):
+        return dotted(node.func) in _READERS
+    return not isinstance(node, cst.BaseExpression)
 
 
 def _is_text(statement: cst.CSTNode) -> bool:

@@ -45,9 +45,14 @@ def evaluate(machine: Machine, state: State, node: cst.CSTNode) -> Value:
     return Unknown(machine.fresh())
 
 
-def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple[bool, State]]:
-    """The possible outcomes of a condition, each with its path."""
-    return machine.outcomes(state, lambda s: decide(machine, s, node))
+def test(machine: Machine, state: State, node: cst.BaseExpression) -> list[tuple[tuple[bool, tuple[int, ...]], State]]:
+    """The possible outcomes of a condition, each with the unknown values that decided it and its path."""
+
+    def run(twin: State) -> tuple[bool, tuple[int, ...]]:
+        machine.tested = ()
+        return decide(machine, twin, node), machine.tested
+
+    return machine.outcomes(state, run)
 
 
 def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
@@ -57,6 +62,8 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
         apart = _is_long(node) or _may_have_effects(node)
         whole = None if apart else _whole(machine, state, node, both)
         known = None if whole is None else truth(machine, state, evaluate(machine, state, node))
+        if known is not None and whole is not None:
+            machine.tested = (*machine.tested, whole.symbol)
         if known is None:
             left = decide(machine, state, node.left)
             known = decide(machine, state, node.right) if left is both else left
@@ -65,7 +72,9 @@ def decide(machine: Machine, state: State, node: cst.BaseExpression) -> bool:
         return known
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
         return not decide(machine, state, node.expression)
+    before = machine.tested
     value = evaluate(machine, state, node)
+    machine.tested = before if isinstance(value, Const) else (*before, symbol_of(machine, value))
     for condition in machine.hooks.condition:
         condition(node, value)
     holds = decide_value(machine, state, value)

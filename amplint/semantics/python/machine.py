@@ -205,6 +205,7 @@ class Machine:
         self.chunk: Chunk | None = None
         self.statement: cst.CSTNode | None = None
         self.choices = Choices((), [], {}, [0])
+        self.tested: tuple[int, ...] = ()
         self.loops: tuple[cst.CSTNode, ...] = ()
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: Sites = ()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from amplint.semantics.python import attributes
 from amplint.semantics.python.containers import each, record_element, zip_rows
+from amplint.semantics.python.instances import is_instance
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.truth import symbol_of
@@ -62,6 +63,8 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return number
     if name == "builtins.bool" and len(values) == 1 and isinstance(values[0], (Unknown, Const)):
         return values[0]
+    if name == "builtins.isinstance" and len(values) == 2:
+        return is_instance(machine, state, *values)
     if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
         return found
     if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):

@@ -209,9 +209,10 @@ def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list
         machine.spend()
         machine.statement = node
         outcomes = test(machine, state, node.test)
-        for holds, twin in outcomes:
+        for (holds, tested), twin in outcomes:
             side = "true" if holds else "false"
-            twin.note(node.test, f"on the path where this is {side}" if len(outcomes) > 1 else "", side=holds)
+            message = f"on the path where this is {side}" if len(outcomes) > 1 else ""
+            twin.note(node.test, message, side=holds, tested=tested)
             (taken if holds else skipped).append(twin)
     taken = run_block(machine, taken, _body(node.body), flow)
     if isinstance(node.orelse, cst.If):
@@ -378,7 +379,7 @@ def _next(machine: Machine, node: cst.For, now: int, source: int, known: Value |
 def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -> list[State]:
     def begin(state: State) -> list[State]:
         machine.statement = node
-        return [twin for holds, twin in test(machine, state, node.test) if holds]
+        return [twin for (holds, _), twin in test(machine, state, node.test) if holds]
 
     endless = isinstance(node.test, (cst.Name, cst.Integer)) and node.test.value in ("True", "1")
     return _loop(machine, states, node, flow, begin, endless)

@@ -102,7 +102,7 @@ def _continued(state: State, before: State, end: State) -> State:
         trail = trail.before
     twin.trail = state.trail
     for one in reversed(steps):
-        twin.note(*one.step, side=one.side)
+        twin.note(*one.step, side=one.side, tested=one.tested)
     return twin
 
 

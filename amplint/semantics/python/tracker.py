@@ -279,6 +279,9 @@ class Tracker:
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
         """Values are formatted into a string."""
 
+    def instance_of(self, value: Value, cls: str) -> bool | None:
+        """Whether `value` is an instance of the class with the qualified name `cls`, None if that is unknown."""
+
     def condition(self, node: cst.BaseExpression, value: Value) -> None:
         """The condition `node` has the value `value`."""
 

@@ -30,6 +30,7 @@ from amplint.semantics.values.values import (
 from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, OTHER_MATTERS
 from amplint.source import syntax as cst
 from amplint.torchlib.methods import IDLE_METHODS
+from amplint.torchlib.names import DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,8 @@ def _name(machine: Machine, symbol: int) -> str | None:
 def bfloat16_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which a flag asks for bfloat16 and enables the object; None if no flag does.
 
-    A flag with such a value needs no name. An object enabled by the negation of such a flag does not ask for bfloat16.
+    A flag with such a value needs no name. An object enabled by the negation of such a flag, or by a comparison with
+    float16, does not ask for bfloat16.
     """
     facts = dict(state.facts)
     if isinstance(enabled, Unknown):
@@ -219,6 +221,8 @@ def bfloat16_flag_guesses(machine: Machine, state: State, enabled: Value) -> tup
         if any(name is not None and ASKS_FOR_BFLOAT16.search(name) for name in names):
             return None
         record_fact(machine.symbols, facts, enabled.symbol, True)
+    if any(isinstance(key, int) and fact == TRUE and _is_float16(machine, key) for key, fact in facts.items()):
+        return None
     asked = {text: key for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))}
     found = [text for text in asked if ASKS_FOR_BFLOAT16.search(text)]
     if not found or any(map(ASKS_FOR_FLOAT16.search, asked)):
@@ -242,6 +246,16 @@ def half_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[G
         if machine.symbols.key(key)[0] == "or" and wanted and others:
             return ASKS_FOR_BFLOAT16.guesses(wanted[0], "for_bfloat16")
     return None
+
+
+def _is_float16(machine: Machine, symbol: int) -> bool:
+    """Whether a condition compares a dtype, or its name, with float16."""
+    key = machine.symbols.key(symbol)
+    if key[0] == "==" and isinstance(key[1], Const):
+        return isinstance(key[1].value, str) and ASKS_FOR_FLOAT16.search(key[1].value) is not None
+    operands = [machine.symbols.key(part) for part in machine.symbols.parts(symbol)] if key[0] == "same" else []
+    others = [one[1] for one in operands if one[0] == "value"]
+    return any(isinstance(one, Ref) and DTYPES.get(one.name) == "float16" for one in others)
 
 
 def _asked(machine: Machine, key: int | tuple[str, int], fact: Const) -> str | None:

@@ -13,6 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.tensors.kinds import is_no_tensor
 from amplint.semantics.tensors.masks import branches_on_dtypes, unhandled_halves
 from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root
 from amplint.semantics.tensors.supposed import annotated_tensors
@@ -128,7 +129,7 @@ def _leaves_device(node: cst.BaseExpression) -> bool:
 def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return evidence(machine, state, value)
-    if not isinstance(value, (Tensor, Unknown)):
+    if not isinstance(value, (Tensor, Unknown)) or is_no_tensor(machine, state, value.symbol):
         return None
     if branches_on_dtypes(machine) and not (machine.assumes and unhandled_halves(machine) >= BFLOAT16):
         return None

@@ -54,13 +54,14 @@ class Trail:
     """The steps so far, newest first; a linked list, so that paths share common prefixes.
 
     `side` is the outcome of a condition, None for other steps; the step is dropped if both outcomes turn out alike. It
-    has no message if the path's assumptions decided the condition.
+    has no message if the path's assumptions decided the condition. `tested` are the unknown values that decided it.
     """
 
     step: Step
     before: Trail | None
     length: int
     side: bool | None = None
+    tested: tuple[int, ...] = ()
 
 
 class Part:
@@ -160,10 +161,10 @@ class State:
         """Set an attribute of the object `symbol`."""
         self.heap[symbol] = {**self.heap.get(symbol, {}), name: value}
 
-    def note(self, node: cst.CSTNode, message: str, side: bool | None = None) -> None:
-        """Record a step for messages."""
+    def note(self, node: cst.CSTNode, message: str, side: bool | None = None, tested: tuple[int, ...] = ()) -> None:
+        """Record a step for messages, or the outcome `side` of a condition on the symbols `tested`."""
         length = self.trail.length + 1 if self.trail else 1
-        self.trail = Trail((node, message), self.trail, length, side)
+        self.trail = Trail((node, message), self.trail, length, side, tested)
 
     def progress(self, next_round: bool = False) -> tuple[object, ...]:
         """The part that rules can distinguish: equal progress leads to equal reports from here on."""

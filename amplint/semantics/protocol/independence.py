@@ -1,0 +1,184 @@
+"""Calls that a path leaves out for one setting and needs for another, where nothing shows that the two are independent.
+
+A script scales the loss under one condition and unscales the gradients under another. If both are one setting, which a
+path cannot tell for attributes that unseen code may have changed, flags of two objects, or an object that may be None,
+the path on which they differ does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+
+from amplint.premises import Premise
+from amplint.records import dataclass
+from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Symbols
+from amplint.semantics.values.values import Scaler, Unknown
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+
+_PLAIN = {"scale": "backward", "step": "step", "update": "step"}
+"""For a method of the scaler the call that a path without scaling makes instead."""
+_VARYING = frozenset({"item", "each", "Modulo", "Add", "Subtract", "FloorDivide", "BitAnd"})
+"""Operations whose result differs between iterations, so that a condition on it is no setting."""
+_OPERATORS = frozenset({"not", "and", "or", "is none", "==", "same", "enabled"})
+"""Operations that make one condition of others."""
+_LEAVES = cst.Return, cst.Raise, cst.Continue, cst.Break
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The outcome of an `if` on a path: its `test`, the branch that it `took` and what it `left` out.
+
+    `settings` are the values tested.
+    """
+
+    test: cst.CSTNode
+    side: bool
+    took: Sequence[cst.CSTNode]
+    left: Sequence[cst.CSTNode]
+    settings: Set[int]
+
+
+def unseen(
+    machine: Machine, state: State, node: cst.CSTNode, missing: str, needed: Iterable[cst.CSTNode], scaler: Scaler
+) -> tuple[Premise, ...]:
+    """The premises of a violation at `node`, because the path lacks a call of the scaler's method `missing`.
+
+    That is a violation because the path ran the calls `needed`, with `scaler` enabled.
+    """
+    decisions = list(_decisions(machine, state))
+    if not decisions:
+        return ()
+    sites = machine[CallIndex].sites
+    here = {node, *(site for site in machine.sites if site is not None)}
+    demands = set[cst.CSTNode]().union(*(sites.get(one, {one}) for one in needed))
+    ran = here | demands
+    wanted = {site for call, led in sites.items() if _is_call(call, missing) for site in led}
+    apart: set[Set[int]] = set()
+    for skips in decisions:
+        if _took_any(skips, demands) or not _skips(skips, missing, wanted, here):
+            continue
+        demanding = [one for one in decisions if _took_any(one, ran)]
+        if any(_is_same_text(one, skips) for one in demanding):
+            return (Premise.SETTING_CHANGES,)
+        others = [one for one in demanding if not one.settings & skips.settings]
+        if others or _is_conditional(machine, state, scaler, skips):
+            apart.add(skips.settings)
+    return (Premise.INDEPENDENT if len(apart) == 1 else Premise.ALL_INDEPENDENT,) if apart else ()
+
+
+def _took_any(one: _Decision, calls: Set[cst.CSTNode]) -> bool:
+    """Whether the branch taken holds one of these calls."""
+    return any(inner in calls for branch in one.took for inner in walk(branch))
+
+
+def _decisions(machine: Machine, state: State) -> Iterator[_Decision]:
+    """The conditions on settings that the path has decided, the latest first, each once."""
+    seen: set[cst.CSTNode] = set()
+    trail = state.trail
+    while trail is not None:
+        test = trail.step[0]
+        if trail.side is not None and trail.tested and test not in seen:
+            seen.add(test)
+            if not any(_varies(machine.symbols, one) for one in trail.tested):
+                took, left = _branches(machine, test, trail.side)
+                settings = frozenset(atom for one in trail.tested for atom in _atoms(machine.symbols, one))
+                yield _Decision(test, trail.side, took, left, settings)
+        trail = trail.before
+
+
+def _varies(symbols: Symbols, symbol: int) -> bool:
+    return any(symbols.key(one)[0] in _VARYING for one in symbols.derivation(symbol))
+
+
+def _atoms(symbols: Symbols, symbol: int) -> Iterator[int]:
+    """The values that a condition tests, without the operators that combine them."""
+
+    def operands(one: int) -> tuple[int, ...]:
+        return symbols.parts(one) if symbols.key(one)[0] in _OPERATORS else ()
+
+    return (one for one in symbols.closure(symbol, operands) if not operands(one))
+
+
+def _branches(machine: Machine, test: cst.CSTNode, side: bool) -> tuple[Sequence[cst.CSTNode], Sequence[cst.CSTNode]]:
+    """The code that runs and the code that does not, where the condition `test` of an `if` came to `side`."""
+    source = machine.program.source_of(test)
+    if source is None:
+        return (), ()
+    chosen, block, *_ = source.ancestors(test)
+    if not isinstance(chosen, cst.If):
+        return (), ()
+    otherwise = [chosen.orelse] if chosen.orelse is not None else []
+    took, left = ([chosen.body], otherwise) if side else (otherwise, [chosen.body])
+    body = getattr(block, "body", ())
+    if side and not otherwise and isinstance(body, list) and _leaves(chosen.body):
+        left = list(body[body.index(chosen) + 1 :])
+    return took, left
+
+
+def _leaves(body: cst.BaseSuite) -> bool:
+    last = body.body[-1] if body.body else None
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _LEAVES)
+
+
+def _skips(one: _Decision, missing: str, wanted: Collection[cst.CSTNode], here: Set[cst.CSTNode]) -> bool:
+    """Whether the missing call is left out for want of scaling, rather than together with other work.
+
+    Other work is a step of which the path has no plain counterpart, or a use of gradients that the other branch lacks.
+    """
+    left, own = ([call for branch in side for call in every(branch, cst.Call)] for side in (one.left, one.took))
+    found, also = (any(call in wanted or _is_call(call, missing) for call in calls) for calls in (left, own))
+    if also or not found:
+        return False
+    if missing in _PLAIN:
+        return any(_is_plain(call, missing) for call in own) and not any(_is_plain(call, missing) for call in left)
+    using = {_method(inner) for branch in one.took for inner in walk(branch) if inner in here}
+    if using:
+        return using <= {_method(call) for call in left}
+    return any(_method(call) == "step" for call in own) or not any(_method(call) == "step" for call in left)
+
+
+def _is_call(call: cst.CSTNode, missing: str) -> bool:
+    """Whether this is a call of the scaler's method, of which an optimizer has `step` without arguments, too."""
+    if not isinstance(call, cst.Call):
+        return False
+    return _method(call) == missing and (missing == "update" or bool(call.args))
+
+
+def _is_plain(call: cst.Call, missing: str) -> bool:
+    """Whether this is the counterpart, without a scaler, of the scaler's method."""
+    if _method(call) != _PLAIN[missing] or call.args:
+        return False
+    return not (isinstance(call.func, cst.Attribute) and _method(call.func.value) == "scale")
+
+
+def _method(call: cst.CSTNode) -> str | None:
+    """The last name of the callee."""
+    called = call.func if isinstance(call, cst.Call) else None
+    name = called.attr if isinstance(called, cst.Attribute) else called
+    return name.value if isinstance(name, cst.Name) else None
+
+
+def _is_same_text(one: _Decision, other: _Decision) -> bool:
+    """Whether two outcomes differ of what is written as the same variable or attribute."""
+    text = dotted(one.test)
+    return text is not None and text == dotted(other.test) and one.side is not other.side
+
+
+def _is_conditional(machine: Machine, state: State, scaler: Scaler, skips: _Decision) -> bool:
+    """Whether `scaler` scales only under another unseen condition than that of `skips`."""
+    if isinstance(scaler.enabled, Unknown):
+        return skips.settings.isdisjoint(_atoms(machine.symbols, scaler.enabled.symbol))
+    source = machine.program.source_of(scaler.created) if scaler.created is not None else None
+    if source is None or scaler.created is None:
+        return False
+    inner: cst.CSTNode = scaler.created
+    for above in source.ancestors(inner):
+        if isinstance(above, cst.IfExp) and inner is not above.test:
+            return True
+        inner = above
+    return False
