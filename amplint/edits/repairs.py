@@ -68,7 +68,8 @@ def loss_on_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
 def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     """Compute a loss of probabilities in float32, in a disabled region around the statement alone.
 
-    None if the statement contains operations that may reject mixed dtypes.
+    What the loss is given gets a variable above the region if it is computed within. None if the statement contains
+    other operations that may reject mixed dtypes.
     """
     call, region = event.node, event.region
     statement = rewrite.statement_of(call)
@@ -81,15 +82,29 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     ]
     others = [one for one in every(statement, cst.Call) if not any(one is loss for loss in losses)]
     inputs = [rewrite.find_argument(one, "input", 0) for one in losses]
-    if not all(map(_has_tensor_operation_name, others)) or any(
-        argument is None or argument.star for argument in inputs
-    ):
+    if any(argument is None or argument.star for argument in inputs):
         return None
-    wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
-    if wrapped is None:
+    given = [one.value for one in inputs if one is not None]
+    header = 'with torch.autocast("cuda", enabled=False)'
+    running = [one for one in others if not _has_tensor_operation_name(one)]
+    name = _unused(rewrite) if running else None
+    if running and (name is None or len(given) != 1 or not all(one in set(walk(given[0])) for one in running)):
         return None
-    wide = (rewrite.add_float(one.value) for one in inputs if one is not None and not _is_float(one.value))
+    if name is not None:
+        line = rewrite.source.lines[rewrite.source.span(statement).start.row - 1]
+        header = f"{name} = {rewrite.text(given[0])}\n{line[: len(line) - len(line.lstrip())]}{header}"
+    wrapped = rewrite.wrap_statements([statement], header)
+    if wrapped is None or (name is not None and "\n" in rewrite.text(given[0])):
+        return None
+    casts = (rewrite.add_float(one) for one in given if not _is_float(one))
+    wide = [rewrite.replace(given[0], f"{name}.float()")] if name is not None else casts
     return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
+
+
+def _unused(rewrite: Rewriter) -> str | None:
+    """A name for probabilities that the file does not use."""
+    names = {name.value for chunk in rewrite.source.chunks for name in every(chunk.module, cst.Name)}
+    return next((one for one in ("probabilities", "predicted", "scores") if one not in names), None)
 
 
 _ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | operations_with("reshapes"))

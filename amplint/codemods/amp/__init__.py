@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amplint.codemods.amp import devices, limits, managed, sharded
+from amplint.codemods.amp import devices, limits, managed, notes, sharded
 from amplint.codemods.amp.checkpoints import pass_scaler_with_state
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
@@ -21,7 +21,6 @@ from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
-from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 REPAIRS = (
@@ -145,14 +144,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for call in flow.unseen
     ]
-    raising = (call for call in script.calls if scales and _raises_for_infinite(call))
-    told += [
-        (
-            script.row(call),
-            "this raises for infinite gradients, where the scaler would skip the step and lower its scale",
-        )
-        for call in raising
-    ]
+    told += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
+    told += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
     left = [at(row, text) for row, text in told]
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
         left.append(
@@ -165,9 +158,3 @@ def _name_of_torch(text: str) -> str:
     """The file's alias of PyTorch, if it has only one; else `torch`."""
     aliases = set(_ALIAS.findall(text))
     return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"
-
-
-def _raises_for_infinite(call: cst.Call) -> bool:
-    """Whether `call` clips gradients and raises if they are infinite."""
-    named = (one for one in call.args if one.keyword is not None and one.keyword.value == "error_if_nonfinite")
-    return any(dotted(one.value) == "True" for one in named)

@@ -37,7 +37,7 @@ _KINDS = (
     AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
     Unscale,
 )  # fmt: skip
-_AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
+AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
     r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla"
@@ -88,18 +88,35 @@ def observe(script: Script, *, scales: bool) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    idle = [owner for owner in script.of_kind(cst.ClassDef) if _only_steps(script, owner, watch.found)]
+    watch.found.steps = {
+        step: optimizer
+        for step, optimizer in watch.found.steps.items()
+        if not any(script.inside(owner, step) for owner in idle)
+    }
+    watch.found.uses = [use for use in watch.found.uses if not any(script.inside(owner, use) for owner in idle)]
     watch.found.losses = {
         call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
     }
     named = watch.found.forwards - watch.found.shared
-    evaluating = (call for call in script.calls if call in named and _disables_gradients(script.source, call))
+    evaluating = (call for call in script.calls if call in named and disables_gradients(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
-        if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
+        if isinstance(target, str) and target.partition(".")[0] not in AT_HOME:
             watch.found.foreign[name] = target
     return watch.found
+
+
+def _only_steps(script: Script, owner: cst.ClassDef, found: Observed) -> bool:
+    """Whether the steps in a class use gradients of other files: nothing in it differentiates, or uses it here."""
+    if any(script.inside(owner, backward) for backward in found.backwards):
+        return False
+    name = owner.name.value
+    names = [node for node in script.of_kind(cst.Name) if isinstance(node, cst.Name) and node.value == name]
+    bases = {(dotted(base.value) or "").rpartition(".")[2] for base in owner.bases}
+    return all(script.inside(owner, node) for node in names) and bases <= {"object", "Optimizer"}
 
 
 def is_no_grad_function(function: cst.CSTNode) -> bool:
@@ -108,7 +125,7 @@ def is_no_grad_function(function: cst.CSTNode) -> bool:
     return any(_switches_off(one.decorator) for one in decorators)
 
 
-def _disables_gradients(source: Source, node: cst.CSTNode) -> bool:
+def disables_gradients(source: Source, node: cst.CSTNode) -> bool:
     """Whether gradients are disabled at `node`."""
     for above in source.ancestors(node):
         if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
@@ -168,7 +185,7 @@ class _Watch:
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
         home = self._program.source_of(node)
-        return home is not None and home is not self.source and _disables_gradients(home, node)
+        return home is not None and home is not self.source and disables_gradients(home, node)
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))

@@ -251,7 +251,7 @@ class Regions:
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
-        covered = self._run_by(taken)
+        covered = self.functions_run_by(taken)
         for way in self._observed.evaluations:
             own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
             call = next(own, None)
@@ -268,7 +268,7 @@ class Regions:
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
 
-    def _run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
+    def functions_run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
         """The functions that `statements` run, transitively."""
         found, waiting = set[cst.CSTNode | None](), list(statements)
         while waiting:
