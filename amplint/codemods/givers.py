@@ -19,6 +19,7 @@ _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 _MOST_FILES = 60
 """The limit of files in a folder that are searched for importers."""
 _MOST_IMPORTERS = 4
+"""The limit of files that import one: what more of them share is given too many models to tell of each."""
 
 
 def is_model(chunk: Chunk) -> bool:
@@ -38,7 +39,8 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
         for chunk in classes:
             if chunk.name not in parts:
                 yield _reaching(program, chunk), chunk
-    for source in _importers(main):
+    importers = list(_importers(main))
+    for source in importers if len(importers) <= _MOST_IMPORTERS else ():
         check_time()
         program = Program(source, Lookups(modules(), source), whole=True)
         names = {called_name(call) for chunk in source.chunks for call in every(chunk.module, cst.Call)}
@@ -66,9 +68,11 @@ def _importers(main: Source) -> Iterator[Source]:
             if path == os.path.abspath(main.path) or says.search(modules().raw(path) or b"") is None:
                 continue
             source = modules().source(path)
-            if source is not None and found < _MOST_IMPORTERS and _imports(source, main):
+            if source is not None and _imports(source, main):
                 found += 1
                 yield source
+            if found > _MOST_IMPORTERS:
+                return
 
 
 def _imports(source: Source, main: Source) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
-from amplint.codemods.bindings import called_name, paths
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules
 from amplint.codemods.surroundings import check_time, modules
@@ -63,6 +63,7 @@ _HALF_LOSSES = {
     " region that is off",
 }
 _PRODUCTS = operations_with("matrices") - operations_with("weights")
+_WIDENING = frozenset({"float", "double", "numpy", "item", "tolist", "int", "long"})
 _KEEPING = operations_with("reshapes") | {"clamp", "clip", "contiguous", "detach", "index", "to"}
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
@@ -297,6 +298,7 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     What NumPy gets is cast where it does.
     """
     text = _lifted(text, list(_array_casts(text, path)))
+    text = _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
@@ -388,6 +390,37 @@ def _array_casts(text: str, path: str) -> Iterator[Lift]:
         for node in walk(chunk.module):
             if isinstance(node, cst.BaseExpression) and source.span(node) in arrays:
                 yield Lift(source.span(node).start.row, rewrite.add_float(node))
+
+
+def _element_casts(text: str, path: str) -> Iterator[Lift]:
+    """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
+    if "numpy" not in text:
+        return
+    outputs, source = found(text, path).outputs, Source(path or "<text>", text, path)
+    rewrite = Rewriter(source)
+    assigns = [one for chunk in source.chunks for one in every(chunk.module, cst.Assign)]
+    calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in outputs]
+    arrays, names = set[tuple[cst.CSTNode | None, str]](), dict[cst.CSTNode | None, set[str]]()
+    for one in assigns:
+        function = _function_of(source, one)
+        if _makes_array(one.value):
+            arrays |= {(function, name) for name in bound_paths(one)}
+        elif any(call in calls for call in every(one.value, cst.Call)):
+            names.setdefault(function, set()).update(bound_paths(one))
+    for one in assigns:
+        target, function, value = one.targets[0].target, _function_of(source, one), one.value
+        into = dotted(target.value) if isinstance(target, cst.Subscript) else None
+        if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
+            continue
+        if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
+            yield Lift(source.span(value).start.row, rewrite.add_float(value))
+
+
+def _makes_array(value: cst.BaseExpression) -> bool:
+    """Whether `value` is a new array of NumPy."""
+    func = dotted(value.func) if isinstance(value, cst.Call) else None
+    owner, _, name = (func or "").rpartition(".")
+    return owner in ("np", "numpy") and name in ("zeros", "ones", "empty", "full", "zeros_like", "empty_like")
 
 
 def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:

@@ -154,7 +154,8 @@ def _replicated(program: Program, row: int) -> Iterator[Remark]:
     PyTorch 2.13, which passes on whether autocast is on, but no dtype.
     """
     source = program.main
-    for chunk in program.chunks:
+    distributed = any("DistributedDataParallel" in chunk.words for chunk in source.chunks)
+    for chunk in source.chunks if distributed else program.chunks:
         for node in every(chunk.module, cst.Name) if "DataParallel" in chunk.words else ():
             if node.value == "DataParallel" and not isinstance(chunk.source.parent(node), cst.ImportAlias):
                 there, name = chunk.span(node).start.row, _relative(chunk.source, source)

@@ -103,10 +103,11 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
         ("    if torch.isnan(loss):\n        break", True),
         ("    value = loss.item()\n    if not math.isfinite(value):\n        sys.exit(1)", True),
         ("    assert not torch.isnan(loss).any()", True),
+        ("    loss_value = reduce(loss)\n    if not math.isfinite(loss_value):\n        raise ValueError", True),
         ("    if torch.isnan(loss):\n        print('NaN')", False),
         ("    if torch.isnan(x).any():\n        break", False),
     ],
-    ids=["break", "exit", "assert", "printed", "of data"],
+    ids=["break", "exit", "assert", "reduced", "printed", "of data"],
 )
 def test_tests_of_the_loss_that_end_training_are_named(test: str, told: bool) -> None:
     why = "an overflow of the forward pass ends training here, where the scaler would skip the step"
@@ -420,3 +421,19 @@ def test_exponentials_in_place_are_named(tmp_path: Path, exponential: str, told:
     why = "losses.py:5: autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
     assert (why in [one for _, one in _left(text, "float16", str(tmp_path / "train.py"))]) is told
     assert why not in [one for _, one in _left(text, "bfloat16", str(tmp_path / "train.py"))]
+
+
+def test_a_file_that_many_import_is_told_of_none_of_their_models(tmp_path: Path) -> None:
+    (tmp_path / "graphs.py").write_text(MODEL, encoding="utf-8")
+    for index in range(5):
+        (tmp_path / f"main{index}.py").write_text(MAIN, encoding="utf-8")
+    (tmp_path / "trainer.py").write_text(TRAINER.format(first=""), encoding="utf-8")
+    assert _left(TRAINER.format(first=""), "float16", str(tmp_path / "trainer.py")) == []
+
+
+def test_a_model_of_another_file_in_threads_is_not_the_distributed_one_here(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text("from torch.nn import DataParallel\n\n\nclass Net(DataParallel): ...\n")
+    text = LAYERED.replace("Net().cuda()", "torch.nn.parallel.DistributedDataParallel(Net().cuda())")
+    for there, told in ((text, False), (LAYERED, True)):
+        left = _left(there, "bfloat16", str(tmp_path / "train.py"))
+        assert any("with several GPUs" in one for _, one in left) is told

@@ -15,6 +15,7 @@ from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
+from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import observe
@@ -46,7 +47,7 @@ _MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE
 
 
 _ALIAS = re.compile(r"^import[ \t]+torch[ \t]+as[ \t]+(\w+)[ \t]*$", re.MULTILINE)
-_PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:[ \t]*[,.#]|[ \t]*$)", re.MULTILINE)
+_PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:\.\w+)*[ \t]*(?:[,#]|$)", re.MULTILINE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -90,7 +91,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if shards and flag is not None:
         raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
     policies = sharded.policies(script, shards, wish.dtype)
-    torch = _name_of_torch(script.text)
+    torch = _name_of_torch(script)
     edits = [*policies.edits]
     done = [*policies.done]
 
@@ -154,7 +155,14 @@ def _planned(script: Script, wish: Wish) -> Plan:
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)
 
 
-def _name_of_torch(text: str) -> str:
-    """The file's alias of PyTorch, if it has only one; else `torch`."""
-    aliases = set(_ALIAS.findall(text))
-    return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"
+def _name_of_torch(script: Script) -> str:
+    """The file's alias of PyTorch, if it has only one, also of what it imports by `*`; else `torch`."""
+    if _PLAIN.search(script.text) is not None:
+        return "torch"
+    aliases = set(_ALIAS.findall(script.text))
+    for module in script.source.star_imports if script.path and not aliases else ():
+        place = modules().place(script.path, module)
+        behind = modules().source(place) if place is not None else None
+        if behind is not None and _PLAIN.search(behind.text) is None:
+            aliases |= set(_ALIAS.findall(behind.text)) & script.words
+    return aliases.pop() if len(aliases) == 1 else "torch"

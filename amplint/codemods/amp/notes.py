@@ -11,6 +11,7 @@ from amplint.codemods.training.observed import Observed, disables_gradients
 from amplint.codemods.training.regions import Regions
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
@@ -23,6 +24,8 @@ def of_scaler(script: Script, observed: Observed) -> Iterator[_Told]:
     """Remarks on what a scaler changes: each node and what to look at."""
     yield from _conditional_steps(script, observed)
     yield from _ends(script, observed)
+    for use in observed.idle:
+        yield use, "between backward pass and step these gradients carry the scale; call this after the step"
     for call in script.calls:
         if _raises_for_infinite(call):
             yield call, "this raises for infinite gradients, where the scaler would skip the step and lower its scale"
@@ -98,11 +101,12 @@ def _ends(script: Script, observed: Observed) -> Iterator[_Told]:
     losses: dict[cst.FunctionDef | None, set[str]] = {}
     for backward, loss in observed.losses.items():
         losses.setdefault(script.function_of(backward), set()).update(paths(loss) - {"self"})
-    for node in script.of_kind(cst.If, cst.Assert):
+    for node in (*script.of_kind(cst.If), *script.of_kind(cst.Assert)):
         read = losses.get(script.function_of(node), set())
         named = {path for one in script.of_kind(cst.Assign) if paths(one.value) & read for path in bound_paths(one)}
         test = node.test
-        if not any(called_name(call) in _TESTS for call in every(test, cst.Call)) or not paths(test) & (read | named):
+        of_loss = bool(paths(test) & (read | named)) or any(map(SPEAKS_OF_LOSS.search, paths(test) if read else ()))
+        if not of_loss or not any(called_name(call) in _TESTS for call in every(test, cst.Call)):
             continue
         if isinstance(node, cst.Assert) or any(map(_leaves, walk(node.body))):
             yield node, why
@@ -127,7 +131,9 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
         if not runs or name in told or call in inside or script.function_of(call) in called:
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
-        apart = any(map(flow.trains, loops)) and not flow.trains(script.statement_of(call) or call)
+        statement = script.statement_of(call)
+        assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))
+        apart = assigned and any(map(flow.trains, loops)) and not flow.trains(statement or call)
         if apart and not disables_gradients(script.source, call):
             told.add(name)
             yield call, "this runs in float32 what trains in half"
