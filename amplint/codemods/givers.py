@@ -62,7 +62,7 @@ def _importers(main: Source) -> Iterator[Source]:
     stem = os.path.basename(main.path).removesuffix(".py")
     says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b%b\b" % re.escape(stem.encode()), re.MULTILINE)
     folder, found = os.path.dirname(os.path.abspath(main.path)), 0
-    for place in dict.fromkeys((folder, os.path.dirname(folder))):
+    for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
         for name in sorted(modules().scripts(place))[:_MOST_FILES]:
             path = os.path.join(place, name)
             if path == os.path.abspath(main.path) or says.search(modules().raw(path) or b"") is None:

@@ -87,24 +87,27 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     given = [one.value for one in inputs if one is not None]
     header = 'with torch.autocast("cuda", enabled=False)'
     running = [one for one in others if not _has_tensor_operation_name(one)]
-    name = _unused(rewrite) if running else None
-    if running and (name is None or len(given) != 1 or not all(one in set(walk(given[0])) for one in running)):
+    computed = [one for one in given if any(inner in running for inner in walk(one))]
+    names = _unused(rewrite, len(computed))
+    inside = {inner for one in computed for inner in walk(one)}
+    if not inside.issuperset(running) or any("\n" in rewrite.text(one) for one in computed):
         return None
-    if name is not None:
-        line = rewrite.source.lines[rewrite.source.span(statement).start.row - 1]
-        header = f"{name} = {rewrite.text(given[0])}\n{line[: len(line) - len(line.lstrip())]}{header}"
-    wrapped = rewrite.wrap_statements([statement], header)
-    if wrapped is None or (name is not None and "\n" in rewrite.text(given[0])):
+    line = rewrite.source.lines[rewrite.source.span(statement).start.row - 1]
+    margin = line[: len(line) - len(line.lstrip())]
+    above = (f"{name} = {rewrite.text(one)}\n{margin}" for name, one in zip(names, computed, strict=True))
+    wrapped = rewrite.wrap_statements([statement], f"{''.join(above)}{header}")
+    if wrapped is None:
         return None
-    casts = (rewrite.add_float(one) for one in given if not _is_float(one))
-    wide = [rewrite.replace(given[0], f"{name}.float()")] if name is not None else casts
+    wide = [rewrite.add_float(one) for one in given if one not in computed and not _is_float(one)]
+    wide += (rewrite.replace(one, f"{name}.float()") for name, one in zip(names, computed, strict=True))
     return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
 
 
-def _unused(rewrite: Rewriter) -> str | None:
-    """A name for probabilities that the file does not use."""
-    names = {name.value for chunk in rewrite.source.chunks for name in every(chunk.module, cst.Name)}
-    return next((one for one in ("probabilities", "predicted", "scores") if one not in names), None)
+def _unused(rewrite: Rewriter, count: int) -> list[str]:
+    """Names for probabilities that the file does not use."""
+    taken = {name.value for chunk in rewrite.source.chunks for name in every(chunk.module, cst.Name)}
+    stem = "probabilities" if "probabilities" not in taken else "predicted_probabilities"
+    return [f"{stem}_{index + 1}" if count > 1 else stem for index in range(count)]
 
 
 _ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | operations_with("reshapes"))

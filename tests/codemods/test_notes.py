@@ -157,6 +157,16 @@ def test_probabilities_of_a_model_out_of_sight_are_named(body: str, inside: str,
     assert "loss = " in conversion.text.splitlines()[remark.row - 1]
 
 
+def test_each_of_several_losses_in_a_statement_gets_a_variable() -> None:
+    body = "        loss = (self.criterion(self.model(x), y) + self.criterion(self.model(y.detach()), x)) / 2"
+    text = convert(PROBABILITIES.format(body=body), Wish(to="amp")).text
+    assert (
+        "            probabilities_1 = self.model(x)\n            probabilities_2 = self.model(y.detach())\n"
+        '            with torch.autocast("cuda", enabled=False):\n                loss = ('
+        "self.criterion(probabilities_1.float(), y) + self.criterion(probabilities_2.float(), x)) / 2\n"
+    ) in text
+
+
 def test_from_which_logits_a_sigmoid_is_1_in_half() -> None:
     for dtype, logit in ((torch.float16, 8.4), (torch.bfloat16, 6.3)):
         assert torch.sigmoid(torch.tensor(logit, dtype=dtype)) == 1
