@@ -21,7 +21,7 @@ from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.values.values import Unknown, number
+from amplint.semantics.values.values import Tensor, Unknown, number
 from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
@@ -133,6 +133,8 @@ class _Watch:
         self._widened: set[int] = set()
         self._of_products: dict[int, cst.CSTNode] = {}
         self._product: cst.CSTNode | None = None
+        self._dtypes: dict[int, str | None] = {}
+        self._latest: str | None = None
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
@@ -174,6 +176,7 @@ class _Watch:
         if first is None or (event.assumed and event.op not in BANNED):
             return
         symbol, made = _symbol(first.value), event.result.symbol
+        self._dtypes[made] = self._latest = event.result.dtype
         shows = first.half is not None and first.half.because is not Because.ASSUMED
         if event.op in BANNED:
             if symbol in self._widened:
@@ -191,11 +194,18 @@ class _Watch:
                 self._of_products[made] = self._product = product
 
     def _differentiate(self, event: Backward) -> None:
-        """Record a loss that is half, if a product of matrices before it is."""
+        """Record a loss that is half, if a product of matrices before it is.
+
+        That of a scaled loss is the result of the latest operation, where no event tells of what made it, such as `-`.
+        """
         product, self._product = self._product, None
-        if product is not None and event.dtype in HALF_DTYPES:
-            assert event.dtype is not None
-            self.anywhere.setdefault(product, Half(_HALF_LOSSES[event.dtype], frozenset({event.dtype}), set()))
+        loss = event.loss
+        dtype = loss.dtype if isinstance(loss, Tensor) else None
+        if isinstance(loss, Tensor) and loss.plain is not None:
+            dtype = self._dtypes.get(loss.plain, self._latest)
+        if product is not None and dtype in HALF_DTYPES:
+            assert dtype is not None
+            self.anywhere.setdefault(product, Half(_HALF_LOSSES[dtype], frozenset({dtype}), set()))
 
     def _decide(self, node: cst.CSTNode, operand: Operand) -> None:
         known = operand.dtype is not None or operand.half is not None

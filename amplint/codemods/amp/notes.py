@@ -102,11 +102,11 @@ def _ends(script: Script, observed: Observed) -> Iterator[_Told]:
     for backward, loss in observed.losses.items():
         losses.setdefault(script.function_of(backward), set()).update(paths(loss) - {"self"})
     for node in (*script.of_kind(cst.If), *script.of_kind(cst.Assert)):
-        read = losses.get(script.function_of(node), set())
+        test, read = node.test, losses.get(script.function_of(node))
+        if not read or not any(called_name(call) in _TESTS for call in every(test, cst.Call)):
+            continue
         named = {path for one in script.of_kind(cst.Assign) if paths(one.value) & read for path in bound_paths(one)}
-        test = node.test
-        of_loss = bool(paths(test) & (read | named)) or any(map(SPEAKS_OF_LOSS.search, paths(test) if read else ()))
-        if not of_loss or not any(called_name(call) in _TESTS for call in every(test, cst.Call)):
+        if not paths(test) & (read | named) and not any(map(SPEAKS_OF_LOSS.search, paths(test))):
             continue
         if isinstance(node, cst.Assert) or any(map(_leaves, walk(node.body))):
             yield node, why
@@ -124,10 +124,10 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
     called = regions.functions_run_by(statements)
-    told: set[str | None] = set()
+    models, told = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)
-        runs = name in observed.models | observed.modules or (call in observed.forwards and _are_forward(targets))
+        runs = name in models or (call in observed.forwards and _are_forward(targets))
         if not runs or name in told or call in inside or script.function_of(call) in called:
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]

@@ -113,15 +113,13 @@ class Backward(Event):
     """A backward pass.
 
     `loss` is what it runs on, `regions` are those in which work was done since the last one, gradients recorded.
-    It is `of_leaf` where it runs on a new tensor, such as to start the autograd engine. `dtype` is that of the loss
-    before it was scaled, None if it is unknown.
+    It is `of_leaf` where it runs on a new tensor, such as to start the autograd engine.
     """
 
     loss: Value
     scaler: Scaler | None = None
     regions: tuple[RanRegion, ...] = ()
     of_leaf: bool = False
-    dtype: str | None = None
 
     @property
     def scales_bfloat16(self) -> bool:

@@ -132,8 +132,6 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
     readings.scaled(machine, state, scaler, plain, node)
     result = Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
     machine[Protocol].scaled.add(result.symbol)
-    if isinstance(value, Tensor) and value.dtype is not None:
-        machine[Protocol].unscaled_dtypes[result.symbol] = value.dtype
     return result
 
 
@@ -152,8 +150,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.record_backward(machine, state, node, loss)
     of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    dtype = loss.dtype or machine[Protocol].unscaled_dtypes.get(loss.symbol) if isinstance(loss, Tensor) else None
-    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf, dtype=dtype)
+    machine.emit(state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf)
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
@@ -679,9 +676,9 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Tracks scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, `unscaled_dtypes` the known dtypes of what was scaled, and `handed_out`
-    results of methods of objects with a scaler. `ran_at` maps each backward pass to the calls that led to it, and
-    `began` is the start of the latest call by unseen code. `clipped_by_name` maps clipping calls to their guesses.
+    `scaled` are losses that carry a scale, and `handed_out` results of methods of objects with a scaler. `ran_at` maps
+    each backward pass to the calls that led to it, and `began` is the start of the latest call by unseen code.
+    `clipped_by_name` maps clipping calls to their guesses.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -690,7 +687,6 @@ class Protocol(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.scaled: set[int] = set()
-        self.unscaled_dtypes: dict[int, str] = {}
         self.idle_scales: set[cst.CSTNode] = set()
         self.handed_out: set[int] = set()
         self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
