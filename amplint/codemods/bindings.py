@@ -21,6 +21,18 @@ def called_name(node: cst.CSTNode) -> str:
     return func.value if isinstance(func, cst.Name) else ""
 
 
+def callee(call: cst.Call) -> str | None:
+    """The path of what `call` calls, with the keys of elements: `losses['ce']`; None if it is no path."""
+    func, keys = call.func, ""
+    while isinstance(func, cst.Subscript) and len(func.slice) == 1 and isinstance(func.slice[0].slice, cst.Index):
+        key = func.slice[0].slice.value
+        if not isinstance(key, (cst.SimpleString, cst.Integer)):
+            return None
+        func, keys = func.value, f"[{key.evaluated_value!r}]{keys}"
+    path = dotted(func)
+    return f"{path}{keys}" if path is not None else None
+
+
 def positional(function: cst.FunctionDef) -> list[cst.Param]:
     """The parameters of `function` that can be passed by position."""
     return [*function.params.posonly_params, *function.params.params]

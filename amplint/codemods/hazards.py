@@ -13,6 +13,8 @@ from amplint.torchlib.catalogue import operations_with
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
+_BOUNDING = frozenset({"max", "amax", "neg", "neg_", "log_softmax", "logsumexp"})
+"""Functions whose result, or its difference to what they are given, is never much more than 0."""
 _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdist"})
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
@@ -26,6 +28,7 @@ _WORDS = {
     "binary_cross_entropy",
     "sqrt",
     "rsqrt",
+    "exp_",
     *_SOLVERS,
     *_SPARSE,
     *_SPARSE_PRODUCTS,
@@ -66,6 +69,8 @@ def of(
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
         elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
             yield node, "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
+        elif dtype == "float16" and isinstance(node, cst.Call) and _exponentiates(node) and not is_wide(node):
+            yield node, "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
         elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
             yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
@@ -98,6 +103,13 @@ def _transforms(call: cst.Call) -> bool:
     return (
         _last(call) in _FOURIER and (dotted(call.func) or "").startswith(("torch.fft", "fft.")) and not _is_wide(call)
     )
+
+
+def _exponentiates(call: cst.Call) -> bool:
+    """Whether `call` takes the exponential in place of a tensor that is neither float32 nor bounded by its maximum."""
+    if _last(call) != "exp_" or call.args or _is_wide(call):
+        return False
+    return not any(_last(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
 
 
 def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from amplint.codemods import names
+from amplint.codemods.bindings import paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
 from amplint.codemods.definitions import Given
@@ -17,10 +18,11 @@ from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
-from amplint.codemods.variables import Held, Variables
+from amplint.codemods.variables import Held, Variable, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
@@ -110,6 +112,10 @@ class _Logits:
             inner = self._script.text_of(use.node.value) if isinstance(use.node, cst.Attribute) else ""
             prefix = inner or use.name.rpartition(".")[0]
             yield self._script.rewrite.replace(use.node, f"{prefix}.{_SUCCESSORS[use.name]}")
+        renamed = dict(self._renamed())
+        yield from (
+            self._script.rewrite.replace(node, text) for node, text in renamed.items() if node not in self._wrapped
+        )
         for call, operand in self._sigmoids.items():
             yield self._without_sigmoid(call, operand)
         for layer in self._layers:
@@ -117,7 +123,7 @@ class _Logits:
         for holder in self._models.idle(self._sigmoids):
             yield self._removed(holder)
         for node in self._wrapped:
-            probabilities = f"torch.sigmoid({self._script.text_of(node)}.float())"
+            probabilities = f"torch.sigmoid({renamed.get(node) or self._script.text_of(node)}.float())"
             yield self._script.rewrite.replace(node, probabilities)
 
     # Backwards from the losses.
@@ -303,9 +309,37 @@ class _Logits:
 
     # Edits.
 
+    def _renamed(self) -> Iterator[tuple[cst.BaseExpression, str]]:
+        """The reads of variables that would only be another name of the logits, each with that of the logits."""
+        for call, operand in self._sigmoids.items():
+            target = self._alias(call, operand)
+            variable = self._variable_of(target) if target is not None else None
+            for node in self._variables.reads(variable) if variable is not None else ():
+                yield node, self._script.text_of(operand)
+
+    def _variable_of(self, node: cst.BaseExpression) -> Variable | None:
+        return self._variables.of(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
+
+    def _alias(self, call: cst.Call, operand: cst.BaseExpression) -> cst.Name | None:
+        """The local variable that only the sigmoid of the variable `operand` is assigned to, before that changes."""
+        above, function = self._script.source.parent(call), self._script.function_of(call)
+        target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+        if not isinstance(target, cst.Name) or not isinstance(operand, cst.Name) or function is None:
+            return None
+        names, row = {target.value, operand.value}, self._script.row(call)
+        shared = {name.value for one in every(function, cst.Global, cst.Nonlocal) for name in every(one, cst.Name)}
+        if len(names) == 1 or names & shared:
+            return None
+        changed = [one for one in every(function, cst.AugAssign, cst.Del) if paths(one) & names]
+        later = [one for one in self._script.assignments(function, operand.value) if self._script.row(one) > row]
+        once = len(self._script.assignments(function, target.value)) == 1
+        return target if once and not changed and not later else None
+
     def _without_sigmoid(self, call: cst.Call, operand: cst.BaseExpression) -> Edit:
         above = self._script.source.parent(call)
         text = self._script.text_of(operand)
+        if above is not None and self._alias(call, operand) is not None:
+            return self._removed(above)
         targets = above.targets if isinstance(above, cst.Assign) else ()
         if above is not None and [self._script.text_of(one.target) for one in targets] == [text]:
             return self._removed(above)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.repairs import all_rules
 from amplint.codemods.surroundings import check_time, modules
@@ -17,16 +18,18 @@ from amplint.engine.screen import words_of
 from amplint.findings import Edit, Finding, Fix, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
-from amplint.semantics.events import Because, Event, Operand, Operation, OutputInHalf, ToNumpy
+from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.values.values import Unknown, number
+from amplint.semantics.values.values import Tensor, Unknown, number
 from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
 from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import BANNED
 
 _RULES = (
     "constant-overflows-half",
@@ -49,6 +52,19 @@ _ROUNDED = "what is put into a tensor like this one is rounded to half, with its
 _WORDS = frozenset({*_FILLED, "histc", "igamma", "igammac", "isclose", "long", "int"})
 """Further callees that matter besides those of these rules."""
 _SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
+_SATURATED = (
+    "if the model ends in a sigmoid, that is exactly 1 in half from a logit of 8.4 on in float16, 6.3 in bfloat16, and"
+    " binary cross-entropy of a wrong one has no gradient; let the model give logits, or compute its sigmoid in float32"
+)
+_HALF_LOSSES = {
+    "float16": "the loss that comes of this product is float16 itself, where a scale of 65536 is infinite and its steps"
+    " are skipped; compute the product in a region that is off",
+    "bfloat16": "the loss that comes of this product is bfloat16 itself, with two digits; compute the product in a"
+    " region that is off",
+}
+_PRODUCTS = operations_with("matrices") - operations_with("weights")
+_WIDENING = frozenset({"float", "double", "numpy", "item", "tolist", "int", "long"})
+_KEEPING = operations_with("reshapes") | {"clamp", "clip", "contiguous", "detach", "index", "to"}
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
 _LARGEST = 6
@@ -111,7 +127,14 @@ class _Watch:
         self.wide: dict[cst.CSTNode, bool] = {}
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
+        self.anywhere: dict[cst.CSTNode, Half] = {}
         self.arrays: set[cst.CSTNode] = set()
+        self.probabilities: dict[cst.CSTNode, cst.CSTNode] = {}
+        self._widened: set[int] = set()
+        self._of_products: dict[int, cst.CSTNode] = {}
+        self._product: cst.CSTNode | None = None
+        self._dtypes: dict[int, str | None] = {}
+        self._latest: str | None = None
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
@@ -124,7 +147,10 @@ class _Watch:
             if half is not None and half.node in self.outputs:
                 self.arrays.add(event.operand.node)
                 self.losses.setdefault(event.node, Half("", frozenset({"float16"} & half.dtypes), {half.node}))
+        elif isinstance(event, Backward):
+            self._differentiate(event)
         elif isinstance(event, Operation):
+            self._follow(event)
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
             for operand in event.operands:
@@ -144,9 +170,51 @@ class _Watch:
                     event.node, Half(lost, halves, {one.half.node for one in event.operands if one.half})
                 )
 
+    def _follow(self, event: Operation) -> None:
+        """Follow half tensors that become float32, up to binary cross-entropy, and half products."""
+        first = event.operands[0] if event.operands else None
+        if first is None or (event.assumed and event.op not in BANNED):
+            return
+        symbol, made = _symbol(first.value), event.result.symbol
+        self._dtypes[made] = self._latest = event.result.dtype
+        shows = first.half is not None and first.half.because is not Because.ASSUMED
+        if event.op in BANNED:
+            if symbol in self._widened:
+                self.anywhere.setdefault(event.node, Half(_SATURATED, HALF_DTYPES, set()))
+            elif called_name(first.node) == "float":
+                self.probabilities[event.node] = first.node
+        elif event.result.dtype == "float32" and (
+            (event.op == "to" and shows) or (event.op in _KEEPING and symbol in self._widened)
+        ):
+            self._widened.add(made)
+        if event.result.dtype in HALF_DTYPES:
+            before = (self._of_products.get(_symbol(one.value)) for one in event.operands)
+            product = event.node if event.op in _PRODUCTS else next((one for one in before if one is not None), None)
+            if product is not None:
+                self._of_products[made] = self._product = product
+
+    def _differentiate(self, event: Backward) -> None:
+        """Record a loss that is half, if a product of matrices before it is.
+
+        That of a scaled loss is the result of the latest operation, where no event tells of what made it, such as `-`.
+        """
+        product, self._product = self._product, None
+        loss = event.loss
+        dtype = loss.dtype if isinstance(loss, Tensor) else None
+        if isinstance(loss, Tensor) and loss.plain is not None:
+            dtype = self._dtypes.get(loss.plain, self._latest)
+        if product is not None and dtype in HALF_DTYPES:
+            assert dtype is not None
+            self.anywhere.setdefault(product, Half(_HALF_LOSSES[dtype], frozenset({dtype}), set()))
+
     def _decide(self, node: cst.CSTNode, operand: Operand) -> None:
         known = operand.dtype is not None or operand.half is not None
         self.decided[node] = known and self.decided.get(node, True)
+
+
+def _symbol(value: object) -> int:
+    """The symbol of a value, -1 if it has none."""
+    return getattr(value, "symbol", -1)
 
 
 def _lost(event: Operation) -> str | None:
@@ -198,7 +266,7 @@ def found(text: str, path: str) -> Found:
         else:
             dispatcher.emit(event)
 
-    kinds = dispatcher.kinds | {Operation.kind, OutputInHalf.kind, ToNumpy.kind}
+    kinds = dispatcher.kinds | {Backward.kind, Operation.kind, OutputInHalf.kind, ToNumpy.kind}
     interpret(program, tell, kinds, words_of(assuming) | _WORDS, halves=True)
     known = tuple(dispatcher.findings())
     for event in assumed:
@@ -219,6 +287,14 @@ def found(text: str, path: str) -> Found:
         filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
         if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
+    named = _names_of(source, own)
+    for node, operand in watch.probabilities.items():
+        if source.owns(node) and paths(operand) & named.get(_function_of(source, node), set()):
+            watch.anywhere.setdefault(node, Half(_SATURATED, HALF_DTYPES, set()))
+    for node, half in watch.anywhere.items():
+        home = program.source_of(node)
+        if home is not None:
+            losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
@@ -232,6 +308,7 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     What NumPy gets is cast where it does.
     """
     text = _lifted(text, list(_array_casts(text, path)))
+    text = _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if before else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
@@ -255,18 +332,24 @@ def _number(text: str, path: str, dtype: str) -> int:
 
 def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
     """The calls, perhaps of unseen code, that scale one of `outputs` to the unit of the data."""
-    names: dict[cst.CSTNode | None, set[str]] = {}
-    for node in outputs:
-        above = source.parent(node)
-        path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
-        if path is not None:
-            names.setdefault(_function_of(source, node), set()).add(path)
+    names = _names_of(source, outputs)
     for chunk in source.chunks:
         for call in every(chunk.module, cst.Call) if names else ():
             name = (dotted(call.func) or "").rpartition(".")[2]
             given = {dotted(argument.value) for argument in call.args}
             if UNSCALES.search(name) and given & names.get(_function_of(source, call), set()):
                 yield call
+
+
+def _names_of(source: Source, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
+    """Function, or None for the top level -> the variables that `outputs` are assigned to there."""
+    names: dict[cst.CSTNode | None, set[str]] = {}
+    for node in outputs:
+        above = source.parent(node)
+        path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
+        if path is not None:
+            names.setdefault(_function_of(source, node), set()).add(path)
+    return names
 
 
 def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
@@ -317,6 +400,37 @@ def _array_casts(text: str, path: str) -> Iterator[Lift]:
         for node in walk(chunk.module):
             if isinstance(node, cst.BaseExpression) and source.span(node) in arrays:
                 yield Lift(source.span(node).start.row, rewrite.add_float(node))
+
+
+def _element_casts(text: str, path: str) -> Iterator[Lift]:
+    """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
+    if "numpy" not in text:
+        return
+    outputs, source = found(text, path).outputs, Source(path or "<text>", text, path)
+    rewrite = Rewriter(source)
+    assigns = [one for chunk in source.chunks for one in every(chunk.module, cst.Assign)]
+    calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in outputs]
+    arrays, names = set[tuple[cst.CSTNode | None, str]](), dict[cst.CSTNode | None, set[str]]()
+    for one in assigns:
+        function = _function_of(source, one)
+        if _makes_array(one.value):
+            arrays |= {(function, name) for name in bound_paths(one)}
+        elif any(call in calls for call in every(one.value, cst.Call)):
+            names.setdefault(function, set()).update(bound_paths(one))
+    for one in assigns:
+        target, function, value = one.targets[0].target, _function_of(source, one), one.value
+        into = dotted(target.value) if isinstance(target, cst.Subscript) else None
+        if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
+            continue
+        if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
+            yield Lift(source.span(value).start.row, rewrite.add_float(value))
+
+
+def _makes_array(value: cst.BaseExpression) -> bool:
+    """Whether `value` is a new array of NumPy."""
+    func = dotted(value.func) if isinstance(value, cst.Call) else None
+    owner, _, name = (func or "").rpartition(".")
+    return owner in ("np", "numpy") and name in ("zeros", "ones", "empty", "full", "zeros_like", "empty_like")
 
 
 def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:

@@ -13,8 +13,11 @@ from amplint.codemods.bindings import called_name
 from amplint.codemods.callables import called_names, is_of_data
 from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.givers import is_model, models_given
+from amplint.codemods.handed import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.surroundings import modules
+from amplint.codemods.training.observed import AT_HOME
 from amplint.engine.modules import Lookups
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
@@ -26,6 +29,11 @@ from amplint.source.tree import every, walk
 _IMPORTERS = frozenset({"import_module", "__import__"})
 _DYNAMIC = frozenset({*_IMPORTERS, "getattr", "globals", "eval", "__dict__", "vars"})
 """Ways to call what no name tells."""
+_OF_PLAIN_LAYERS = frozenset(
+    {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
+    | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
+)
+"""Libraries whose layers are made of PyTorch's own, or that have none."""
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
@@ -69,9 +77,11 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     reached = list(_reached(program))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
-    for chunk in _made_of(program, modules_reached):
+    run_here = _with_given(source, list(_made_of(program, modules_reached)))
+    reached = list(dict.fromkeys((*reached, *run_here)))
+    for chunk in run_here:
         for one in _findings_in(chunk, header):
-            if outputs.can_happen(one, dtype):
+            if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
                     continue
@@ -86,6 +96,8 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
     yield from brought.values()
     yield from _unread(source)
+    yield from _foreign_layers(run_here, source, row)
+    yield from models_run_on_half(program, _regions(source))
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     said = set[tuple[str, str]]()
@@ -98,6 +110,32 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
             if not name or (name, why) not in said:
                 yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
             said.add((name, why))
+
+
+def _with_given(source: Source, chunks: list[Chunk]) -> list[Chunk]:
+    """`chunks`, and if none of them is a model, what those are made of that the file is given."""
+    if any(map(is_model, chunks)):
+        return chunks
+    given = (one for other, chunk in models_given(source) for one in _made_of(other, [chunk]))
+    return list(dict.fromkeys((*chunks, *given)))
+
+
+def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
+    """Remarks on layers of other libraries in models of other files, one for each library of a file."""
+    told = set[tuple[str, str]]()
+    for chunk in chunks:
+        for assign in every(chunk.module, cst.Assign) if is_model(chunk) and chunk.source is not main else ():
+            for call in every(assign.value, cst.Call):
+                name = dotted(call.func) or ""
+                one = chunk.source.imports.get(name.partition(".")[0])
+                library = one.module.partition(".")[0] if one is not None else ""
+                outside = library and library not in AT_HOME | _OF_PLAIN_LAYERS
+                if one is None or not outside or modules().place(chunk.source.path, one.module) is not None:
+                    continue
+                if name.rpartition(".")[2][:1].isupper() and (chunk.source.path, library) not in told:
+                    told.add((chunk.source.path, library))
+                    where = f"{_relative(chunk.source, main)}:{chunk.span(call).start.row}"
+                    yield Remark(row, f"{where}: {name} of {library} can be given half tensors; see that it takes them")
 
 
 def _unread(source: Source) -> Iterator[Remark]:
@@ -116,7 +154,8 @@ def _replicated(program: Program, row: int) -> Iterator[Remark]:
     PyTorch 2.13, which passes on whether autocast is on, but no dtype.
     """
     source = program.main
-    for chunk in program.chunks:
+    distributed = any("DistributedDataParallel" in chunk.words for chunk in source.chunks)
+    for chunk in source.chunks if distributed else program.chunks:
         for node in every(chunk.module, cst.Name) if "DataParallel" in chunk.words else ():
             if node.value == "DataParallel" and not isinstance(chunk.source.parent(node), cst.ImportAlias):
                 there, name = chunk.span(node).start.row, _relative(chunk.source, source)

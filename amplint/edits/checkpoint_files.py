@@ -27,6 +27,9 @@ def saved_beside(state: cst.CSTNode, taken: str, rewrite: Rewriter) -> Edit | No
     text, path = rewrite.text(call), _sibling(call, rewrite)
     if path is None or text.count(rewrite.text(state)) != 1:
         return None
+    line = rewrite.source.lines[rewrite.source.span(call).start.row - 1]
+    margin = line[: len(line) - len(line.lstrip())]
+    text = text.replace(f"\n{margin}", "\n")  # insert_after indents every line
     return rewrite.insert_after(call, text.replace(*path).replace(rewrite.text(state), taken))
 
 

@@ -68,7 +68,8 @@ def loss_on_logits(event: TensorOp, rewrite: Rewriter) -> Fix | None:
 def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     """Compute a loss of probabilities in float32, in a disabled region around the statement alone.
 
-    None if the statement contains operations that may reject mixed dtypes.
+    What the loss is given gets a variable above the region if it is computed within. None if the statement contains
+    other operations that may reject mixed dtypes.
     """
     call, region = event.node, event.region
     statement = rewrite.statement_of(call)
@@ -81,15 +82,32 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     ]
     others = [one for one in every(statement, cst.Call) if not any(one is loss for loss in losses)]
     inputs = [rewrite.find_argument(one, "input", 0) for one in losses]
-    if not all(map(_has_tensor_operation_name, others)) or any(
-        argument is None or argument.star for argument in inputs
-    ):
+    if any(argument is None or argument.star for argument in inputs):
         return None
-    wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
+    given = [one.value for one in inputs if one is not None]
+    header = 'with torch.autocast("cuda", enabled=False)'
+    running = [one for one in others if not _has_tensor_operation_name(one)]
+    computed = [one for one in given if any(inner in running for inner in walk(one))]
+    names = _unused(rewrite, len(computed))
+    inside = {inner for one in computed for inner in walk(one)}
+    if not inside.issuperset(running) or any("\n" in rewrite.text(one) for one in computed):
+        return None
+    line = rewrite.source.lines[rewrite.source.span(statement).start.row - 1]
+    margin = line[: len(line) - len(line.lstrip())]
+    above = (f"{name} = {rewrite.text(one)}\n{margin}" for name, one in zip(names, computed, strict=True))
+    wrapped = rewrite.wrap_statements([statement], f"{''.join(above)}{header}")
     if wrapped is None:
         return None
-    wide = (rewrite.add_float(one.value) for one in inputs if one is not None and not _is_float(one.value))
+    wide = [rewrite.add_float(one) for one in given if one not in computed and not _is_float(one)]
+    wide += (rewrite.replace(one, f"{name}.float()") for name, one in zip(names, computed, strict=True))
     return Fix("Compute the loss in float32", (*wrapped, *wide), Applicability.UNSAFE, ("import torch",))
+
+
+def _unused(rewrite: Rewriter, count: int) -> list[str]:
+    """Names for probabilities that the file does not use."""
+    taken = {name.value for chunk in rewrite.source.chunks for name in every(chunk.module, cst.Name)}
+    stem = "probabilities" if "probabilities" not in taken else "predicted_probabilities"
+    return [f"{stem}_{index + 1}" if count > 1 else stem for index in range(count)]
 
 
 _ANY_DTYPE = frozenset({"float", "double", "detach", "to", "cuda", "size"} | operations_with("reshapes"))

@@ -132,6 +132,14 @@ class Modules:
         found = [path for path in paths if all(sign in (self.raw(path) or b"") for sign in _LAUNCH_SIGNS)]
         return found[0] if len(found) == 1 else None
 
+    def around(self, folder: str) -> tuple[str, ...]:
+        """The folders that the search for modules covers from `folder` on, up to the project's root."""
+        return self._searched(folder)
+
+    def scripts(self, folder: str) -> frozenset[str]:
+        """The names of the Python files in a folder of the tree."""
+        return frozenset(name for name in self._listing(folder) if name.endswith(".py"))
+
     def wanted(self, importer: str, package: str) -> Wanted | None:
         """The versions of `package` that the importer's project requires, None if no file states any."""
         key = os.path.dirname(importer), package

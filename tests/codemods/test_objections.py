@@ -11,15 +11,15 @@ from tests.conftest import Command
 
 RAISES = "in the result, binary cross-entropy of probabilities raises under CUDA autocast (AMP404)"
 INLINE = """import torch
-from models import Net
+from models import Net, cost
 import torch.nn.functional as F
 
 model = Net().cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for x, y in [(torch.randn(8, 4).cuda(), torch.randn(8, 3).cuda())]:
     optimizer.zero_grad()
-    a = F.binary_cross_entropy(model(x), y)
-    b = F.binary_cross_entropy(model(x), 1 - y)
+    a = F.binary_cross_entropy(model(x), y) + cost(model)
+    b = F.binary_cross_entropy(model(x), 1 - y) + cost(model)
     loss = a + b
     loss.backward()
     optimizer.step()

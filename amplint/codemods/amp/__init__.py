@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from amplint.codemods.amp import devices, limits, managed, sharded
+from amplint.codemods.amp import devices, limits, managed, notes, sharded
 from amplint.codemods.amp.checkpoints import pass_scaler_with_state
 from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
@@ -15,13 +15,13 @@ from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
+from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import observe
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
-from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 REPAIRS = (
@@ -47,7 +47,7 @@ _MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE
 
 
 _ALIAS = re.compile(r"^import[ \t]+torch[ \t]+as[ \t]+(\w+)[ \t]*$", re.MULTILINE)
-_PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:[ \t]*[,.#]|[ \t]*$)", re.MULTILINE)
+_PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:\.\w+)*[ \t]*(?:[,#]|$)", re.MULTILINE)
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:
@@ -91,7 +91,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     if shards and flag is not None:
         raise Refusal(shards[0].node, "a policy is no switch: sharded models are converted without --add-flag")
     policies = sharded.policies(script, shards, wish.dtype)
-    torch = _name_of_torch(script.text)
+    torch = _name_of_torch(script)
     edits = [*policies.edits]
     done = [*policies.done]
 
@@ -145,14 +145,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
         )
         for call in flow.unseen
     ]
-    raising = (call for call in script.calls if scales and _raises_for_infinite(call))
-    told += [
-        (
-            script.row(call),
-            "this raises for infinite gradients, where the scaler would skip the step and lower its scale",
-        )
-        for call in raising
-    ]
+    told += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
+    told += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
     left = [at(row, text) for row, text in told]
     if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
         left.append(
@@ -161,13 +155,14 @@ def _planned(script: Script, wish: Wish) -> Plan:
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)
 
 
-def _name_of_torch(text: str) -> str:
-    """The file's alias of PyTorch, if it has only one; else `torch`."""
-    aliases = set(_ALIAS.findall(text))
-    return aliases.pop() if len(aliases) == 1 and _PLAIN.search(text) is None else "torch"
-
-
-def _raises_for_infinite(call: cst.Call) -> bool:
-    """Whether `call` clips gradients and raises if they are infinite."""
-    named = (one for one in call.args if one.keyword is not None and one.keyword.value == "error_if_nonfinite")
-    return any(dotted(one.value) == "True" for one in named)
+def _name_of_torch(script: Script) -> str:
+    """The file's alias of PyTorch, if it has only one, also of what it imports by `*`; else `torch`."""
+    if _PLAIN.search(script.text) is not None:
+        return "torch"
+    aliases = set(_ALIAS.findall(script.text))
+    for module in script.source.star_imports if script.path and not aliases else ():
+        place = modules().place(script.path, module)
+        behind = modules().source(place) if place is not None else None
+        if behind is not None and _PLAIN.search(behind.text) is None:
+            aliases |= set(_ALIAS.findall(behind.text)) & script.words
+    return aliases.pop() if len(aliases) == 1 else "torch"

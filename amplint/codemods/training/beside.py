@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.bindings import bound_paths, called_name, callee, paths
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed
@@ -73,6 +73,8 @@ class Beside:
         """Follow half values through a function, or the top level, from its first region on."""
         half: set[str] = set()
         for node in walk(home.body) if home is not None else self._script.nodes:
+            if isinstance(node, cst.For) and paths(node.iter) & half:
+                half |= bound_paths(node)
             if not isinstance(node, cst.SimpleStatementLine) or self._script.function_of(node) is not home:
                 continue
             if any(self._script.inside(region, node) for region in self._regions):
@@ -105,7 +107,7 @@ class Beside:
     def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
-            if dotted(call.func) in self._losses or is_loss(called_name(call)) or self._is_module(call):
+            if callee(call) in self._losses or is_loss(called_name(call)) or self._is_module(call):
                 given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
                 if given & half:
                     yield call

@@ -9,6 +9,7 @@ from amplint.codemods.calls import only_raises
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed, is_no_grad_function
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
@@ -75,10 +76,12 @@ class Flow:
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
 
-        Such a call receives a model, or runs a method that a derived or unseen class defines.
+        Such a call runs a parameter; else it receives a model, or runs a method that a derived or unseen class defines.
         """
+        called = {call for statement in way for call in every(statement, cst.Call) if self._calls_parameter(call)}
+        self._forwards |= called
         models = set(self._models)
-        for statement in way:
+        for statement in way if not called else ():
             bound = self.binds(statement)
             for call in every(statement, cst.Call):
                 handed = any(dotted(argument.value) in models for argument in call.args)
@@ -90,7 +93,14 @@ class Flow:
                     self.unseen[call] = None
         self._forwards |= self.unseen.keys()
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
-        return bool(self.unseen)
+        return bool(called or self.unseen)
+
+    def _calls_parameter(self, call: cst.Call) -> bool:
+        """Whether `call` runs a parameter of its function that is no loss by its name, on something."""
+        function = self._script.function_of(call)
+        name = call.func.value if isinstance(call.func, cst.Name) else ""
+        given = function is not None and name and self._script.parameter(function, name) is not None
+        return bool(given and call.args) and not is_loss(name)
 
     def _runs_overridable_method(self, call: cst.Call) -> bool:
         """Whether `call` runs a method that is abstract in the class around, or inherited from an unseen base."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.script import Script
+from amplint.codemods.surroundings import modules
 from amplint.codemods.training.gradients import gradient_uses
 from amplint.records import dataclass
 from amplint.semantics.events import (
@@ -37,7 +39,7 @@ _KINDS = (
     AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
     Unscale,
 )  # fmt: skip
-_AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
+AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
     r"|mmcv|mmengine|pytorch_lightning|colossalai|torch_xla"
@@ -53,9 +55,10 @@ class Observed:
     `calls` maps them to the functions they run. `forwards` holds the calls that run a forward pass, directly or through
     a callee; training runs those in `shared`. `evaluations` are the call chains of evaluation to its forward passes.
     `losses` maps backward passes to the unscaled loss, and `steps` each `optimizer.step()` to the expression of the
-    optimizer; `uses` are the clipping, measuring and updates of gradients, `modules` the names of objects with a
-    forward pass, `models` the expressions used as models, `mixed` is whether the file uses mixed precision already, and
-    `foreign` maps names imported from libraries other than PyTorch to their qualified names.
+    optimizer; `uses` are the clipping, measuring and updates of gradients, and `idle` those in functions that nothing
+    in the file names. `modules` are the names of objects with a forward pass, `models` the expressions used as models,
+    `mixed` is whether the file uses mixed precision already, and `foreign` maps names imported from libraries other
+    than PyTorch to their qualified names.
     """
 
     calls: Calls
@@ -63,6 +66,7 @@ class Observed:
     losses: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     uses: list[cst.CSTNode] = field(default_factory=list)
+    idle: list[cst.CSTNode] = field(default_factory=list)
     forwards: set[cst.CSTNode] = field(default_factory=set)
     shared: set[cst.CSTNode] = field(default_factory=set)
     evaluations: dict[tuple[cst.CSTNode, ...], None] = field(default_factory=dict)
@@ -88,18 +92,51 @@ def observe(script: Script, *, scales: bool) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    idle = [owner for owner in script.of_kind(cst.ClassDef) if _only_steps(script, owner, watch.found)]
+    watch.found.steps = {
+        step: optimizer
+        for step, optimizer in watch.found.steps.items()
+        if not any(script.inside(owner, step) for owner in idle)
+    }
+    watch.found.uses = [use for use in watch.found.uses if not any(script.inside(owner, use) for owner in idle)]
+    watch.found.idle = [use for use in watch.found.uses if _is_unused(script, watch.found, script.function_of(use))]
+    watch.found.uses = [use for use in watch.found.uses if use not in watch.found.idle]
     watch.found.losses = {
         call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
     }
     named = watch.found.forwards - watch.found.shared
-    evaluating = (call for call in script.calls if call in named and _disables_gradients(script.source, call))
+    evaluating = (call for call in script.calls if call in named and disables_gradients(script.source, call))
     watch.found.evaluations |= {(call,): None for call in evaluating}
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
-        if isinstance(target, str) and target.partition(".")[0] not in _AT_HOME:
+        if isinstance(target, str) and target.partition(".")[0] not in AT_HOME and not _is_beside(script, target):
             watch.found.foreign[name] = target
     return watch.found
+
+
+def _is_unused(script: Script, found: Observed, function: cst.FunctionDef | None) -> bool:
+    """Whether nothing in the file names a function, in which nothing trains."""
+    work = (*found.backwards, *found.steps)
+    if function is None or any(script.inside(function, one) for one in work):
+        return False
+    return found.calls.callers(function) == []
+
+
+def _is_beside(script: Script, target: str) -> bool:
+    """Whether a module, or a package without `__init__.py`, is in the tree around the file."""
+    folder = os.path.join(os.path.dirname(script.path), target.partition(".")[0])
+    return bool(script.path) and (modules().place(script.path, target) is not None or bool(modules().scripts(folder)))
+
+
+def _only_steps(script: Script, owner: cst.ClassDef, found: Observed) -> bool:
+    """Whether the steps in a class use gradients of other files: nothing in it differentiates, or uses it here."""
+    if any(script.inside(owner, backward) for backward in found.backwards):
+        return False
+    name = owner.name.value
+    names = [node for node in script.of_kind(cst.Name) if isinstance(node, cst.Name) and node.value == name]
+    bases = {(dotted(base.value) or "").rpartition(".")[2] for base in owner.bases}
+    return all(script.inside(owner, node) for node in names) and bases <= {"object", "Optimizer"}
 
 
 def is_no_grad_function(function: cst.CSTNode) -> bool:
@@ -108,7 +145,7 @@ def is_no_grad_function(function: cst.CSTNode) -> bool:
     return any(_switches_off(one.decorator) for one in decorators)
 
 
-def _disables_gradients(source: Source, node: cst.CSTNode) -> bool:
+def disables_gradients(source: Source, node: cst.CSTNode) -> bool:
     """Whether gradients are disabled at `node`."""
     for above in source.ancestors(node):
         if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
@@ -168,7 +205,7 @@ class _Watch:
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
         home = self._program.source_of(node)
-        return home is not None and home is not self.source and _disables_gradients(home, node)
+        return home is not None and home is not self.source and disables_gradients(home, node)
 
     def _forward(self, event: Forward) -> None:
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
-from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.bindings import bound_paths, called_name, callee, paths
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
@@ -16,6 +16,7 @@ from amplint.codemods.training.observed import Observed, is_no_grad_block
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
@@ -42,6 +43,7 @@ _OF_TENSORS = frozenset(
         *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
     ]
 )
+_WEIGHTS = frozenset({"parameters", "named_parameters", "modules", "named_modules"})
 _GAP = 2
 _WIDTH = 110
 """The last column up to which a header takes another context."""
@@ -135,7 +137,39 @@ class Regions:
         self._add_followers(chosen)
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         runs = [run for run in self._runs(chosen) if any(self._needs_autocast(one, made) for one in run)]
-        self.training = [Region(run, chosen.keys()) for run in runs]
+        self.training = [Region(self._without_regularizers(run), chosen.keys()) for run in runs]
+
+    def _without_regularizers(self, run: list[cst.CSTNode]) -> list[cst.CSTNode]:
+        """`run` without the last statements that add to the loss what they compute of weights alone."""
+        end = len(run)
+        while end > 1 and self._is_of_weights(run[end - 1], run[: end - 1]):
+            end -= 1
+        return run[:end]
+
+    def _is_of_weights(self, statement: cst.CSTNode, before: list[cst.CSTNode]) -> bool:
+        """Whether `statement` reads, of what is made `before` it, losses alone, and a model that it does not run."""
+        if not isinstance(statement, cst.SimpleStatementLine) or self._flow.runs_model(statement):
+            return False
+        read = paths(statement) & {path for one in before for path in self._flow.binds(one)}
+        if not read or not all(SPEAKS_OF_LOSS.search(path) for path in read):
+            return False
+        models = paths(statement) & self._observed.models
+        given = [
+            call
+            for call in every(statement, cst.Call)
+            if any(dotted(one.value) in self._observed.models for one in call.args)
+        ]
+        known = all(any(map(self._reads_weights, self._observed.calls.runs(call))) for call in given)
+        lists = any(called_name(call) in _WEIGHTS for call in every(statement, cst.Call))
+        return bool(models) and known and (bool(given) or lists)
+
+    def _reads_weights(self, function: cst.CSTNode) -> bool:
+        """Whether a function goes through the weights of a model, or its layers, and calls nothing that it is given."""
+        params = {one.name.value for one in every(function, cst.Param)}
+        calls = list(every(function, cst.Call))
+        return any(called_name(call) in _WEIGHTS for call in calls) and not any(
+            dotted(call.func) in params for call in calls
+        )
 
     def shorten(self) -> None:
         """End regions of training with the last statement that autocast affects, unless that leaves a loss alone."""
@@ -242,7 +276,7 @@ class Regions:
             for statement in region.statements
             for node in walk(statement)
             if isinstance(node, cst.Call)
-            and (name := dotted(node.func))
+            and (name := callee(node))
             and node not in self._observed.forwards
             and name.rpartition(".")[2] not in _OF_TENSORS
             and not hasattr(builtins, name)
@@ -251,7 +285,7 @@ class Regions:
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
-        covered = self._run_by(taken)
+        covered = self.functions_run_by(taken)
         for way in self._observed.evaluations:
             own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
             call = next(own, None)
@@ -268,7 +302,7 @@ class Regions:
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
 
-    def _run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
+    def functions_run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
         """The functions that `statements` run, transitively."""
         found, waiting = set[cst.CSTNode | None](), list(statements)
         while waiting:
@@ -308,7 +342,7 @@ class Regions:
             tainted |= self._flow.binds(following)
             found.append(following)
             calls = every(following, cst.Call)
-            if any(dotted(call.func) in losses or call in self._observed.forwards for call in calls):
+            if any(callee(call) in losses or call in self._observed.forwards for call in calls):
                 end = len(found)
         return found[:end]
 

@@ -1,0 +1,145 @@
+"""Remarks on training code that behaves otherwise with a scaler, or beside half: what a person decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.script import Script
+from amplint.codemods.training.flow import Flow
+from amplint.codemods.training.observed import Observed, disables_gradients
+from amplint.codemods.training.regions import Regions
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
+from amplint.source.tree import every, walk
+
+_Told = tuple[cst.CSTNode, str]
+_TESTS = frozenset({"isnan", "isinf", "isfinite"})
+_EXITS = frozenset({"exit", "_exit", "abort"})
+
+
+def of_scaler(script: Script, observed: Observed) -> Iterator[_Told]:
+    """Remarks on what a scaler changes: each node and what to look at."""
+    yield from _conditional_steps(script, observed)
+    yield from _ends(script, observed)
+    for use in observed.idle:
+        yield use, "between backward pass and step these gradients carry the scale; call this after the step"
+    for call in script.calls:
+        if _raises_for_infinite(call):
+            yield call, "this raises for infinite gradients, where the scaler would skip the step and lower its scale"
+
+
+def _raises_for_infinite(call: cst.Call) -> bool:
+    """Whether `call` clips gradients and raises if they are infinite."""
+    named = (one for one in call.args if one.keyword is not None and one.keyword.value == "error_if_nonfinite")
+    return any(dotted(one.value) == "True" for one in named)
+
+
+def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Told]:
+    """Steps of one of several optimizers, whose model runs in one branch before it alone.
+
+    Source: `GradScaler.step` of PyTorch 2.13 asserts that the optimizer's `found_inf_per_device` is not empty, which it
+    is where no parameter has a gradient. `Optimizer.step` does nothing then.
+    """
+    for function in {script.function_of(step): None for step in observed.steps}:
+        steps = [step for step in observed.steps if script.function_of(step) is function]
+        optimizers = {script.text_of(observed.steps[step]) for step in steps}
+        runs = [call for call in script.calls if script.function_of(call) is function and _runs(script, observed, call)]
+        for step in steps if len(optimizers) > 1 else ():
+            branches = [(dotted(call.func) or "", _branch_before(script, call, step)) for call in runs]
+            always = {path for path, branch in branches if branch is None}
+            ways: dict[str, set[tuple[cst.CSTNode, bool]]] = {}
+            for path, branch in branches:
+                if branch is not None and path not in always:
+                    ways.setdefault(path, set()).add(branch)
+            partial = {path for path, taken in ways.items() if not any((one, not side) in taken for one, side in taken)}
+            own = _models_of(script, observed.steps[step])
+            known = own & {path for path, _ in branches}
+            if (own and known and known <= partial) or (not own and partial):
+                models = " or ".join(sorted(known or partial))
+                why = f"a scaler raises at the step of an optimizer without gradients, as where {models} does not run"
+                yield step, why
+                break
+
+
+def _runs(script: Script, observed: Observed, call: cst.Call) -> bool:
+    """Whether `call` runs a model: in a forward pass that is seen, or given as a parameter and no loss by its name."""
+    function, name = script.function_of(call), called_name(call)
+    given = isinstance(call.func, cst.Name) and function is not None and script.parameter(function, name) is not None
+    return call in observed.forwards or (given and not is_loss(name))
+
+
+def _branch_before(script: Script, call: cst.Call, step: cst.Call) -> tuple[cst.CSTNode, bool] | None:
+    """The outermost `if` around `call`, but not around `step`, and whether `call` is in its `else`."""
+    found: tuple[cst.CSTNode, bool] | None = None
+    node: cst.CSTNode = call
+    for above in script.source.ancestors(call):
+        if isinstance(above, cst.FunctionDef) or script.inside(above, step):
+            break
+        if isinstance(above, cst.If) and node is not above.test:
+            found = (above, node is above.orelse)
+        node = above
+    return found
+
+
+def _models_of(script: Script, optimizer: cst.BaseExpression) -> set[str]:
+    """The models whose parameters the file gives to an optimizer, by paths."""
+    path = dotted(optimizer)
+    found: set[str] = set()
+    for assign in script.of_kind(cst.Assign):
+        if path is not None and path in bound_paths(assign, whole=True):
+            calls = (call for call in every(assign.value, cst.Call) if called_name(call) == "parameters")
+            found |= {dotted(call.func.value) or "" for call in calls if isinstance(call.func, cst.Attribute)}
+    return found - {""}
+
+
+def _ends(script: Script, observed: Observed) -> Iterator[_Told]:
+    """Tests of a loss for NaN or infinity that end training before the backward pass."""
+    why = "an overflow of the forward pass ends training here, where the scaler would skip the step"
+    losses: dict[cst.FunctionDef | None, set[str]] = {}
+    for backward, loss in observed.losses.items():
+        losses.setdefault(script.function_of(backward), set()).update(paths(loss) - {"self"})
+    for node in (*script.of_kind(cst.If), *script.of_kind(cst.Assert)):
+        test, read = node.test, losses.get(script.function_of(node))
+        if not read or not any(called_name(call) in _TESTS for call in every(test, cst.Call)):
+            continue
+        named = {path for one in script.of_kind(cst.Assign) if paths(one.value) & read for path in bound_paths(one)}
+        if not paths(test) & (read | named) and not any(map(SPEAKS_OF_LOSS.search, paths(test))):
+            continue
+        if isinstance(node, cst.Assert) or any(map(_leaves, walk(node.body))):
+            yield node, why
+
+
+def _leaves(node: cst.CSTNode) -> bool:
+    return isinstance(node, (cst.Break, cst.Return, cst.Raise)) or called_name(node) in _EXITS
+
+
+def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Told]:
+    """Forward passes in a loop that trains, with gradients enabled, which no region contains or calls.
+
+    Each model is told once.
+    """
+    statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
+    inside = {node for statement in statements for node in walk(statement)}
+    called = regions.functions_run_by(statements)
+    models, told = observed.models | observed.modules, set[str | None]()
+    for call in script.calls:
+        name, targets = dotted(call.func), observed.calls.targets(call)
+        runs = name in models or (call in observed.forwards and _are_forward(targets))
+        if not runs or name in told or call in inside or script.function_of(call) in called:
+            continue
+        loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
+        statement = script.statement_of(call)
+        assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))
+        apart = assigned and any(map(flow.trains, loops)) and not flow.trains(statement or call)
+        if apart and not disables_gradients(script.source, call):
+            told.add(name)
+            yield call, "this runs in float32 what trains in half"
+
+
+def _are_forward(functions: Set[cst.CSTNode]) -> bool:
+    return bool(functions) and all(
+        isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in functions
+    )

@@ -1,0 +1,87 @@
+"""Models that a file is given: classes of what it imports by `*`, and those that files around it construct."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from amplint.codemods.bindings import called_name
+from amplint.codemods.surroundings import check_time, modules
+from amplint.engine.modules import Lookups
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.program import Program
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import every
+
+_FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
+_MOST_FILES = 60
+"""The limit of files in a folder that are searched for importers."""
+_MOST_IMPORTERS = 4
+"""The limit of files that import one: what more of them share is given too many models to tell of each."""
+
+
+def is_model(chunk: Chunk) -> bool:
+    """Whether a chunk is a class with a forward pass that is no loss by its name."""
+    return chunk.is_class and _FORWARD.search(chunk.text) is not None and not is_loss(chunk.name or "")
+
+
+def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
+    """The models that `main`, which constructs none, can be given, each with a program that reaches it."""
+    if not main.path:
+        return
+    program = Program(main, Lookups(modules(), main), whole=True)
+    for module in main.star_imports:
+        behind = modules().source(place) if (place := modules().place(main.path, module)) is not None else None
+        classes = [chunk for chunk in behind.chunks if is_model(chunk)] if behind is not None else []
+        parts = {word for one in classes for word in one.words if word != one.name}
+        for chunk in classes:
+            if chunk.name not in parts:
+                yield _reaching(program, chunk), chunk
+    importers = list(_importers(main))
+    for source in importers if len(importers) <= _MOST_IMPORTERS else ():
+        check_time()
+        program = Program(source, Lookups(modules(), source), whole=True)
+        names = {called_name(call) for chunk in source.chunks for call in every(chunk.module, cst.Call)}
+        for name in sorted(names):
+            target = program.resolve(source, name) if name else None
+            if isinstance(target, Chunk) and target.source is not main and is_model(target):
+                yield program, target
+
+
+def _reaching(program: Program, chunk: Chunk) -> Program:
+    """`program` if it reaches `chunk`, else that of the chunk's own file."""
+    if chunk in program.mentions:
+        return program
+    return Program(chunk.source, Lookups(modules(), chunk.source), whole=True)
+
+
+def _importers(main: Source) -> Iterator[Source]:
+    """The files in the folder of `main`, and in the one above, that import it."""
+    stem = os.path.basename(main.path).removesuffix(".py")
+    says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b%b\b" % re.escape(stem.encode()), re.MULTILINE)
+    folder, found = os.path.dirname(os.path.abspath(main.path)), 0
+    for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
+        for name in sorted(modules().scripts(place))[:_MOST_FILES]:
+            path = os.path.join(place, name)
+            if path == os.path.abspath(main.path) or says.search(modules().raw(path) or b"") is None:
+                continue
+            source = modules().source(path)
+            if source is not None and _imports(source, main):
+                found += 1
+                yield source
+            if found > _MOST_IMPORTERS:
+                return
+
+
+def _imports(source: Source, main: Source) -> bool:
+    """Whether `source` imports `main`, or something of it."""
+    named = [(one.module, one.name) for one in source.imports.values()]
+    asked = [*source.star_imports, *(module for module, _ in named), *(_joined(*one) for one in named if one[1])]
+    places = (modules().place(source.path, module) for module in asked)
+    return any(place is not None and os.path.abspath(place) == os.path.abspath(main.path) for place in places)
+
+
+def _joined(module: str, name: str) -> str:
+    return f"{module}{'' if module.endswith('.') else '.'}{name}"

@@ -1,0 +1,449 @@
+"""What a conversion tells: steps without gradients, ended training, saturated sigmoids, models given from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from amplint.codemods import Wish, convert
+
+LOOP = """import torch
+from nets import build
+
+{made}
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+{body}
+    opt_a.zero_grad()
+    opt_b.zero_grad()
+    loss.backward()
+    opt_a.step()
+    opt_b.step()
+"""
+MADE = """a, b = build().cuda(), build().cuda()
+opt_a = torch.optim.SGD(a.parameters(), lr=0.1)
+opt_b = torch.optim.SGD(b.parameters(), lr=0.1)"""
+
+
+def _left(text: str, dtype: str, path: str = "") -> list[tuple[int, str]]:
+    conversion = convert(text, Wish(to="amp", dtype=dtype), path)
+    assert conversion.refused == ()
+    return [(remark.row, remark.text) for remark in conversion.left]
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("    if y.any():\n        loss = b(a(x)).mean()\n    else:\n        loss = (a(x) - y).abs().mean()", True),
+        ("    loss = a(x).mean()\n    if y.any():\n        loss = loss + b(x).mean()", True),
+        ("    if y.any():\n        loss = b(a(x)).mean()\n    else:\n        loss = (a(x) - b(y)).mean()", False),
+        ("    loss = b(a(x)).mean()\n    if y.any():\n        loss = loss + b(x).mean()", False),
+    ],
+    ids=["one branch", "an addition", "both branches", "always"],
+)
+def test_steps_of_an_optimizer_whose_model_runs_in_one_branch_are_named(body: str, told: bool) -> None:
+    why = "a scaler raises at the step of an optimizer without gradients, as where b does not run"
+    text = LOOP.format(made=MADE, body=body)
+    assert [one for _, one in _left(text, "float16")].count(why) == told
+    assert why not in [one for _, one in _left(text, "bfloat16")]
+
+
+def test_a_scaler_raises_at_a_step_without_gradients() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1, requires_grad=True).sum()).backward()
+    with pytest.raises(AssertionError, match="No inf checks"):
+        scaler.step(optimizer)
+
+
+GIVEN = """import torch
+
+
+def train(encoder, scorer, opt_a, opt_b, loader, mode):
+    criterion = torch.nn.CrossEntropyLoss()
+    for x, y in loader:
+        x, y = x.cuda(), y.cuda()
+        opt_a.zero_grad()
+        opt_b.zero_grad()
+        if mode == "self":
+            loss = scorer(encoder(x)).mean()
+        else:
+            loss = criterion(encoder(x), y)
+        loss.backward()
+        opt_a.step()
+        opt_b.step()
+"""
+
+
+def test_so_are_those_of_models_that_are_parameters() -> None:
+    assert any("as where scorer does not run" in one for _, one in _left(GIVEN, "float16"))
+
+
+ENDED = """import math
+import sys
+import torch
+from nets import build
+
+model = build().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(x), y)
+{test}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "told"),
+    [
+        ("    if torch.isnan(loss):\n        break", True),
+        ("    value = loss.item()\n    if not math.isfinite(value):\n        sys.exit(1)", True),
+        ("    assert not torch.isnan(loss).any()", True),
+        ("    loss_value = reduce(loss)\n    if not math.isfinite(loss_value):\n        raise ValueError", True),
+        ("    if torch.isnan(loss):\n        print('NaN')", False),
+        ("    if torch.isnan(x).any():\n        break", False),
+    ],
+    ids=["break", "exit", "assert", "reduced", "printed", "of data"],
+)
+def test_tests_of_the_loss_that_end_training_are_named(test: str, told: bool) -> None:
+    why = "an overflow of the forward pass ends training here, where the scaler would skip the step"
+    text = ENDED.format(test=test)
+    assert (why in [one for _, one in _left(text, "float16")]) is told
+    assert why not in [one for _, one in _left(text, "bfloat16")]
+
+
+PROBABILITIES = """import torch
+import torch.nn.functional as F
+from nets import build
+
+
+class Engine:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.criterion = torch.nn.BCELoss()
+
+    def update(self, x, y):
+        x, y = x.cuda(), y.cuda()
+        self.optimizer.zero_grad()
+{body}
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("body", "inside"),
+    [
+        ("        out = self.model(x)\n        loss = self.criterion(out.view(-1), y)", "out.view(-1).float()"),
+        ("        loss = self.criterion(self.model(x).view(-1), y)", "probabilities.float()"),
+        ("        loss = F.binary_cross_entropy(self.model(x), y)", "probabilities.float()"),
+        ("        out = self.model(x)\n        loss = F.binary_cross_entropy(out, y)", "out.float()"),
+    ],
+    ids=["a variable", "in the call", "the function", "a variable, the function"],
+)
+def test_probabilities_of_a_model_out_of_sight_are_named(body: str, inside: str, dtype: str) -> None:
+    conversion = convert(PROBABILITIES.format(body=body), Wish(to="amp", dtype=dtype))
+    assert conversion.refused == ()
+    assert "enabled=False):\n                loss = " in conversion.text
+    assert f"({inside}, y)" in conversion.text
+    (remark,) = conversion.left
+    assert remark.text.startswith("if the model ends in a sigmoid, that is exactly 1 in half from a logit of 8.4 on")
+    assert "loss = " in conversion.text.splitlines()[remark.row - 1]
+
+
+def test_each_of_several_losses_in_a_statement_gets_a_variable() -> None:
+    body = "        loss = (self.criterion(self.model(x), y) + self.criterion(self.model(y.detach()), x)) / 2"
+    text = convert(PROBABILITIES.format(body=body), Wish(to="amp")).text
+    assert (
+        "            probabilities_1 = self.model(x)\n            probabilities_2 = self.model(y.detach())\n"
+        '            with torch.autocast("cuda", enabled=False):\n                loss = ('
+        "self.criterion(probabilities_1.float(), y) + self.criterion(probabilities_2.float(), x)) / 2\n"
+    ) in text
+
+
+def test_from_which_logits_a_sigmoid_is_1_in_half() -> None:
+    for dtype, logit in ((torch.float16, 8.4), (torch.bfloat16, 6.3)):
+        assert torch.sigmoid(torch.tensor(logit, dtype=dtype)) == 1
+        assert torch.sigmoid(torch.tensor(logit - 0.3, dtype=dtype)) < 1
+
+
+def test_probabilities_of_logits_in_float32_are_not() -> None:
+    body = "        out = torch.sigmoid(self.model(x).float())\n        loss = self.criterion(out, y)"
+    assert _left(PROBABILITIES.format(body=body), "float16") == []
+
+
+PRODUCT = """import torch
+from nets import build
+
+net = build().cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+perms = torch.ones(2, 2).cuda()
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    noise = 10 * torch.log10(((net(x) - y) ** 2).sum(-1))
+    loss = {loss}
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "told"),
+    [
+        ('-torch.einsum("bi,pi->bp", noise.view(-1, 2), perms).max(dim=1)[0].mean()', True),
+        ("(noise.view(-1, 2) @ perms).mean()", True),
+        ("(noise.view(-1, 2) @ perms).sum()", False),
+        ("torch.nn.functional.cross_entropy(noise.view(-1, 2) @ perms, y[:, 0].long())", False),
+        ("(noise.view(-1, 2) * perms).sum()", False),
+    ],
+    ids=["permutations", "operator", "lifted by the sum", "lifted by the loss", "elementwise"],
+)
+def test_a_loss_that_a_product_leaves_in_half_is_named(loss: str, told: bool) -> None:
+    for dtype in ("float16", "bfloat16"):
+        left = [one for _, one in _left(PRODUCT.format(loss=loss), dtype)]
+        assert any(f"the loss that comes of this product is {dtype} itself" in one for one in left) is told
+
+
+ACTING = """import torch
+from nets import build
+
+
+def main(env, memory):
+    policy = build().cuda()
+    policy.train()
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    for episode in range(3):
+        state, done = env.reset(), False
+        while not done:
+{act}
+            state, done = env.step(action.item())
+            memory.put(state, done)
+        optimizer.zero_grad()
+        loss = policy(memory.sample()).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        ("            action = policy(torch.from_numpy(state).float())", True),
+        ("            with torch.no_grad():\n                action = policy(torch.from_numpy(state).float())", False),
+        ("            action = env.sample()", False),
+    ],
+    ids=["with gradients", "evaluation, in a region", "none"],
+)
+def test_acting_in_float32_beside_training_in_half_is_named(act: str, told: bool) -> None:
+    left = [one for _, one in _left(ACTING.format(act=act), "bfloat16")]
+    assert any(one == "this runs in float32 what trains in half" for one in left) is told
+
+
+MODEL = """import torch
+from torch import nn
+
+
+class Graph(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        scores = torch.relu(self.layer(x))
+        mask = torch.zeros(4, 4)
+        values, places = scores.topk(2, 1)
+        mask.scatter_(1, places, values.fill_(1))
+        return scores * mask
+"""
+TRAINER = """import torch
+{first}
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model.cuda()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.l1_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+"""
+MAIN = "import graphs\nfrom trainer import Trainer\nfrom graphs import Graph\n\nTrainer(Graph()).train(None, None)\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "main", "told"),
+    [
+        ("from graphs import *\n", None, True),
+        ("", MAIN, True),
+        ("", MAIN.replace("Graph()", "None"), False),
+        ("", MAIN.replace("from trainer", "from other"), False),
+    ],
+    ids=["imported by a star", "made by an importer", "imported and not made", "made by another file"],
+)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_models_that_a_file_is_given_are_read(
+    tmp_path: Path, first: str, main: str | None, told: bool, dtype: str
+) -> None:
+    (tmp_path / "graphs.py").write_text(MODEL, encoding="utf-8")
+    if main is not None:
+        (tmp_path / "main.py").write_text(main, encoding="utf-8")
+    (tmp_path / "trainer.py").write_text(TRAINER.format(first=first), encoding="utf-8")
+    left = _left(TRAINER.format(first=first), dtype, str(tmp_path / "trainer.py"))
+    raised = f"graphs.py:14: scatter raises: its operands are float32 and {dtype} (AMP502)"
+    assert [one for _, one in left] == ([raised] if told else [])
+
+
+LAYERED = """import torch
+from nets import Net
+
+model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    loss = torch.nn.functional.l1_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+NET = """from torch import nn
+from {library} import Layer
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = Layer(4)
+        self.second = Layer(4)
+
+    def forward(self, x):
+        return self.second(self.layer(x))
+"""
+
+
+@pytest.mark.parametrize(("library", "told"), [("torch_geometric.nn", 1), ("einops.layers.torch", 0), ("own", 0)])
+def test_layers_of_other_libraries_in_other_files_are_named_once(tmp_path: Path, library: str, told: int) -> None:
+    (tmp_path / "nets.py").write_text(NET.format(library=library), encoding="utf-8")
+    (tmp_path / "own.py").write_text("from torch.nn import Linear as Layer\n", encoding="utf-8")
+    left = _left(LAYERED, "float16", str(tmp_path / "train.py"))
+    named = [one for _, one in left if "can be given half tensors" in one]
+    assert named == ["nets.py:8: Layer of torch_geometric can be given half tensors; see that it takes them"][:told]
+
+
+SAMPLED = """import torch
+from nets import build, decoder
+from tools import show
+
+model, vocoder = build().cuda(), decoder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = (out - y).abs().mean()
+    loss.backward()
+    optimizer.step()
+    show({given}, vocoder)
+"""
+TOOLS = """def show(mel, vocoder):
+    return infer(mel.transpose(0, 1), vocoder)
+
+
+def infer(mel, vocoder):
+    return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "call", "told"),
+    [
+        ("out", "vocoder(mel)", True),
+        ("out.float()", "vocoder(mel)", False),
+        ("x", "vocoder(mel)", False),
+        ("out", "(mel, str(vocoder))", False),
+    ],
+    ids=["half", "float32", "data", "not run"],
+)
+def test_models_that_a_function_of_another_file_runs_on_half_are_named(
+    tmp_path: Path, given: str, call: str, told: bool
+) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS.format(call=call), encoding="utf-8")
+    left = _left(SAMPLED.format(given=given), "bfloat16", str(tmp_path / "train.py"))
+    why = "show() can run vocoder on half tensors here, outside of a region; cast them"
+    assert (why in [one for _, one in left]) is told
+
+
+WRAPPED = """import torch
+from torch.nn.utils import clip_grad_norm_
+{used}
+
+class Optim{base}:
+    def __init__(self, params):
+        self.params = list(params)
+        self.optimizer = torch.optim.Adam(self.params)
+
+    def step(self):
+        clip_grad_norm_(self.params, 1.0)
+        self.optimizer.step()
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model.cuda()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def train(self, x, y):
+        self.optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("base", ["", "(object)"])
+def test_a_class_that_only_steps_for_other_files_stays(base: str) -> None:
+    text = WRAPPED.format(used="", base=base)
+    new = convert(text, Wish(to="amp")).text
+    assert new.count("scaler.step(") == 1
+    start, end = text.index("class Optim"), text.index("class Trainer")
+    assert text[start:end] in new
+
+
+@pytest.mark.parametrize(
+    ("exponential", "told"),
+    [
+        ("out.div_(0.07).exp_()", True),
+        ("out.sub_(out.max()).exp_()", False),
+        ("out.float().exp_()", False),
+    ],
+)
+def test_exponentials_in_place_are_named(tmp_path: Path, exponential: str, told: bool) -> None:
+    code = f"import torch\n\n\ndef close(out, x):\n    {exponential}\n    return out.mean()\n"
+    (tmp_path / "losses.py").write_text(code, encoding="utf-8")
+    text = LAYERED.replace("torch.nn.functional.l1_loss", "close").replace(
+        "import Net", "import Net\nfrom losses import close"
+    )
+    why = "losses.py:5: autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
+    assert (why in [one for _, one in _left(text, "float16", str(tmp_path / "train.py"))]) is told
+    assert why not in [one for _, one in _left(text, "bfloat16", str(tmp_path / "train.py"))]
+
+
+def test_a_file_that_many_import_is_told_of_none_of_their_models(tmp_path: Path) -> None:
+    (tmp_path / "graphs.py").write_text(MODEL, encoding="utf-8")
+    for index in range(5):
+        (tmp_path / f"main{index}.py").write_text(MAIN, encoding="utf-8")
+    (tmp_path / "trainer.py").write_text(TRAINER.format(first=""), encoding="utf-8")
+    assert _left(TRAINER.format(first=""), "float16", str(tmp_path / "trainer.py")) == []
+
+
+def test_a_model_of_another_file_in_threads_is_not_the_distributed_one_here(tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text("from torch.nn import DataParallel\n\n\nclass Net(DataParallel): ...\n")
+    text = LAYERED.replace("Net().cuda()", "torch.nn.parallel.DistributedDataParallel(Net().cuda())")
+    for there, told in ((text, False), (LAYERED, True)):
+        left = _left(there, "bfloat16", str(tmp_path / "train.py"))
+        assert any("with several GPUs" in one for _, one in left) is told
