@@ -101,7 +101,8 @@ def _ends(script: Script, observed: Observed) -> Iterator[_Told]:
     losses: dict[cst.FunctionDef | None, set[str]] = {}
     for backward, loss in observed.losses.items():
         losses.setdefault(script.function_of(backward), set()).update(paths(loss) - {"self"})
-    for node in (*script.of_kind(cst.If), *script.of_kind(cst.Assert)):
+    guards: list[cst.If | cst.Assert] = [*script.of_kind(cst.If), *script.of_kind(cst.Assert)]
+    for node in guards:
         test, read = node.test, losses.get(script.function_of(node))
         if not read or not any(called_name(call) in _TESTS for call in every(test, cst.Call)):
             continue
