@@ -42,10 +42,6 @@ def models_run_on_half(program: Program, regions: Iterable[cst.With]) -> Iterato
                     yield Remark(source.span(call).start.row, why)
 
 
-def _widens(call: cst.Call) -> bool:
-    return called_name(call) in _WIDENING
-
-
 def _models_run_by(program: Program, source: Source, call: cst.Call, half: set[str]) -> Iterator[str]:
     """The arguments of `call`, other than those in `half`, that the function it runs calls."""
     for argument, (home, function, name) in _passed(program, source, call):
