@@ -6,7 +6,6 @@ import re
 
 from amplint.codemods.amp import devices, limits, managed, sharded
 from amplint.codemods.amp.checkpoints import pass_scaler_with_state
-from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.flags import Flag
@@ -18,6 +17,7 @@ from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import observe
+from amplint.codemods.training.protocol import Protocol
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
@@ -106,7 +106,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
             return f"{made}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
-        protocol = Protocol(script, observed, scalers)
+        protocol = Protocol(script, observed, scalers.at)
         pass_scaler_with_state(script, observed, scalers)
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed

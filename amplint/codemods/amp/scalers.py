@@ -319,11 +319,6 @@ class Scalers:
         self._rows.append(self._script.row(node))
 
 
-def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
-    """Whether `statement` is a loop over an object named by one of `roots`."""
-    return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
-
-
 def _indexed_attribute(binding: cst.CSTNode) -> set[str]:
     """The attribute of `self` that `binding` indexes; empty for any other value."""
     value = binding.value if isinstance(binding, cst.Assign) else None

@@ -143,10 +143,10 @@ def _check_optimizers(protocol: Protocol, calls: list[Setup]) -> None:
     row = script.row(calls[0].call)
     if not protocol.scaled:
         raise Refusal(row, "this file never scales a loss with amp.scale_loss")
-    stepped = {(script.scope(call), text) for call, text in protocol.steps()}
+    stepped = {script.text_of(optimizer) for optimizer in protocol.steps().values()}
     for setup in calls:
         for target, given in setup.optimizers:
-            if not any(reach.one_optimizer or text in (target, given) for _, text in stepped):
+            if not any(reach.one_optimizer or text in (target, given) for text in stepped):
                 raise Refusal(script.row(setup.call), f"the step of {target} is not in this file")
 
 

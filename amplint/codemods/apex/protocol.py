@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 
 from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
@@ -15,6 +16,9 @@ from amplint.codemods.parameters import New, appended, passed_last, takes_more
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.codemods.training import protocol
+from amplint.codemods.training.observed import Observed
+from amplint.codemods.training.protocol import scaled
 from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
@@ -42,24 +46,26 @@ class Protocol:
 
     def edits(self) -> list[Edit]:
         """Every edit, after the scaler was passed to the functions that need it."""
-        steps = list(self.steps())
+        steps = self.steps()
         if self.on:
-            calls = [use.node for use in (*self.scaled, *self.masters, *self.states)]
-            self.reach.need(self.script.scope(node) for node in (*calls, *(step for step, _ in steps)))
+            calls = [use.node for use in (*self.scaled, *self.states)]
+            self.reach.need(self.script.scope(node) for node in (*calls, *steps))
         elif self.states:
             raise Refusal(self.script.row(self.states[0].node), "with O0 there is no state to save or load")
         found: list[Edit] = []
         for use in self.scaled:
             found += self._scaled(use)
         for use in self.masters:
-            found += self._masters(use)
+            found.append(self._masters(use))
+        if self.on:
+            found += self._protocol_edits(steps)
         for use in self.states:
             found.append(
                 self.script.rewrite.replace(use.node, f"{self._scaler(use.node)}.{use.name.rpartition('.')[2]}")
             )
         if self.on and not self.states:
             found += kept_with_optimizer(self.script, self.reach, self.script.row(self.made_at))
-        return [*found, *self._stepped(steps), *self._parameter_edits()]
+        return [*found, *self._parameter_edits()]
 
     def remarks(self) -> Iterator[Remark]:
         """Remarks for review, once the edits are known."""
@@ -90,18 +96,18 @@ class Protocol:
         if given is None or "loss" not in given or "optimizers" not in given:
             raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
-        name, loss = item.asname.name.value, self.script.text_of(given["loss"])
-        scaled = f"{self._scaler(region)}.scale({loss})" if self.on else self.script.rewrite.operand(given["loss"])
+        name, loss = item.asname.name.value, given["loss"]
+        code = scaled(self.script, loss, self._scaler(region)) if self.on else self.script.rewrite.operand(loss)
         uses = [n for n in walk(region.body) if isinstance(n, cst.Name) and n.value == name]
         backward = [n for n in uses if self._runs_backward(n)]
         if not backward:
             raise Refusal(row, "no backward pass runs on the scaled loss inside of the with statement")
-        later = loss != name and self._mentioned_later(region, name)
+        later = self.script.text_of(loss) != name and self._mentioned_later(region, name)
         body = region.body
         if len(uses) == 1 and not later:
-            yield Edit(self.script.rewrite.span(uses[0]), scaled)
+            yield Edit(self.script.rewrite.span(uses[0]), code)
         elif isinstance(body, cst.IndentedBlock):
-            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}"), row)
+            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {code}"), row)
 
     def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
         nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
@@ -131,18 +137,27 @@ class Protocol:
         )
         return list(walk(region)) if binds else []
 
-    def _masters(self, use: Use) -> Iterator[Edit]:
+    def _masters(self, use: Use) -> Edit:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
         given = self.script.rewrite.arguments(use.call, ("optimizer",)) if use.call is not None else None
         if use.call is None or given is None or "optimizer" not in given:
             raise Refusal(row, "amp.master_params is handed on instead of being called")
-        optimizer = self.script.text_of(given["optimizer"])
         self._known_optimizers(given["optimizer"], row)
-        yield self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
-        if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
-            self._check_window_end(use.call, optimizer)
-            edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
-            yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
+        optimizer = self.script.text_of(given["optimizer"])
+        return self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
+
+    def _protocol_edits(self, steps: dict[cst.Call, cst.BaseExpression]) -> list[Edit]:
+        """The edits of the steps, and of the uses of gradients, which apex has unscaled."""
+        for call, optimizer in steps.items():
+            if call.args or not isinstance(self.script.source.parent(call), cst.Expr):
+                why = f"{self.script.text_of(optimizer)}.step() is called with a closure, or its result is used"
+                raise Refusal(self.script.row(call), why)
+        uses = [use.call for use in self.masters if use.call is not None and self._reads_gradients(use.call)]
+        for use in uses:
+            self._check_window_end(use, steps)
+        backwards = [use.call for use in self.scaled if use.call is not None]
+        observed = Observed(self.reach.calls, backwards, steps=steps, uses=[*uses])
+        return protocol.Protocol(self.script, observed, self._scaler).edits
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
         """The value of `amp.master_params(optimizer)`, spelled as in the other branch of an `if` if there is one."""
@@ -161,42 +176,26 @@ class Protocol:
         """Whether the statement of `call` is about gradients, and not about the parameters alone."""
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
-    def _check_window_end(self, call: cst.Call, optimizer: str) -> None:
+    def _check_window_end(self, use: cst.Call, steps: Iterable[cst.Call]) -> None:
         """Raise Refusal if the gradients are used on micro-batches that no step follows."""
-        around = set(self.script.source.ancestors(call))
-        for step, text in self.steps():
-            if text == optimizer and self.script.scope(step) == self.script.scope(call):
-                for above in self.script.source.ancestors(step):
-                    if above in around:
-                        break
-                    if isinstance(above, cst.If):
-                        why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
-                        raise Refusal(self.script.row(call), why + "can unscale them only once, right before it")
+        around = set(self.script.source.ancestors(use))
+        for step in steps:
+            inside = itertools.takewhile(lambda above: above not in around, self.script.source.ancestors(step))
+            if self.script.scope(step) == self.script.scope(use) and any(isinstance(one, cst.If) for one in inside):
+                why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
+                raise Refusal(self.script.row(use), why + "can unscale them only once, right before it")
 
-    def _unscaled_before(self, use: Use, optimizer: str) -> bool:
-        """Whether an earlier use of the same gradients in this block, or in one around it, has unscaled them."""
-        earlier = self.masters[: self.masters.index(use)]
-        return any(
-            self.script.rewrite.shares_block(one.node, use.node)
-            and one.call is not None
-            and self.script.text_of(one.call.args[0].value) == optimizer
-            and not self._step_between(one.node, use.node, optimizer)
-            for one in earlier
-        )
-
-    def _step_between(self, first: cst.CSTNode, second: cst.CSTNode, optimizer: str) -> bool:
-        rows = range(self.script.row(first), self.script.row(second))
-        return any(text == optimizer and self.script.row(call) in rows for call, text in self.steps())
-
-    def steps(self) -> Iterator[tuple[cst.Call, str]]:
-        """The steps of the optimizers, with the text of each, except those right after the gradients were cleared."""
+    def steps(self) -> dict[cst.Call, cst.BaseExpression]:
+        """The steps of the optimizers, with these, except those right after the gradients were cleared."""
+        found = {}
         for call in self.script.calls:
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "step":
                 text = self.script.text_of(func.value)
                 steps = self.reach.objects.means(self.script.scope(call), text, "optimizer")
                 if steps and not self._is_redundant(call, text):
-                    yield call, text
+                    found[call] = func.value
+        return found
 
     def _is_redundant(self, call: cst.Call, optimizer: str) -> bool:
         """Whether a step follows `zero_grad`: apex needed one to prepare for `delay_unscale`."""
@@ -204,21 +203,6 @@ class Protocol:
         statement = self.script.rewrite.statement_of(call)
         place = next((index for index, each in enumerate(block) if each is statement), 0)
         return place > 0 and self.script.text_of(block[place - 1]).strip() == f"{optimizer}.zero_grad()"
-
-    def _stepped(self, steps: list[tuple[cst.Call, str]]) -> Iterator[Edit]:
-        if not self.on:
-            return
-        last: dict[int, cst.Call] = {}
-        for call, text in steps:
-            row = self.script.row(call)
-            statement = self.script.source.parent(call)
-            if call.args or not isinstance(statement, cst.Expr):
-                raise Refusal(row, f"{text}.step() is called with a closure, or its result is used")
-            yield self.script.rewrite.replace(call, f"{self._scaler(call)}.step({text})")
-            block = self.script.source.parent(self.script.statement(call))
-            last[id(block)] = call
-        for call in last.values():
-            yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
 
     def _parameter_edits(self) -> Iterator[Edit]:
         """The edits that add the scaler to the parameters of each function that needs it, and to its calls."""

@@ -37,7 +37,7 @@ class Reach:
                 for text in pair
             ),
         )
-        self._calls = Calls(script, {})
+        self.calls = Calls(script, {})
         self.handed: list[Scope] = []
 
     @functools.cached_property
@@ -97,7 +97,7 @@ class Reach:
             row = self.script.row(function) if function is not None else self.script.row(self.setups[0].call)
             name = scope[-1] if scope else "the top level"
             raise Refusal(row, f"{name} steps an optimizer that another class or function has handed to amp.initialize")
-        name, calls = scope[0], self._calls.callers(function)
+        name, calls = scope[0], self.calls.callers(function)
         if not calls:
             raise Refusal(function, f"{name} needs the scaler, and not all that calls it is in sight")
         made = self.script.row(self.setups[0].call)

@@ -1,11 +1,10 @@
-"""The scaler's protocol: scale every loss, unscale before gradients are used, step, and update once per iteration."""
+"""Calls of a gradient scaler: scale every loss, unscale before gradients are used, step, and update in each round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from amplint.codemods.amp.scalers import Scalers, binds_one_of
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
@@ -15,12 +14,15 @@ from amplint.source import syntax as cst
 
 
 class Protocol:
-    """Writes the calls of the scaler. Raises Refusal for a call without a certain place."""
+    """Writes the calls for all that is `observed`, of the scaler that `scaler_at` names at a node.
 
-    def __init__(self, script: Script, observed: Observed, scalers: Scalers) -> None:
+    Raises Refusal for a call without a certain place.
+    """
+
+    def __init__(self, script: Script, observed: Observed, scaler_at: Callable[[cst.CSTNode], str]) -> None:
         self._script = script
         self._observed = observed
-        self._scalers = scalers
+        self._scaler_at = scaler_at
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
         reasons = Reasons()
@@ -34,23 +36,17 @@ class Protocol:
             with reasons.collecting():
                 self._unscale(use)
         reasons.raise_collected()
-        for backward in observed.backwards:
+        for backward, loss in observed.losses.items():
             with reasons.collecting():
-                self._scale(backward)
+                self._scale(backward, loss)
         reasons.raise_collected()
 
-    def _scale(self, backward: cst.Call) -> None:
-        loss = self._observed.losses[backward]
-        scaled = f"{self._scalers.at(backward)}.scale({self._inner_text(loss)})"
-        self._put(self._script.rewrite.replace(loss, scaled), backward, "scale the loss")
-
-    def _inner_text(self, loss: cst.BaseExpression) -> str:
-        text = self._script.text_of(loss)
-        return text[1:-1] if self._script.rewrite.parentheses(loss) == 1 and "#" not in text else text
+    def _scale(self, backward: cst.Call, loss: cst.BaseExpression) -> None:
+        edit = self._script.rewrite.replace(loss, scaled(self._script, loss, self._scaler_at(backward)))
+        self._put(edit, backward, "scale the loss")
 
     def _step(self, call: cst.Call) -> None:
-        optimizer = self._script.text_of(self._observed.steps[call])
-        edit = self._script.rewrite.replace(call, f"{self._scalers.at(call)}.step({optimizer})")
+        edit = self._script.rewrite.replace(call, f"{self._scaler_at(call)}.step({self._optimizer(call)})")
         self._put(edit, call, "let the scaler step the optimizer")
 
     def _rounds(self) -> Iterator[list[cst.Call]]:
@@ -71,7 +67,7 @@ class Protocol:
     def _unit(self, step: cst.Call) -> cst.CSTNode:
         """The step, or the loop over optimizers that contains it."""
         loop = self._script.loop_of(step)
-        over = loop is not None and binds_one_of(loop, frozenset(paths(self._observed.steps[step])))
+        over = isinstance(loop, cst.For) and bound_paths(loop) & paths(self._observed.steps[step])
         return loop if over and loop is not None else step
 
     def _optimizer(self, step: cst.Call) -> str:
@@ -79,7 +75,7 @@ class Protocol:
 
     def _update(self, steps: Sequence[cst.Call]) -> None:
         units = [self._unit(step) for step in steps]
-        name = self._scalers.at(steps[-1])
+        name = self._scaler_at(steps[-1])
         last = units[-1]
         if len(units) > 1:
             common = self._script.common(units)
@@ -109,7 +105,7 @@ class Protocol:
             outer = common[1][0]
             inner = self._script.statement_of(first)
             nested = len(uses) > 1 or self._script.loop_of(first) is not self._script.loop_of(self._unit(step))
-            code = f"{self._scalers.at(step)}.unscale_({self._optimizer(step)})"
+            code = f"{self._scaler_at(step)}.unscale_({self._optimizer(step)})"
             edit = self._script.rewrite.insert_before(outer if nested or inner is None else first, code)
             self._put(edit, use, "unscale the gradients before they are used")
 
@@ -149,6 +145,13 @@ class Protocol:
     def _put(self, edit: Edit | None, node: cst.CSTNode, what: str) -> None:
         self.edits.append(required(edit, node, f"there is no place here to {what}"))
         self.done.append(Remark(self._script.row(node), what))
+
+
+def scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> str:
+    """The code of `loss`, scaled by `scaler`."""
+    text = script.text_of(loss)
+    bare = script.rewrite.parentheses(loss) == 1 and "#" not in text
+    return f"{scaler}.scale({text[1:-1] if bare else text})"
 
 
 def _both_ways(statements: Sequence[cst.CSTNode]) -> bool:
