@@ -85,7 +85,7 @@ class RegionEdits(RewriterBase):
         return Edit(self._lines.rows(region.first_row, region.last_row), "".join(lines))
 
     def _region(self, node: cst.With) -> _Region | None:
-        rows = self._rows(node)
+        rows = self.rows(node)
         if rows is None or node.asynchronous is not None or len(node.items) != 1:
             return None
         if not isinstance(node.body, cst.IndentedBlock) or not node.body.body:
@@ -140,10 +140,9 @@ class RegionEdits(RewriterBase):
         """The first row of a statement of the body together with the comments directly above it."""
         if index == 0:
             return region.header_row + 1
-        statement = region.body[index]
-        decorators: Sequence[cst.CSTNode] = getattr(statement, "decorators", ())
-        row = self.source.span(decorators[0] if decorators else statement).start.row
-        return self._lines.commented(row, self.source.span(region.body[index - 1]).end.row)
+        return self._lines.commented(
+            self.start(region.body[index]).row, self.source.span(region.body[index - 1]).end.row
+        )
 
     def _line(self, region: _Region, row: int, *, dedent: bool) -> str:
         line = self.source.text[self._lines.start(row) : self._lines.start(row + 1)]

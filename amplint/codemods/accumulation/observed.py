@@ -1,64 +1,37 @@
-"""Backward passes, steps and optimizers of a script, as far as accumulation is concerned."""
+"""Steps and backward passes of a script that belong to the iterations of a loop, reached or not."""
 
 from __future__ import annotations
 
-from dataclasses import field
-
-from amplint.codemods.calls import Calls
-from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.records import dataclass
-from amplint.semantics.events import (
-    Accumulation,
-    Backward,
-    Event,
-    ManagedBackward,
-    OptimizerStep,
-    ScalerStep,
-    ScalerUpdate,
-)
+from amplint.codemods.training import observed
+from amplint.codemods.training.observed import Goal, Observed
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_OPTIMIZER
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 
 _CONDITIONS = (cst.If, cst.IfExp, cst.While, cst.Try, cst.Match)
-_KINDS = (Accumulation, Backward, ManagedBackward, OptimizerStep, ScalerStep, ScalerUpdate)
-
-
-@dataclass
-class Observed:
-    """The relevant calls, all of them in the file itself.
-
-    `steps` are the steps of `optimizers`, by a scaler or not, or calls of functions that step, `updates` those of the
-    scaler's scale, and `windows` the loops and functions that accumulate already. Unreachable code, such as a branch on
-    a constant, is included by the names of its objects.
-    """
-
-    calls: Calls
-    backwards: list[cst.Call] = field(default_factory=list)
-    steps: list[cst.Call] = field(default_factory=list)
-    updates: list[cst.CSTNode] = field(default_factory=list)
-    windows: set[cst.CSTNode] = field(default_factory=set)
-    optimizers: set[str] = field(default_factory=set)
 
 
 def observe(script: Script) -> Observed:
-    """Interpret the file. Raises Refusal if part of it is unseen, and SourceError."""
-    interpretation = Interpretation(script)
-    found = Observed(interpretation.calls)
-    interpretation.follow(lambda event: _record_event(found, interpretation, event), *_KINDS)
+    """Interpret the file. Raises Refusal if part of it is unseen, and SourceError.
+
+    The steps include calls of functions that step. Unreachable code, such as a branch on a constant, is included by the
+    names of its objects.
+    """
+    found = observed.observe(script, Goal.WINDOWS)
     for call in script.calls:
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "backward":
             _add_unreached(found, call, call.func)
+    optimizers = {dotted(optimizer) for optimizer in found.steps.values()} - {None}
     for call in found.calls.ending("step"):
         if not isinstance(call.func, cst.Attribute) or found.calls.targets(call):
             continue
         mentioned = {dotted(call.func.value) or "", *(dotted(one.value) or "" for one in call.args)}
         named = any(SPEAKS_OF_OPTIMIZER.search(path.rpartition(".")[2]) for path in mentioned)
-        if named or mentioned & found.optimizers:
-            _add(found.steps, call)
+        if named or mentioned & optimizers:
+            found.steps.setdefault(call, call.func.value)
     for step in [*found.steps]:
         _lift(script, found, step)
     return found
@@ -72,9 +45,9 @@ def _lift(script: Script, found: Observed, step: cst.Call) -> None:
         return
     callers = found.calls.callers(function) if _always(script, function, step) else None
     if callers and all(script.function_of(call) in training for call in callers):
-        found.steps.remove(step)
+        optimizer = found.steps.pop(step)
         for call in callers:
-            _add(found.steps, call)
+            found.steps.setdefault(call, optimizer)
 
 
 def _always(script: Script, function: cst.FunctionDef, step: cst.Call) -> bool:
@@ -93,24 +66,3 @@ def _add_unreached(found: Observed, call: cst.Call, func: cst.Attribute) -> None
             raise Refusal(call, "this backward pass could not be followed")
         if found.backwards:
             found.backwards.append(call)
-
-
-def _record_event(found: Observed, interpretation: Interpretation, event: Event) -> None:
-    if isinstance(event, ManagedBackward):
-        interpretation.refuse_manager(event, "runs the backward pass; ask it to accumulate gradients")
-    if isinstance(event, Accumulation):
-        found.windows.add(event.loop)
-    elif isinstance(event, Backward):
-        _add(found.backwards, interpretation.backward(event))
-    elif isinstance(event, (OptimizerStep, ScalerStep)):
-        interpretation.check_step(event, "makes and uses gradients in one call")
-        found.optimizers |= {path for path in [dotted(event.optimizer_node)] if path}
-        if isinstance(event.node, cst.Call):
-            _add(found.steps, event.node)
-    elif isinstance(event, ScalerUpdate) and interpretation.here(event) is event.node:
-        found.updates.append(event.node)
-
-
-def _add(calls: list[cst.Call], call: cst.Call) -> None:
-    if call not in calls:
-        calls.append(call)

@@ -48,7 +48,8 @@ def _changes(script: Script, calls: Calls, loop: cst.While, path: str) -> list[c
     """The nodes that may bind `path` while `loop` runs: for an attribute, those of any object."""
     first, attribute, last = path.partition(".")[0], "." in path, "." + path.rpartition(".")[2]
     found = []
-    for body in (loop.body, *(one.body for one in _entered(script, calls, loop))):
+    functions = (one for one in calls.reached([loop.body]) if script.source.owns(one))
+    for body in (loop.body, *(one.body for one in functions if isinstance(one, cst.FunctionDef))):
         nodes = list(walk(body))
         here = body is loop.body or any(_declares(node, first) for node in nodes)
         for node in nodes:
@@ -60,19 +61,6 @@ def _changes(script: Script, calls: Calls, loop: cst.While, path: str) -> list[c
 
 def _declares(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, (cst.Global, cst.Nonlocal)) and any(item.name.value == name for item in node.names)
-
-
-def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.FunctionDef]:
-    """The functions of the file that iterations of `loop` may run."""
-    found: list[cst.FunctionDef] = []
-    waiting: list[cst.CSTNode] = [loop.body]
-    while waiting:
-        for node in walk(waiting.pop()):
-            for target in calls.targets(node) if isinstance(node, cst.Call) else ():
-                if isinstance(target, cst.FunctionDef) and target not in found:
-                    found.append(target)
-                    waiting.append(target.body)
-    return found
 
 
 def _counts_every_iteration(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNode) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.places import Block
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -93,18 +93,10 @@ def _missing_pair_message(backward: bool, near: bool) -> str:
     return f"no {other} is in the same function as this {'backward pass' if backward else 'step'}"
 
 
-def _loops(script: Script, node: cst.CSTNode) -> Iterator[cst.For | cst.While]:
-    """The loops of the same function around `node`, from the inside out."""
-    loop = script.loop_of(node)
-    while loop is not None:
-        yield loop
-        loop = script.loop_of(loop)
-
-
 def _shared_loop(script: Script, call: cst.Call, others: Sequence[cst.Call]) -> cst.For | cst.While | None:
     """The innermost loop around `call` and one of `others`."""
     return next(
-        (loop for loop in _loops(script, call) if any(script.inside(loop.body, one) for one in others)),
+        (loop for loop in script.loops_around(call) if any(script.inside(loop.body, one) for one in others)),
         None,
     )
 

@@ -16,7 +16,7 @@ from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
-from amplint.codemods.training.observed import observe
+from amplint.codemods.training.observed import Goal, observe
 from amplint.codemods.training.protocol import Protocol
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
@@ -64,7 +64,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 def _planned(script: Script, wish: Wish) -> Plan:
     scales = wish.dtype == "float16"
-    observed = observe(script, scales=scales)
+    observed = observe(script, Goal.SCALER if scales else Goal.REGIONS)
     if observed.mixed:
         own = "autocast" in script.text or "GradScaler" in script.text
         elsewhere = "autocast stands in another file that this one leads to; see whether it covers this backward pass"

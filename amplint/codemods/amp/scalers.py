@@ -222,18 +222,16 @@ class Scalers:
 
     def _construct_above_loop(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
         """Construct the scaler above the loop that steps, unless an unseen caller passes one. Raises Refusal."""
-        loops = [self._script.loop_of(node)] if self._script.function_of(node) is function else []
-        while loops and loops[-1] is not None:
-            loops.append(self._script.loop_of(loops[-1]))
-        outer = loops[-2] if len(loops) > 1 else None
-        if outer is None:
+        loops = self._script.loops_around(node) if self._script.function_of(node) is function else []
+        if not loops:
             why = (
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
+        outer = loops[-1]
         made = f"{self.name} = {self._construction(outer)}"
-        if not _counts(outer) or len(loops) <= _EPOCH_LOOPS:
-            if function.params.star_kwarg is not None or function.params.kwonly_params or function.params.star_arg:
+        if not _counts(outer) or len(loops) < _EPOCH_LOOPS:
+            if not parameters.takes_more(function):
                 raise Refusal(function, f"{function.name.value}() cannot take a scaler as its last parameter")
             last = positional(function)[-1]
             kind = f": {self._kind(last)} | None = None" if last.annotation is not None else "=None"
@@ -303,10 +301,7 @@ class Scalers:
         )
         if own or len(loops) != len(calls) or len(set(loops)) != 1 or loops[0] is None:
             return None
-        loop: cst.CSTNode = loops[0]
-        while (around := self._script.loop_of(loop)) is not None:
-            loop = around
-        return loop
+        return [loops[0], *self._script.loops_around(loops[0])][-1]
 
     def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
         restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))

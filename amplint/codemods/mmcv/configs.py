@@ -80,11 +80,11 @@ def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) ->
         first, last = script.rows(setting.statement)
         if setting is place and pieces:
             _require_bound_names(script, settings, place)
-            edits.append(Edit(script.whole_rows(first, last), spelled(script, pieces) + _end(script, last)))
+            edits.append(Edit(script.lines.rows(first, last), spelled(script, pieces) + _end(script, last)))
         else:
             above = len(_removed_comments(script, settings, setting, carried=setting.name in carried))
-            edits.append(Edit(script.whole_rows(first - above, last), ""))
-        edits += [Edit(script.whole_rows(*script.rows(statement)), "") for statement in setting.dead]
+            edits.append(Edit(script.lines.rows(first - above, last), ""))
+        edits += [Edit(script.lines.rows(*script.rows(statement)), "") for statement in setting.dead]
     return edits
 
 

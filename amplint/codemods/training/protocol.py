@@ -19,7 +19,7 @@ class Protocol:
     Raises Refusal for a call without a certain place.
     """
 
-    def __init__(self, script: Script, observed: Observed, scaler_at: Callable[[cst.CSTNode], str]) -> None:
+    def __init__(self, script: Script, observed: Observed, scaler_at: Callable[[cst.Call], str]) -> None:
         self._script = script
         self._observed = observed
         self._scaler_at = scaler_at
@@ -102,12 +102,24 @@ class Protocol:
             common = self._script.common([first, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
-            outer = common[1][0]
-            inner = self._script.statement_of(first)
             nested = len(uses) > 1 or self._script.loop_of(first) is not self._script.loop_of(self._unit(step))
             code = f"{self._scaler_at(step)}.unscale_({self._optimizer(step)})"
-            edit = self._script.rewrite.insert_before(outer if nested or inner is None else first, code)
+            below = (
+                self._after_backward(first, common[1][0]) if nested or not self._script.statement_of(first) else first
+            )
+            edit = self._script.rewrite.insert_before(below, code)
             self._put(edit, use, "unscale the gradients before they are used")
+
+    def _after_backward(self, use: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
+        """The outermost statement around `use`, up to `outer`, that contains no backward pass; `use` without any."""
+        found = use
+        for statement, _ in self._script.enclosing_statements(use):
+            if any(self._script.inside(statement, backward) for backward in self._observed.backwards):
+                break
+            found = statement
+            if statement is outer:
+                break
+        return found
 
     def _serves(self, use: cst.CSTNode, step: cst.Call) -> bool:
         return step in self._steps_behind(self._in_stepping_function(use))
