@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from amplint.findings import Edit, Position, Span
+from amplint.codemods.conversion import Change, Remark
+from amplint.findings import Edit, Fix, Position, Span
 from amplint.source.rewrite_lines import Lines
 from amplint.source.source import NEWLINE
 
@@ -77,6 +78,16 @@ def row_before(old: str, new: str, row: int) -> int:
             if ratios[best] > _ALIKE:
                 return start + best + 1
     return row_after(new, old, row)
+
+
+def rewritten(old: str, new: str, message: str, left: Iterable[Remark] = ()) -> Change | None:
+    """The change that turns `old` into `new`, with remarks by the rows of `old`; None if they are equal."""
+    edits = changed_edits(old, new)
+    if not edits:
+        return None
+    moved = (Remark(row_after(old, new, remark.row), remark.text) for remark in left)
+    done = Remark(min(edit.span.start.row for edit in edits), message)
+    return Change(Fix(message, edits), (done,), tuple(moved))
 
 
 def tidied(old: str, new: str) -> str:

@@ -8,17 +8,16 @@ from dataclasses import replace
 from amplint.codemods import parameters
 from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
-from amplint.codemods.accumulation.observed import observe
 from amplint.codemods.accumulation.parallel import Parallel
 from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
-from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
+from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder, observe
 from amplint.codemods.accumulation.windows import Window
 from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.flags import Flag
 from amplint.codemods.options import number_of_batches
-from amplint.codemods.refusal import Reasons, Refusal, required
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.codemods.training.gradients import gradient_uses
@@ -172,13 +171,9 @@ class _Conversion:
             raise Refusal(function, f"{name}() trains on one batch, and the loop over batches is not in sight")
         if not parameters.takes_more(function):
             raise Refusal(function, f"{name}() would need to know its place in a window, and cannot be told here")
-        self._edits.append(parameters.appended(self._script, function, *window.parameters))
+        why = f"{name}() is called here in a way that leaves no place for more arguments"
+        self._edits += parameters.passed_on(self._script, function, calls, window.parameters, why)
         self._done.append(Remark(self._script.row(function), "hand on the place in the window"))
-        for call in calls:
-            given = [(one, one.name) for one in window.parameters]
-            edit = parameters.passed_last(self._script, function, call, *given)
-            why = f"{name}() is called here in a way that leaves no place for more arguments"
-            self._edits.append(required(edit, call, why))
         return calls
 
     def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:

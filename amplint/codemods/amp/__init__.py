@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.amp import devices, limits, managed, sharded
-from amplint.codemods.amp.checkpoints import pass_scaler_with_state
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.flags import Flag
@@ -107,7 +106,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
 
         scalers = Scalers(script, observed, construction)
         protocol = Protocol(script, observed, scalers.at)
-        pass_scaler_with_state(script, observed, scalers)
+        scalers.pass_with_state()
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]

@@ -83,21 +83,35 @@ class Scalers:
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
         return self._scaler_of(function, roots, call) if roots else self._without_steps(function, call)
 
-    def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
+    def pass_with_state(self) -> None:
+        """Pass the scaler to functions that save or restore the state of an optimizer parameter. Raises Refusal."""
+        calls = self._observed.calls
+        states = [call for name in ("state_dict", "load_state_dict") for call in calls.ending(name)]
+        found = True
+        while found:  # a function may pass it on to another
+            found = False
+            for call in states:
+                owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+                function = self._script.function_of(call)
+                if function is None or not isinstance(owner, cst.Name) or self._serves(function, owner.value):
+                    continue
+                passed = calls.arguments_for(function, owner.value) or ()
+                served = (self._serves(self._script.function_of(one), self._script.text_of(one)) for one in passed)
+                if passed and all(served):
+                    self._scaler_of(function, frozenset({owner.value}), call)
+                    found = True
+
+    def _serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
         """Whether `function`, or a function around it, has the scaler of its `optimizer` already."""
         if function is not None and not optimizer.startswith("self."):
             own = self._script.assignments(function, optimizer) or self._script.parameter(function, optimizer)
             if not own:
-                return self.serves(self._script.function_of(function), optimizer)
+                return self._serves(self._script.function_of(function), optimizer)
         owner = self._script.method_owner(function) if optimizer.startswith("self.") else None
         return any(
             optimizer in roots and (place is function or (owner and self._script.method_owner(place) is owner))
             for place, roots in self._known
         )
-
-    def pass_scaler(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
-        """Pass `function` the scaler beside its parameter `optimizer`. Raises Refusal."""
-        self._scaler_of(function, frozenset({optimizer}), node)
 
     def _scaler_of(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         """The scaler of the optimizers named by `roots` in `function`."""

@@ -16,12 +16,11 @@ from amplint.codemods.apex.setup import Setup, first_scale, setups
 from amplint.codemods.apex.start import scaler_made, start_edits
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
-from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.conversion import Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
-from amplint.codemods.rows import changed_edits, row_after, tidied
+from amplint.codemods.rows import rewritten, tidied
 from amplint.codemods.script import Passes, Script
 from amplint.edits.checkpoint_files import IMPORTS
-from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
 
 _REPAIRS = (
@@ -48,13 +47,10 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         if wish.dtype != "float16":
             raise Refusal(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
         new, remarks = _converted(script, wish)
-        new = tidied(text, new)
     except Refusal as refusal:
         return Plan(refused=(refusal.remark(script.source),))
-    fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
-    left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
-    first = min((edit.span.start.row for edit in fix.edits), default=1)
-    return Plan((Change(fix, (Remark(first, fix.message),), left),), repairs=_REPAIRS)
+    change = rewritten(text, tidied(text, new), "Use torch.autocast and torch.amp.GradScaler", remarks)
+    return Plan((change,) if change is not None else (), repairs=_REPAIRS)
 
 
 def _used(script: Script) -> set[str]:

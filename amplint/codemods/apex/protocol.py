@@ -12,13 +12,13 @@ from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOS
 from amplint.codemods.bindings import positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.parameters import New, appended, passed_last, takes_more
+from amplint.codemods.parameters import New, passed_on, takes_more
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.codemods.training import protocol
 from amplint.codemods.training.observed import Observed
-from amplint.codemods.training.protocol import scaled
+from amplint.edits.protocol import scaled
 from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
@@ -97,7 +97,7 @@ class Protocol:
             raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
         name, loss = item.asname.name.value, given["loss"]
-        code = scaled(self.script, loss, self._scaler(region)) if self.on else self.script.rewrite.operand(loss)
+        code = scaled(loss, self._scaler(region), self.script.rewrite) if self.on else self.script.rewrite.operand(loss)
         uses = [n for n in walk(region.body) if isinstance(n, cst.Name) and n.value == name]
         backward = [n for n in uses if self._runs_backward(n)]
         if not backward:
@@ -211,10 +211,8 @@ class Protocol:
             scaler = New(self.reach.scaler, "torch.amp.GradScaler")
             if not positional(function) or not takes_more(function):
                 raise Refusal(function, f"{function.name.value} needs the scaler; add a parameter for it by hand")
-            yield appended(self.script, function, scaler)
-            for call in self.reach.calls_of(scope):
-                edit = passed_last(self.script, function, call, (scaler, scaler.name))
-                yield required(edit, call, "the scaler cannot be passed on here")
+            calls = self.reach.calls.callers(function) or ()
+            yield from passed_on(self.script, function, calls, [scaler], "the scaler cannot be passed on here")
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:

@@ -108,10 +108,6 @@ class Reach:
             raise Refusal(self.script.row(calls[0]), f"what {name} is called with is not written out")
         return calls
 
-    def calls_of(self, scope: Scope) -> list[cst.Call]:
-        """The calls of the top-level function `scope` by its name."""
-        return [call for call in self.script.calls if self.script.target(call) == scope]
-
     def same_flag(self, flag: cst.BaseExpression | str, here: Scope, there: Scope) -> bool:
         """Whether a condition has the same meaning in the functions `here` and `there`."""
         node = parse_expression(flag) if isinstance(flag, str) else flag
@@ -139,7 +135,7 @@ class Reach:
         """Whether `one` passes its variable `name` to the parameter of that name of `other`."""
         return any(
             self.script.bound_parameter(call, argument) == name and self.script.text_of(argument.value) == name
-            for call in self.calls_of(other)
-            if self.script.scope(call) == one
+            for call in self.script.calls
+            if self.script.target(call) == other and self.script.scope(call) == one
             for argument in call.args
         )

@@ -9,6 +9,7 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed
+from amplint.edits import protocol
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 
@@ -42,11 +43,11 @@ class Protocol:
         reasons.raise_collected()
 
     def _scale(self, backward: cst.Call, loss: cst.BaseExpression) -> None:
-        edit = self._script.rewrite.replace(loss, scaled(self._script, loss, self._scaler_at(backward)))
-        self._put(edit, backward, "scale the loss")
+        code = protocol.scaled(loss, self._scaler_at(backward), self._script.rewrite)
+        self._put(self._script.rewrite.replace(loss, code), backward, "scale the loss")
 
     def _step(self, call: cst.Call) -> None:
-        edit = self._script.rewrite.replace(call, f"{self._scaler_at(call)}.step({self._optimizer(call)})")
+        edit = protocol.step(call, self._observed.steps[call], self._scaler_at(call), self._script.rewrite)
         self._put(edit, call, "let the scaler step the optimizer")
 
     def _rounds(self) -> Iterator[list[cst.Call]]:
@@ -88,7 +89,7 @@ class Protocol:
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
-        edit = self._script.rewrite.insert_after(last, f"{name}.update()")
+        edit = protocol.update(last, name, self._script.rewrite)
         self._put(edit, steps[-1], "update the scaler")
 
     def _unscale(self, use: cst.CSTNode) -> None:
@@ -102,12 +103,10 @@ class Protocol:
             common = self._script.common([first, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
-            nested = len(uses) > 1 or self._script.loop_of(first) is not self._script.loop_of(self._unit(step))
-            code = f"{self._scaler_at(step)}.unscale_({self._optimizer(step)})"
-            below = (
-                self._after_backward(first, common[1][0]) if nested or not self._script.statement_of(first) else first
-            )
-            edit = self._script.rewrite.insert_before(below, code)
+            alone = len(uses) == 1 and self._script.loop_of(first) is self._script.loop_of(self._unit(step))
+            plain = alone and self._script.statement_of(first) is not None
+            below = first if plain else self._after_backward(first, common[1][0])
+            edit = protocol.unscale(below, self._optimizer(step), self._scaler_at(step), self._script.rewrite)
             self._put(edit, use, "unscale the gradients before they are used")
 
     def _after_backward(self, use: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
@@ -157,13 +156,6 @@ class Protocol:
     def _put(self, edit: Edit | None, node: cst.CSTNode, what: str) -> None:
         self.edits.append(required(edit, node, f"there is no place here to {what}"))
         self.done.append(Remark(self._script.row(node), what))
-
-
-def scaled(script: Script, loss: cst.BaseExpression, scaler: str) -> str:
-    """The code of `loss`, scaled by `scaler`."""
-    text = script.text_of(loss)
-    bare = script.rewrite.parentheses(loss) == 1 and "#" not in text
-    return f"{scaler}.scale({text[1:-1] if bare else text})"
 
 
 def _both_ways(statements: Sequence[cst.CSTNode]) -> bool:
