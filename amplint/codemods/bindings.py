@@ -21,6 +21,13 @@ def called_name(node: cst.CSTNode) -> str:
     return func.value if isinstance(func, cst.Name) else ""
 
 
+def constructor(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The call that makes an object, without methods called on it: `Model()` for `Model().to(device)`."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
+        node = node.func.value
+    return node
+
+
 def positional(function: cst.FunctionDef) -> list[cst.Param]:
     """The parameters of `function` that can be passed by position."""
     return [*function.params.posonly_params, *function.params.params]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from amplint.codemods.conversion import Change, Remark
 from amplint.findings import Edit, Fix, Position, Span
@@ -53,6 +54,11 @@ def row_after(old: str, new: str, row: int) -> int:
     return row
 
 
+def moved(old: str, new: str, remarks: Iterable[Remark]) -> Iterator[Remark]:
+    """The `remarks` on rows of `old`, by the rows of `new`."""
+    return (replace(remark, row=row_after(old, new, remark.row)) for remark in remarks)
+
+
 def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
     """The row of `new` that corresponds to the row `row` of `old` after `edits`, with imports above all of them."""
     lines = Lines(old)
@@ -85,9 +91,8 @@ def rewritten(old: str, new: str, message: str, left: Iterable[Remark] = ()) -> 
     edits = changed_edits(old, new)
     if not edits:
         return None
-    moved = (Remark(row_after(old, new, remark.row), remark.text) for remark in left)
     done = Remark(min(edit.span.start.row for edit in edits), message)
-    return Change(Fix(message, edits), (done,), tuple(moved))
+    return Change(Fix(message, edits), (done,), tuple(moved(old, new, left)))
 
 
 def tidied(old: str, new: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.definitions import values_of
+from amplint.codemods.options import declared
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -114,19 +115,18 @@ def _is_whole(script: Script, calls: Calls, node: cst.BaseExpression | None, dee
         return all(_is_whole(script, calls, value, deep - 1) for value in values)
     if parameter is not None:
         return isinstance(parameter[1].default, cst.Integer)
-    return "." in path and _is_option(script, calls, path.rpartition(".")[2])
+    return "." in path and _is_option(script, path.rpartition(".")[2])
 
 
 def _is_declared(annotation: cst.Annotation | None) -> bool:
     return annotation is not None and dotted(annotation.annotation) == "int"
 
 
-def _is_option(script: Script, calls: Calls, name: str) -> bool:
+def _is_option(script: Script, name: str) -> bool:
     """Whether an option or a field of a class called `name` is declared as an integer."""
-    for call in calls.ending("add_argument"):
-        kind = script.rewrite.find_argument(call, "type")
-        flags = [one.value.raw_value for one in call.args if isinstance(one.value, cst.SimpleString)]
-        if kind is not None and name in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-            return dotted(kind.value) == "int"
+    call = declared(script, name)
+    kind = script.rewrite.find_argument(call, "type") if call is not None else None
+    if kind is not None:
+        return dotted(kind.value) == "int"
     fields = list(script.of_kind(cst.AnnAssign))
     return any(dotted(one.target) == name and _is_declared(one.annotation) for one in fields)

@@ -14,7 +14,7 @@ from amplint.codemods.apex.protocol import Protocol, leave_regions
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup, first_scale, setups
 from amplint.codemods.apex.start import scaler_made, start_edits
-from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, is_of_amp, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
@@ -42,7 +42,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         if orphan is not None:
             row = text.count("\n", 0, orphan.start(1)) + 1
             raise Refusal(row, f"{orphan.group(1)} is called here, and nothing in this file imports amp from apex")
-        if not any(f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}.")) for name in _used(script)):
+        if not any(map(is_of_amp, (*aliases(script).values(), *(use.name for use in uses(script))))):
             return Plan()
         if wish.dtype != "float16":
             raise Refusal(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
@@ -51,10 +51,6 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         return Plan(refused=(refusal.remark(script.source),))
     change = rewritten(text, tidied(text, new), "Use torch.autocast and torch.amp.GradScaler", remarks)
     return Plan((change,) if change is not None else (), repairs=_REPAIRS)
-
-
-def _used(script: Script) -> set[str]:
-    return {*aliases(script).values(), *(use.name for use in uses(script))}
 
 
 def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
@@ -148,8 +144,6 @@ def _check_optimizers(protocol: Protocol, calls: list[Setup]) -> None:
 
 def _refuse_remaining_amp(script: Script) -> None:
     """Raise Refusal if a use of apex for mixed precision remains, or an import of it cannot be removed."""
-    left = next(
-        (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
-    )
+    left = next(filter(is_of_amp, aliases(script).values()), None)
     if left is not None:
         raise Refusal(1, f"the import of {left} cannot be removed")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from amplint.codemods.bindings import positional
 from amplint.codemods.names import Use, imported
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.source import syntax as cst
@@ -65,12 +65,11 @@ def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
 
 
 def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, name: str, call: cst.Call) -> Decorated:
-    given = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
-    given |= dict(zip(("apply_to", _OUTPUT[name]), (a.value for a in call.args if a.keyword is None), strict=False))
-    row = script.row(call)
+    row, why = script.row(call), f"what {name} is called with is not written out"
+    given = required(script.rewrite.arguments(call, ("apply_to", _OUTPUT[name])), row, why)
     output = script.text_of(given[_OUTPUT[name]]) if _OUTPUT[name] in given else "False"
-    if any(argument.star for argument in call.args) or output not in ("True", "False"):
-        raise Refusal(row, f"what {name} is called with is not written out")
+    if output not in ("True", "False"):
+        raise Refusal(row, why)
     params = function.params
     plain = [param.name.value for param in positional(function)][1:]
     target = given.get("apply_to")
