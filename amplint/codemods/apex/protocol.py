@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
@@ -121,21 +121,12 @@ class Protocol:
         return isinstance(above, cst.Attribute) and above.value is name and above.attr.value == "backward"
 
     def _mentioned_later(self, region: cst.With, name: str) -> bool:
+        """Whether the function of `region` mentions `name` outside of statements that bind it as this one does."""
         function = self.script.functions.get(self.script.scope(region))
-        inside = set(walk(region))
-        others = (function.body,) if function is not None else tuple(c.module for c in self.script.source.chunks)
-        reads = [n for root in others for n in walk(root) if isinstance(n, cst.Name) and n.value == name]
-        bound = {n.name for root in others for n in walk(root) if isinstance(n, cst.AsName)}
-        named = {n for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
-        return any(n not in inside and n not in bound and n not in named for n in reads)
-
-    def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
-        """The nodes in another `with` that binds the same name."""
-        binds = any(
-            item.asname is not None and isinstance(item.asname.name, cst.Name) and item.asname.name.value == name
-            for item in region.items
-        )
-        return list(walk(region)) if binds else []
+        nodes = list(walk(function.body)) if function is not None else self.script.nodes
+        binding = [node for node in nodes if isinstance(node, cst.With) and _binds(node, name)]
+        inside = {inner for node in binding for inner in walk(node)}
+        return any(isinstance(node, cst.Name) and node.value == name and node not in inside for node in nodes)
 
     def _masters(self, use: Use) -> Edit:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
@@ -176,10 +167,12 @@ class Protocol:
         """Whether the statement of `call` is about gradients, and not about the parameters alone."""
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
-    def _check_window_end(self, use: cst.Call, steps: Iterable[cst.Call]) -> None:
-        """Raise Refusal if the gradients are used on micro-batches that no step follows."""
+    def _check_window_end(self, use: cst.Call, steps: Mapping[cst.Call, cst.BaseExpression]) -> None:
+        """Raise Refusal if the gradients are used on micro-batches that no step of their optimizer follows."""
         around = set(self.script.source.ancestors(use))
-        for step in steps:
+        optimizer = self.script.text_of(use.args[0].value)
+        own = (one for one, taken in steps.items() if self.script.text_of(taken) == optimizer)
+        for step in own:
             inside = itertools.takewhile(lambda above: above not in around, self.script.source.ancestors(step))
             if self.script.scope(step) == self.script.scope(use) and any(isinstance(one, cst.If) for one in inside):
                 why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
@@ -226,6 +219,11 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 continue
             edit = script.rewrite.drop_region(region, named=True)
             yield required(edit, region, "the with statement cannot be taken apart line by line")
+
+
+def _binds(statement: cst.With, name: str) -> bool:
+    targets = (item.asname.name for item in statement.items if item.asname is not None)
+    return any(isinstance(target, cst.Name) and target.value == name for target in targets)
 
 
 def _gives_parameters(call: cst.Call) -> bool:

@@ -135,7 +135,7 @@ def is_no_grad_function(function: cst.CSTNode) -> bool:
 def _disables_gradients(source: Source, node: cst.CSTNode) -> bool:
     """Whether gradients are disabled at `node`."""
     for above in source.ancestors(node):
-        if is_no_grad_block(above):
+        if isinstance(above, cst.With) and any(_switches_off(item.item) for item in above.items):
             return True
         if isinstance(above, cst.FunctionDef):
             return is_no_grad_function(above)
