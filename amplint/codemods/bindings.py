@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import bound_by, children, target_names, walk
+from amplint.source.tree import bound_by, children, target_names, targets, walk
 
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
@@ -50,21 +50,18 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
 
     `x` for `x.y = ...`, unless `whole` paths are asked for.
     """
-    targets: list[cst.CSTNode] = []
+    assigned: list[cst.CSTNode] = []
     if isinstance(node, cst.Assign):
-        targets = [target.target for target in node.targets]
+        assigned = [target.target for target in node.targets]
     elif isinstance(node, _TARGETS):
-        targets = [node.target]
+        assigned = [node.target]
     elif isinstance(node, cst.With):
-        targets = [item.asname.name for item in node.items if item.asname is not None]
+        assigned = [item.asname.name for item in node.items if item.asname is not None]
     found: set[str] = set()
-    while targets:
-        target = targets.pop()
-        if isinstance(target, (cst.Tuple, cst.List)):
-            targets += [element.value for element in target.elements]
-        elif isinstance(target, cst.Subscript):
-            targets.append(target.value)
-        elif path := dotted(target):
+    for target in (one for each in assigned for one in targets(each)):
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        if path := dotted(target):
             found.add(path if whole else _shortened(path))
     return found
 

@@ -9,7 +9,7 @@ from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
-from amplint.source.tree import walk
+from amplint.source.tree import targets, walk
 
 _COMMENT_ONLY = regex(r"[ \t]*(#.*)?")
 
@@ -163,14 +163,6 @@ class RegionEdits(RewriterBase):
 def _bound_by(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The names, attributes and items that `node` itself assigns or deletes."""
     if isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.Del)):
-        yield from _leaves(node.target)
+        yield from targets(node.target)
     elif isinstance(node, cst.AsName):
-        yield from _leaves(node.name)
-
-
-def _leaves(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _leaves(element.value)
-    else:
-        yield target
+        yield from targets(node.name)
