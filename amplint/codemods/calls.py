@@ -51,14 +51,14 @@ class Calls:
         """The functions of this file that `call` runs; empty if they are unknown or elsewhere."""
         return self._known(call) or frozenset()
 
-    def reached(self, nodes: Iterable[cst.CSTNode]) -> dict[cst.CSTNode, None]:
+    def reached(self, nodes: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
         """The functions that `nodes` run, directly or through others, also those of other files."""
-        found, waiting = dict[cst.CSTNode, None](), list(nodes)
+        found, waiting = set[cst.CSTNode](), list(nodes)
         while waiting:
             for call in every(waiting.pop(), cst.Call):
-                own = self.targets(call) if self._script.source.owns(call) else ()
-                new = [one for one in (*own, *self.runs(call)) if one not in found]
-                found.update(dict.fromkeys(new))
+                own = self.targets(call) if self._script.source.owns(call) else frozenset[cst.CSTNode]()
+                new = {*own, *self.runs(call)} - found
+                found |= new
                 waiting += (one.body for one in new if isinstance(one, (cst.FunctionDef, cst.Lambda)))
         return found
 
