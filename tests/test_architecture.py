@@ -212,6 +212,12 @@ def test_the_engine_names_no_rule() -> None:
     assert not wrong
 
 
+def test_the_calls_of_a_scaler_are_written_in_one_place() -> None:
+    code = re.compile(r"\}\.(?:unscale_|update)\(|\}\.(?:scale|step)\(\{")
+    writing = {relative(path) for path in (*ENGINE, *RULES) if code.search(path.read_text("utf-8"))}
+    assert writing == {"amplint/edits/protocol.py"}
+
+
 def is_below(module: str, package: str) -> bool:
     """Whether `module` is `package` or lies in it."""
     return module == package or module.startswith(f"{package}.")

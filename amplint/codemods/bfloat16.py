@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from amplint.codemods.bfloat16_scalers import KIND, Scalers
 from amplint.codemods.conditions import drop_empty, empty_conditions, folded_condition, with_edited_conditions
-from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.conversion import Plan, Remark, Wish
 from amplint.codemods.names import Use, library_uses
 from amplint.codemods.objects import Objects
 from amplint.codemods.refusal import Refusal
-from amplint.codemods.rows import changed_edits, row_after, row_before, tidied
+from amplint.codemods.rows import rewritten, row_after, row_before, tidied
 from amplint.codemods.script import Passes, Script
-from amplint.findings import Edit, Fix
+from amplint.findings import Edit
 from amplint.fixes.imports import remove_stale_imports
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
@@ -33,12 +34,11 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         new = _converted(script)
     except Refusal as refusal:
         return Plan(refused=(refusal.remark(script.source),))
-    if new == text:
-        return Plan()
     new = tidied(text, new)
-    fix = Fix("Use bfloat16, without a scaler", changed_edits(text, new))
-    first = min(edit.span.start.row for edit in fix.edits)
-    return Plan((Change(fix, (Remark(first, fix.message),), _left(text, new, path)),), repairs=REPAIRS)
+    change = rewritten(text, new, "Use bfloat16, without a scaler")
+    if change is None:
+        return Plan()
+    return Plan((replace(change, left=_left(text, new, path)),), repairs=REPAIRS)
 
 
 def _left(text: str, new: str, path: str) -> tuple[Remark, ...]:

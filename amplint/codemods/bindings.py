@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import bound_by, children, target_names, walk
+from amplint.source.tree import bound_by, children, target_names, targets, walk
 
 _STATEMENTS = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.For, cst.With, cst.NamedExpr)
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "setdefault"})
@@ -33,6 +33,13 @@ def callee(call: cst.Call) -> str | None:
     return f"{path}{keys}" if path is not None else None
 
 
+def constructor(node: cst.BaseExpression) -> cst.BaseExpression:
+    """The call that makes an object, without methods called on it: `Model()` for `Model().to(device)`."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
+        node = node.func.value
+    return node
+
+
 def positional(function: cst.FunctionDef) -> list[cst.Param]:
     """The parameters of `function` that can be passed by position."""
     return [*function.params.posonly_params, *function.params.params]
@@ -55,21 +62,18 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
 
     `x` for `x.y = ...`, unless `whole` paths are asked for.
     """
-    targets: list[cst.CSTNode] = []
+    assigned: list[cst.CSTNode] = []
     if isinstance(node, cst.Assign):
-        targets = [target.target for target in node.targets]
+        assigned = [target.target for target in node.targets]
     elif isinstance(node, _TARGETS):
-        targets = [node.target]
+        assigned = [node.target]
     elif isinstance(node, cst.With):
-        targets = [item.asname.name for item in node.items if item.asname is not None]
+        assigned = [item.asname.name for item in node.items if item.asname is not None]
     found: set[str] = set()
-    while targets:
-        target = targets.pop()
-        if isinstance(target, (cst.Tuple, cst.List)):
-            targets += [element.value for element in target.elements]
-        elif isinstance(target, cst.Subscript):
-            targets.append(target.value)
-        elif path := dotted(target):
+    for target in (one for each in assigned for one in targets(each)):
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        if path := dotted(target):
             found.add(path if whole else _shortened(path))
     return found
 

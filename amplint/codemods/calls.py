@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 Resolved = Mapping[cst.CSTNode, Set[cst.CSTNode]]
 """Call -> the functions that it ran when interpreted, also of other files; empty for a callee without visible body."""
@@ -50,6 +50,17 @@ class Calls:
     def targets(self, call: cst.CSTNode) -> Set[cst.CSTNode]:
         """The functions of this file that `call` runs; empty if they are unknown or elsewhere."""
         return self._known(call) or frozenset()
+
+    def reached(self, nodes: Iterable[cst.CSTNode]) -> set[cst.CSTNode]:
+        """The functions that `nodes` run, directly or through others, also those of other files."""
+        found, waiting = set[cst.CSTNode](), list(nodes)
+        while waiting:
+            for call in every(waiting.pop(), cst.Call):
+                own = self.targets(call) if self._script.source.owns(call) else frozenset[cst.CSTNode]()
+                new = {*own, *self.runs(call)} - found
+                found |= new
+                waiting += (one.body for one in new if isinstance(one, (cst.FunctionDef, cst.Lambda)))
+        return found
 
     def functions_reaching(self, nodes: Set[cst.CSTNode], *, constructors: bool = True) -> set[cst.CSTNode]:
         """The functions that contain one of `nodes`, or a call that reaches one; `constructors` are optional."""

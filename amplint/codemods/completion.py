@@ -15,9 +15,7 @@ from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.rows import row_before
 from amplint.codemods.surroundings import check_time
 from amplint.findings import Finding, Severity
-from amplint.fixes.apply import apply_round
-from amplint.fixes.imports import remove_stale_imports
-from amplint.fixes.verify import verify
+from amplint.fixes.apply import apply_verified
 from amplint.source.source import NEWLINE
 
 ROUNDS = 10
@@ -49,9 +47,8 @@ class Completion:
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
             fixes = [one.fix for one in self._new(text) if one.fix is not None and one.name in names]
-            repaired, applied = apply_round(text, fixes)
-            repaired = remove_stale_imports(text, repaired)
-            if not applied or verify(text, repaired, [edit for fix in applied for edit in fix.edits]) is not None:
+            repaired, applied, why = apply_verified(text, fixes)
+            if not applied or why is not None:
                 break
             text = repaired
             done += [

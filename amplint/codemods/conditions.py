@@ -34,7 +34,7 @@ def folded_condition(script: Script, node: cst.If, *, taken: bool) -> Edit:
     end = script.rows(block.body[-1])[1]
     outer, inner = script.lines.indentation(first), script.lines.indentation(script.rows(block.body[0])[0])
     text = script.indented(range(start, end + 1), outer, inner, script.rewrite.string_rows(block))
-    return Edit(script.whole_rows(first, last), text)
+    return Edit(script.lines.rows(first, last), text)
 
 
 def with_edited_conditions(script: Script, edit_of: Callable[[Script, cst.If], Edit | None]) -> Script:
@@ -74,7 +74,7 @@ def _edit_of_emptied(script: Script, node: cst.If, before: frozenset[str]) -> Ed
     text = script.text_of(node.test)
     negated = f"not {text}" if plain else f"not ({text})"
     header = f"{script.lines.indentation(first)}if {negated}:{script.source.newline}"
-    return Edit(script.whole_rows(first, script.row(node.orelse)), header)
+    return Edit(script.lines.rows(first, script.row(node.orelse)), header)
 
 
 def _only_passes(block: cst.BaseSuite) -> bool:

@@ -6,17 +6,15 @@ from dataclasses import replace
 
 from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
-from amplint.codemods.conversion import Change, Conversion, Remark, Wish
+from amplint.codemods.conversion import Conversion, Remark, Wish
 from amplint.codemods.registry import Codemod, find
-from amplint.codemods.rows import changed_edits, row_after, row_before
+from amplint.codemods.rows import changed_edits, moved, row_before
 from amplint.codemods.surroundings import SECONDS, OutOfTime, check_time, conversion_scope
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
 from amplint.engine.modules import Modules
 from amplint.findings import Applicability, Fix
-from amplint.fixes.apply import apply_round
-from amplint.fixes.imports import remove_stale_imports
-from amplint.fixes.verify import verify
+from amplint.fixes.apply import apply_verified
 from amplint.source.encoding import SourceError
 
 ROUNDS = 20
@@ -67,25 +65,20 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             dtype = reach.introduced_dtype(wish) if done else None
             left += reach.remarks(original, text, path, dtype, tuple(left)) if dtype is not None else ()
             return Conversion(text, tuple(done), left=tuple(dict.fromkeys(left)))
-        new, applied = _applied(text, plan.changes)
-        why = verify(text, new, [edit for change in applied for edit in change.fix.edits])
+        new, fixes, why = apply_verified(text, [change.fix for change in plan.changes])
+        applied = [change for change in plan.changes if change.fix in fixes]
         if not applied or why is not None:
             row = (applied or plan.changes)[0].done[0].row
             return _refusal(original, row, why or "the edits would get in each other's way")
-        left = [Remark(row_after(text, new, remark.row), remark.text) for remark in left]
+        left = list(moved(text, new, left))
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
         wide, lifts = outputs.in_float32(new, path, plan.half) if plan.half else (new, [])
         done += [Remark(row_before(original, new, remark.row), remark.text) for remark in lifts]
         text, more = completion.repaired(wide, plan.repairs)
-        left = [Remark(row_after(new, text, remark.row), remark.text) for remark in left]
+        left = list(moved(new, text, left))
         done += more
     return _refusal(original, 1, "the conversion comes to no end")
-
-
-def _applied(text: str, changes: tuple[Change, ...]) -> tuple[str, list[Change]]:
-    new, fixes = apply_round(text, [change.fix for change in changes])
-    return remove_stale_imports(text, new), [change for change in changes if change.fix in fixes]
 
 
 def _refusal(text: str, row: int, why: str) -> Conversion:

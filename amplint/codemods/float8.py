@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import called_name, paths
+from amplint.codemods.bindings import called_name, constructor, paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.definitions import values_of
@@ -71,7 +71,7 @@ def _planned(script: Script) -> Plan:
     making = next((node for node in made if not _is_wrapped(node, model)), None)
     if making is None:
         raise Refusal(first, f"where {model} is made is not in sight")
-    layers = list(_Layers(script, named).of(_construction(making.value), ""))
+    layers = list(_Layers(script, named).of(constructor(making.value), ""))
     fitting = [layer for layer in layers[:-1] if layer.fits]
     if not fitting:
         raise Refusal(making, f"no layer of {model} but the last has sizes that are multiples of {MULTIPLE}")
@@ -103,13 +103,6 @@ def _models(use: Use) -> Iterator[str]:
 
 def _is_wrapped(node: cst.Assign, model: str) -> bool:
     return model in paths(node.value)
-
-
-def _construction(node: cst.BaseExpression) -> cst.BaseExpression:
-    """The constructor call of a model, without methods that move or cast it."""
-    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call):
-        node = node.func.value
-    return node
 
 
 def _place(script: Script, making: cst.Assign, model: str, optimizer: cst.CSTNode) -> cst.CSTNode:
@@ -156,7 +149,7 @@ class _Layers:
     def _of_class(self, cls: cst.ClassDef, prefix: str, depth: int) -> Iterator[_Layer]:
         for assign in every(cls, cst.Assign):
             path = dotted(assign.targets[0].target) or ""
-            made = _construction(assign.value)
+            made = constructor(assign.value)
             if path.startswith("self.") and path.count(".") == 1 and isinstance(made, cst.Call):
                 yield from self._attribute(made, _joined(prefix, path.removeprefix("self.")), depth)
 

@@ -19,26 +19,31 @@ class Use:
     call: cst.Call | None
 
 
-def imported(script: Script, statement: cst.CSTNode, library: str) -> Iterator[tuple[str, str]]:
-    """Each name of `library` that an import statement binds, with its qualified name; empty for `import *`."""
+def imported(script: Script, statement: cst.CSTNode, *libraries: str) -> Iterator[tuple[str, str]]:
+    """Each name of `libraries`, by default of all, that an import statement binds, with its qualified name.
+
+    Empty for relative imports and `import *`.
+    """
+    for bound, name in _imported(script, statement):
+        if not libraries or name.partition(".")[0] in libraries:
+            yield bound, name
+
+
+def _imported(script: Script, statement: cst.CSTNode) -> Iterator[tuple[str, str]]:
     if isinstance(statement, cst.Import):
         for alias in statement.names:
             name = script.text_of(alias.name)
-            if name.partition(".")[0] == library:
-                yield bound_by(alias), name if alias.asname is not None else library
+            yield bound_by(alias), name if alias.asname is not None else name.partition(".")[0]
     elif isinstance(statement, cst.ImportFrom) and statement.module is not None and not statement.relative:
         module = script.text_of(statement.module)
-        if module.partition(".")[0] == library and not isinstance(statement.names, cst.ImportStar):
-            for alias in statement.names:
-                yield bound_by(alias), f"{module}.{script.text_of(alias.name)}"
+        for alias in statement.names if not isinstance(statement.names, cst.ImportStar) else ():
+            yield bound_by(alias), f"{module}.{script.text_of(alias.name)}"
 
 
 def library_uses(script: Script, *libraries: str) -> list[Use]:
     """Every use of a name of these `libraries`, by any name that the imports of the file bind."""
     statements = script.of_kind(cst.Import, cst.ImportFrom)
-    known = {
-        bound: name for one in statements for library in libraries for bound, name in imported(script, one, library)
-    }
+    known = {bound: name for one in statements for bound, name in imported(script, one, *libraries)}
     return uses(script, known)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from amplint.codemods.bindings import positional
+from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
@@ -57,6 +60,18 @@ def behind(script: Script, param: cst.Param, *texts: str) -> Edit:
     before = script.rewrite.row_before(script.rewrite.span(param.name).start)
     gap = " " if before.strip() else script.source.newline + before
     return Edit(Span(end, end), "".join(f",{gap}{text}" for text in texts))
+
+
+def passed_on(
+    script: Script, function: cst.FunctionDef, calls: Iterable[cst.Call], new: Sequence[New], why: str
+) -> list[Edit]:
+    """The edits that append `new` to the parameters of `function`, and pass them on by these names in `calls`.
+
+    Raises Refusal, with the reason `why` for a call that cannot pass them.
+    """
+    given = [(one, one.name) for one in new]
+    edits = (required(passed_last(script, function, call, *given), call, why) for call in calls)
+    return [appended(script, function, *new), *edits]
 
 
 def passed_last(script: Script, function: cst.FunctionDef, call: cst.Call, *given: tuple[New, str]) -> Edit | None:

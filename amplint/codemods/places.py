@@ -72,10 +72,14 @@ class Places:
         around = self.source.parent(self.source.parent(function) or function)
         return around if isinstance(around, cst.ClassDef) else None
 
+    def nodes_of(self, function: cst.FunctionDef | None) -> Iterator[cst.CSTNode]:
+        """The nodes in the body of `function` (the top level for None), without those of functions in it."""
+        every = walk(function.body) if function is not None else self.nodes
+        return (node for node in every if self.function_of(node) is function)
+
     def returns(self, function: cst.FunctionDef) -> list[cst.Return]:
         """The `return` statements of `function` itself."""
-        every = (node for node in walk(function.body) if isinstance(node, cst.Return))
-        return [node for node in every if self.function_of(node) is function]
+        return [node for node in self.nodes_of(function) if isinstance(node, cst.Return)]
 
     def is_main(self, node: cst.CSTNode) -> bool:
         """Whether `node` is an `if __name__ == "__main__"`."""
@@ -95,6 +99,13 @@ class Places:
                 return above
         return None
 
+    def loops_around(self, node: cst.CSTNode) -> list[Loop]:
+        """The loops of the same function whose bodies contain `node`, the innermost first."""
+        found: list[Loop] = []
+        while (loop := self.loop_of(found[-1] if found else node)) is not None:
+            found.append(loop)
+        return found
+
     def parameter(self, function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
         """The index and node of a positional parameter."""
         every = enumerate(positional(function))
@@ -104,10 +115,9 @@ class Places:
         """The assignments and loops of `function` itself (the top level for None) that bind `path`."""
         return [
             node
-            for node in (walk(function.body) if function is not None else self.nodes)
+            for node in self.nodes_of(function)
             if isinstance(node, (cst.Assign, cst.AnnAssign, cst.For, cst.With, cst.NamedExpr))
             and path in bound_paths(node, whole=True)
-            and self.function_of(node) is function
         ]
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:

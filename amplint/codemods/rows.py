@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from amplint.findings import Edit, Position, Span
+from amplint.codemods.conversion import Change, Remark
+from amplint.findings import Edit, Fix, Position, Span
 from amplint.source.rewrite_lines import Lines
 from amplint.source.source import NEWLINE
 
@@ -52,6 +54,11 @@ def row_after(old: str, new: str, row: int) -> int:
     return row
 
 
+def moved(old: str, new: str, remarks: Iterable[Remark]) -> Iterator[Remark]:
+    """The `remarks` on rows of `old`, by the rows of `new`."""
+    return (replace(remark, row=row_after(old, new, remark.row)) for remark in remarks)
+
+
 def row_edited(old: str, new: str, edits: Sequence[Edit], row: int) -> int:
     """The row of `new` that corresponds to the row `row` of `old` after `edits`, with imports above all of them."""
     lines = Lines(old)
@@ -77,6 +84,15 @@ def row_before(old: str, new: str, row: int) -> int:
             if ratios[best] > _ALIKE:
                 return start + best + 1
     return row_after(new, old, row)
+
+
+def rewritten(old: str, new: str, message: str, left: Iterable[Remark] = ()) -> Change | None:
+    """The change that turns `old` into `new`, with remarks by the rows of `old`; None if they are equal."""
+    edits = changed_edits(old, new)
+    if not edits:
+        return None
+    done = Remark(min(edit.span.start.row for edit in edits), message)
+    return Change(Fix(message, edits), (done,), tuple(moved(old, new, left)))
 
 
 def tidied(old: str, new: str) -> str:

@@ -48,13 +48,14 @@ class Script(Scopes):
         done = list(edits)
         return Script(splice(self.text, locate(self.lines, done)), self.path) if done else self
 
+    def fresh(self, *wanted: str) -> str:
+        """The first of these names that the file does not use; a variant of the first if it uses all."""
+        name = self.free(*wanted) or f"{wanted[0]}_"
+        return name if name not in self.words else self.fresh(name)
+
     def free(self, *wanted: str) -> str | None:
         """The first of these names that the file does not use; None if it uses all."""
         return next((name for name in wanted if name not in self.words), None)
-
-    def whole_rows(self, first: int, last: int) -> Span:
-        """The span of these rows with their line ends."""
-        return self.lines.rows(first, last)
 
     def without(self, items: Sequence[Span], gone: Collection[int]) -> Iterator[Edit]:
         """The edits that delete some of `items` from a list in brackets."""

@@ -14,11 +14,10 @@ from amplint.findings import Edit, Fix
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
-from amplint.torchlib.frameworks import DTYPE_NAMES, loop_kind
+from amplint.torchlib.frameworks import DTYPE_NAMES, LIBRARIES, loop_kind
 
 _WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
 _DTYPES = ("torch.float16", "torch.half")
-_LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
 _SPELLED = {"16-mixed": "bf16-mixed", "16-true": "bf16-true", "16": "bf16-mixed", "fp16": "bf16"}
 _NAMES = frozenset({*DTYPE_NAMES, "float32", "fp32"})
 _SETTINGS = (".json", ".yaml", ".yml")
@@ -81,7 +80,7 @@ def _is_chosen(script: Script, node: cst.CSTNode) -> bool:
 
 def _switches(script: Script) -> Iterator[_Found]:
     """The settings of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
-    for use in library_uses(script, *_LIBRARIES):
+    for use in library_uses(script, *LIBRARIES):
         for argument in use.call.args if use.call is not None else ():
             name = argument.keyword.value if argument.keyword is not None else ""
             told = Remark(script.row(argument), "ask the framework for bfloat16")

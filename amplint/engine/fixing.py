@@ -9,9 +9,7 @@ from amplint.engine.diagnostics import CutShort, RuleCrashed, SyntaxErrorFound, 
 from amplint.engine.discover import Target
 from amplint.engine.run import Linter, opened, unreadable
 from amplint.findings import Applicability, Finding, Fix
-from amplint.fixes.apply import apply_round
-from amplint.fixes.imports import remove_stale_imports
-from amplint.fixes.verify import verify
+from amplint.fixes.apply import apply_verified
 from amplint.fixes.write import replace_file
 from amplint.notebooks.page import Page
 from amplint.records import dataclass
@@ -130,13 +128,10 @@ def _makes_no_progress(fix: Fix, before: Sequence[Finding], after: Sequence[Find
 def edited(page: Page, fixes: Sequence[Fix]) -> tuple[bytes | None, list[Fix]]:
     """The file after applying the compatible ones of `fixes`, and these; None if the result is invalid."""
     old = page.text
-    new, applied = apply_round(old, fixes)
+    new, applied, why = apply_verified(old, fixes, page.words)
     if new == old:
         return page.raw, []
-    new = remove_stale_imports(old, new, keep=page.words)
-    if verify(old, new, [edit for fix in applied for edit in fix.edits]) is not None:
-        return None, applied
-    return page.restored(new), applied
+    return page.restored(new) if why is None else None, applied
 
 
 def _not_written(target: Target, failure: OSError) -> Finding:

@@ -1,14 +1,15 @@
-"""Application of compatible fixes to a text, with the imports that they need."""
+"""Application of compatible fixes to a text, with the imports that they need, and verified."""
 
 from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from amplint.findings import Fix
-from amplint.fixes.imports import add_imports, can_import
+from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.fixes.splice import Located, locate, place, splice
+from amplint.fixes.verify import verify
 from amplint.source.rewrite_lines import INDENTATION, Lines
 
 
@@ -34,6 +35,16 @@ def apply_round(text: str, fixes: Sequence[Fix]) -> tuple[str, list[Fix]]:
             bisect.insort(taken, edit, key=place)
         applied.append(fix)
     return add_imports(splice(text, taken), [statement for fix in applied for statement in fix.imports]), applied
+
+
+def apply_verified(text: str, fixes: Sequence[Fix], keep: Collection[str] = ()) -> tuple[str, list[Fix], str | None]:
+    """The text after `apply_round`, without imports that are unused then except those of names in `keep`; the fixes.
+
+    The last is the reason why the result must not replace `text`, None if it may.
+    """
+    new, applied = apply_round(text, fixes)
+    new = remove_stale_imports(text, new, keep)
+    return new, applied, verify(text, new, [edit for fix in applied for edit in fix.edits])
 
 
 def _located(lines: Lines, fix: Fix) -> list[Located]:

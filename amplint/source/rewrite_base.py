@@ -177,16 +177,19 @@ class RewriterBase:
         """`code` with the line breaks of the file."""
         return NEWLINE.sub(lambda _: self.source.newline, code)
 
-    def _rows(self, statement: cst.CSTNode) -> tuple[int, int] | None:
-        """First row (decorators included) and last row of a statement, None if it shares a row with others."""
-        span = self.source.span(statement)
+    def start(self, statement: cst.CSTNode) -> Position:
+        """The position at which a statement begins, decorators included."""
         decorators = getattr(statement, "decorators", ())
-        start = self.source.span(decorators[0]).start if decorators else span.start
+        return self.source.span(decorators[0] if decorators else statement).start
+
+    def rows(self, statement: cst.CSTNode) -> tuple[int, int] | None:
+        """First row (decorators included) and last row of a statement, None if it shares a row with others."""
+        start, end = self.start(statement), self.source.span(statement).end
         if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
             return None
-        if self._lines.before(start).strip(" \t") or not LINE_TAIL.fullmatch(self._lines.after(span.end)):
+        if self._lines.before(start).strip(" \t") or not LINE_TAIL.fullmatch(self._lines.after(end)):
             return None
-        return start.row, span.end.row
+        return start.row, end.row
 
     def string_rows(self, node: cst.CSTNode) -> set[int]:
         """The rows below the first of `node` that start within a string."""

@@ -9,7 +9,7 @@ from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.source import syntax as cst
 from amplint.source.rewrite_base import RewriterBase
-from amplint.source.tree import walk
+from amplint.source.tree import targets, walk
 
 _COMMENT_ONLY = regex(r"[ \t]*(#.*)?")
 
@@ -85,7 +85,7 @@ class RegionEdits(RewriterBase):
         return Edit(self._lines.rows(region.first_row, region.last_row), "".join(lines))
 
     def _region(self, node: cst.With) -> _Region | None:
-        rows = self._rows(node)
+        rows = self.rows(node)
         if rows is None or node.asynchronous is not None or len(node.items) != 1:
             return None
         if not isinstance(node.body, cst.IndentedBlock) or not node.body.body:
@@ -140,10 +140,9 @@ class RegionEdits(RewriterBase):
         """The first row of a statement of the body together with the comments directly above it."""
         if index == 0:
             return region.header_row + 1
-        statement = region.body[index]
-        decorators: Sequence[cst.CSTNode] = getattr(statement, "decorators", ())
-        row = self.source.span(decorators[0] if decorators else statement).start.row
-        return self._lines.commented(row, self.source.span(region.body[index - 1]).end.row)
+        return self._lines.commented(
+            self.start(region.body[index]).row, self.source.span(region.body[index - 1]).end.row
+        )
 
     def _line(self, region: _Region, row: int, *, dedent: bool) -> str:
         line = self.source.text[self._lines.start(row) : self._lines.start(row + 1)]
@@ -164,14 +163,6 @@ class RegionEdits(RewriterBase):
 def _bound_by(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The names, attributes and items that `node` itself assigns or deletes."""
     if isinstance(node, (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.Del)):
-        yield from _leaves(node.target)
+        yield from targets(node.target)
     elif isinstance(node, cst.AsName):
-        yield from _leaves(node.name)
-
-
-def _leaves(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from _leaves(element.value)
-    else:
-        yield target
+        yield from targets(node.name)

@@ -77,7 +77,7 @@ class StatementEdits(RewriterBase):
         if goal is None or (before is not None and after is not None):
             raise TypeError("move_statement takes either before or after")
         statement, target = self.statement_of(node), self._place(goal)
-        rows = self._rows(statement) if statement is not None else None
+        rows = self.rows(statement) if statement is not None else None
         if statement is None or rows is None or target is None:
             return None
         if rows[0] <= target[0] and target[1] <= rows[1]:
@@ -97,7 +97,7 @@ class StatementEdits(RewriterBase):
         removals: list[Edit] = []
         moved: list[str] = []
         for statement in dict.fromkeys(statements):
-            rows = self._rows(statement) if statement is not None else None
+            rows = self.rows(statement) if statement is not None else None
             removal = self._removal(statement) if statement is not None and rows is not None else None
             if statement is None or rows is None or removal is None or rows[0] <= target[0] <= rows[1]:
                 return None
@@ -124,7 +124,7 @@ class StatementEdits(RewriterBase):
         statement = self.statement_of(node)
         if statement is None or not self._always_run(node, statement):
             return None
-        return self._rows(statement)
+        return self.rows(statement)
 
     def _at(self, row: int) -> Span:
         return Span(Position(row, 1), Position(row, 1))
@@ -145,7 +145,7 @@ class StatementEdits(RewriterBase):
         return self.source.newline.join(lines)
 
     def _removal(self, statement: Statement) -> Edit | None:
-        rows = self._rows(statement)
+        rows = self.rows(statement)
         if rows is None:
             return None
         whole = self._lines.rows(*rows)

@@ -18,7 +18,7 @@ class WrapEdits(RewriterBase):
         Every edit is an insertion, and so compatible with edits within the statements. None if a statement shares a row
         with another, or if indentation differs between rows.
         """
-        rows = [self._rows(statement) for statement in statements]
+        rows = [self.rows(statement) for statement in statements]
         if not rows or any(row is None for row in rows):
             return None
         first, last = rows[0], rows[-1]

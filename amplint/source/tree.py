@@ -55,10 +55,15 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
                 todo.append(value)
 
 
+def targets(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The expressions to which an assignment to `target` assigns, `target` itself or those in a tuple or list."""
+    if isinstance(target, (cst.Tuple, cst.List)):
+        for element in target.elements:
+            yield from targets(element.value)
+    else:
+        yield target
+
+
 def target_names(target: cst.CSTNode) -> Iterator[str]:
     """The variables that an assignment to `target` binds, including those in tuples and lists."""
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from target_names(element.value)
+    return (one.value for one in targets(target) if isinstance(one, cst.Name))

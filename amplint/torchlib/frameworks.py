@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from amplint.torchlib.practice import PRACTICES
 
+LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
+"""The packages of frameworks with a setting for mixed precision."""
 MANAGERS = {
     "accelerate.Accelerator": "accelerate",
     "accelerate.accelerator.Accelerator": "accelerate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, Gradients, GradState, PairEvent, ScalerStep, Unscale
@@ -82,12 +83,12 @@ class BackwardWithoutScale(Rule):
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, PairEvent)
         backward = _plain(event).raw
-        spelled = event.index.scalers.get(event.scaler.symbol, [])
-        scaler = next((rewrite.text(n) for n in spelled if backward and rewrite.same_function(n, backward)), None)
-        if scaler is None or not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
+        if not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
             return None
+        scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), backward, rewrite)
         loss = backward.func.value
-        return Fix("Scale the loss", (rewrite.replace(loss, f"{scaler}.scale({rewrite.text(loss)})"),))
+        edit = rewrite.replace(loss, protocol.scaled(loss, scaler, rewrite)) if scaler is not None else None
+        return Fix("Scale the loss", (edit,)) if edit is not None else None
 
 
 def _plain(event: PairEvent) -> Gradients:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ClippedEarly, Event, GradientUse, GradState
@@ -99,14 +100,8 @@ class ClipWithoutUnscale(Rule):
             return None
         before = rewrite.branch_towards(step, event.node)
         place = before if isinstance(before, (cst.For, cst.While)) else event.node
-        named = (
-            _named(event.index.scalers[scaler], step, rewrite),
-            _named(event.index.optimizers.get(optimizer, []), step, rewrite),
-        )
-        edit = rewrite.insert_before(place, f"{named[0]}.unscale_({named[1]})") if all(named) else None
+        spelled = protocol.spelling(event.index.optimizers.get(optimizer, []), step, rewrite)
+        owner = protocol.spelling(event.index.scalers[scaler], step, rewrite)
+        edit = protocol.unscale(place, spelled, owner, rewrite) if spelled and owner else None
         known = Applicability.UNSAFE if event.guesses else Applicability.SAFE
         return Fix("Unscale the gradients first", (edit,), known) if edit else None
-
-
-def _named(spelled: list[cst.BaseExpression], near: cst.CSTNode, rewrite: Rewriter) -> str | None:
-    return next((rewrite.text(node) for node in spelled if rewrite.same_function(node, near)), None)

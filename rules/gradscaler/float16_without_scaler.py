@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd, ShardedStep
@@ -114,16 +115,16 @@ class Float16WithoutScaler(Rule):
             return None
         if made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
-        loss, near = rewrite.text(call.func.value), rewrite.shares_block(made, event.node)
+        loss, near = call.func.value, rewrite.shares_block(made, event.node)
         if not near or not rewrite.same_function(call, event.node) or len(self.steps) > 1 or event.call.args:
             return None
         edits = (
             rewrite.insert_after(made, 'scaler = torch.amp.GradScaler("cuda")'),
-            rewrite.replace(call.func.value, f"scaler.scale({loss})"),
-            rewrite.replace(event.node, f"scaler.step({rewrite.text(event.optimizer_node)})"),
-            rewrite.insert_after(event.node, "scaler.update()"),
+            rewrite.replace(loss, protocol.scaled(loss, "scaler", rewrite)),
+            protocol.step(event.node, event.optimizer_node, "scaler", rewrite),
+            protocol.update(event.node, "scaler", rewrite),
         )
-        done = tuple(filter(None, edits)) if loss != "torch.autograd" else ()
+        done = tuple(filter(None, edits)) if rewrite.text(loss) != "torch.autograd" else ()
         return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",)) if len(done) == len(edits) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, NeverUpdated, OptState, PairEvent, ScalerStep, Unscale
@@ -89,7 +90,6 @@ class MissingUpdate(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, (PairEvent, NeverUpdated))
-        spelled = event.index.scalers.get(event.scaler.symbol, [])
         last = event.latest if isinstance(event, PairEvent) else event.node
         if last is None or (isinstance(event, PairEvent) and event.stage.state is not OptState.STEPPED):
             return None
@@ -98,6 +98,6 @@ class MissingUpdate(Rule):
             if late and not update.args:
                 edits = rewrite.move_statement(update, after=last)
                 return Fix("Move update() behind the step", tuple(edits)) if edits else None
-        scaler = next((rewrite.text(node) for node in spelled if rewrite.same_function(node, last)), None)
-        edit = rewrite.insert_after(last, f"{scaler}.update()") if scaler else None
+        scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), last, rewrite)
+        edit = protocol.update(last, scaler, rewrite) if scaler else None
         return Fix("Add update() after the step", (edit,)) if edit else None

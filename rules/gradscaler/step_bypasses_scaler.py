@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradState, OptimizerStep
@@ -86,13 +87,12 @@ class StepBypassesScaler(Rule):
             return Fix("Remove the second step", (edit,)) if edit else None
         assert event.gradients.scaler is not None
         symbol = event.gradients.scaler.symbol
-        named = (node for node in event.index.scalers.get(symbol, []) if rewrite.same_function(node, event.node))
-        scaler = next(map(rewrite.text, named), None)
+        scaler = protocol.spelling(event.index.scalers.get(symbol, []), event.node, rewrite)
         if scaler is None or event.call.args:
             return None
-        edits = [rewrite.replace(event.node, f"{scaler}.step({rewrite.text(event.optimizer_node)})")]
+        edits = [protocol.step(event.node, event.optimizer_node, scaler, rewrite)]
         if not any(rewrite.same_function(node, event.node) for node in event.index.updates.get(symbol, [])):
-            update = rewrite.insert_after(event.node, f"{scaler}.update()")
+            update = protocol.update(event.node, scaler, rewrite)
             if update is None:
                 return None
             edits.append(update)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits import protocol
 from amplint.findings import Applicability, Edit, Fix, Severity, Span
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, PenaltyScaled
@@ -74,8 +75,7 @@ class UnscaledGradientPenalty(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, PenaltyScaled)
-        spelled = event.index.scalers.get(event.scaler.symbol, [])
-        scaler = next((rewrite.text(node) for node in spelled if rewrite.same_function(node, event.node)), None)
+        scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), event.node, rewrite)
         outputs = rewrite.find_argument(event.node, "outputs", 0) if isinstance(event.node, cst.Call) else None
         holder = rewrite.source.parent(event.node)
         one = isinstance(holder, cst.Subscript)
@@ -88,6 +88,6 @@ class UnscaledGradientPenalty(Rule):
         division = f" / {scaler}.get_scale()"
         edits = [] if one else [Edit(start, f"[grad{division} for grad in ")]
         if not event.carried:
-            edits.append(rewrite.replace(outputs.value, f"{scaler}.scale({rewrite.text(outputs.value)})"))
+            edits.append(rewrite.replace(outputs.value, protocol.scaled(outputs.value, scaler, rewrite)))
         edits.append(Edit(end, division if one else "]"))
         return Fix("Unscale the gradients of the scaled loss", tuple(edits), Applicability.UNSAFE)

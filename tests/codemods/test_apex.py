@@ -173,6 +173,14 @@ def start(args, net, loader):
 """
 
 
+def test_an_import_keeps_the_rows_of_names_that_stay() -> None:
+    several = "from apex import (\n    amp,  # mixed precision\n    optimizers,  # fused\n)"
+    old = LOOP.replace("from apex import amp", several).replace(
+        "import torch\n", "import torch\n\nLAMB = optimizers.FusedLAMB\n"
+    )
+    assert "from apex import (\n    optimizers,  # fused\n)\n" in converted(old).text
+
+
 def test_losses_are_computed_in_regions_wherever_they_stand() -> None:
     old = LOOP.replace("loss = torch.nn.functional.mse_loss(net(inputs), targets)", "outputs = net(inputs)")
     old = old.replace("scale_loss(loss,", "scale_loss(torch.nn.functional.mse_loss(outputs, targets),")

@@ -8,21 +8,20 @@ from dataclasses import replace
 from amplint.codemods import parameters
 from amplint.codemods.accumulation import windows, work
 from amplint.codemods.accumulation.blocks import Blocks
-from amplint.codemods.accumulation.observed import Observed, observe
 from amplint.codemods.accumulation.parallel import Parallel
 from amplint.codemods.accumulation.parts import Parts
 from amplint.codemods.accumulation.reductions import Reduction, Reductions
-from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder
+from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder, observe
 from amplint.codemods.accumulation.windows import Window
 from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.flags import Flag
 from amplint.codemods.options import number_of_batches
-from amplint.codemods.refusal import Reasons, Refusal, required
+from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script
 from amplint.codemods.training.gradients import gradient_uses
-from amplint.codemods.training.observed import framework
+from amplint.codemods.training.observed import Observed, framework
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
@@ -84,8 +83,8 @@ class _Conversion:
         self._parallel = Parallel(script, observed.calls)
         self._number = count
         self._flag = flag
-        self._count = script.free(*_COUNTS) or f"{_COUNTS[0]}_"
-        self._helper = script.free("micro_batches", "batch_windows") or "micro_batches_"
+        self._count = script.fresh(*_COUNTS)
+        self._helper = script.fresh("micro_batches", "batch_windows")
         self._defined: list[cst.CSTNode] = []
         self._handed: set[cst.CSTNode] = set()
         self._edits: list[Edit] = []
@@ -172,13 +171,9 @@ class _Conversion:
             raise Refusal(function, f"{name}() trains on one batch, and the loop over batches is not in sight")
         if not parameters.takes_more(function):
             raise Refusal(function, f"{name}() would need to know its place in a window, and cannot be told here")
-        self._edits.append(parameters.appended(self._script, function, *window.parameters))
+        why = f"{name}() is called here in a way that leaves no place for more arguments"
+        self._edits += parameters.passed_on(self._script, function, calls, window.parameters, why)
         self._done.append(Remark(self._script.row(function), "hand on the place in the window"))
-        for call in calls:
-            given = [(one, one.name) for one in window.parameters]
-            edit = parameters.passed_last(self._script, function, call, *given)
-            why = f"{name}() is called here in a way that leaves no place for more arguments"
-            self._edits.append(required(edit, call, why))
         return calls
 
     def _check_counter(self, loop: cst.While, function: cst.FunctionDef) -> None:
@@ -210,9 +205,7 @@ class _Conversion:
 
     def _define(self, loop: cst.For | cst.While) -> None:
         """Define the number of batches above the outermost loop."""
-        outermost: cst.CSTNode = loop
-        while (around := self._script.loop_of(outermost)) is not None:
-            outermost = around
+        outermost = [loop, *self._script.loops_around(loop)][-1]
         block = self._script.block_of(outermost)
         if not any(self._script.block_of(one) is block for one in self._defined):
             self._defined.append(outermost)
@@ -272,7 +265,7 @@ class _Conversion:
             )
         held = self._distributed(parts, model[0]) if model is not None else []
         if (held or len(runs) > 1) and " or " in condition:
-            name = self._script.free("last", "is_last", "ends_window") or "last_"
+            name = self._script.fresh("last", "is_last", "ends_window")
             one = one and len({id(self._script.block_of(run[0])) for run in runs}) == 1
             place = held[0] if held else runs[0][0] if one else parts.place.body.body[0]
             self._blocks.above(place, f"{name} = {condition}")
@@ -280,7 +273,7 @@ class _Conversion:
         if model is not None and held:
             name, kind = model
             if kind is not None:
-                synchronous = self._script.free("synchronous", "is_synchronous") or "synchronous_"
+                synchronous = self._script.fresh("synchronous", "is_synchronous")
                 self._blocks.above(held[0], f"{synchronous} = {condition} or not isinstance({name}, {kind})")
             else:
                 synchronous = condition

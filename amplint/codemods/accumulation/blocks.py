@@ -86,10 +86,7 @@ class Blocks:
         return row
 
     def _rows(self, statement: cst.CSTNode) -> tuple[int, int]:
-        required(self._script.rewrite.insert_after(statement, "pass"), statement)
-        decorators = getattr(statement, "decorators", ())
-        first = self._script.row(decorators[0] if decorators else statement)
-        return first, self._script.source.span(statement).end.row
+        return required(self._script.rewrite.rows(statement), statement)
 
 
 def _imports(statement: cst.CSTNode) -> bool:

@@ -37,7 +37,7 @@ class Parallel:
         if len(found) != 1:
             return None
         ((name, maker),) = found.items()
-        return name, None if self._always(maker, name) else self._script.rewrite.text(maker.func)
+        return name, None if self._always(maker) else self._script.rewrite.text(maker.func)
 
     def _names(self, maker: cst.Call, place: Place) -> list[str]:
         """The names of the model made by `maker` in the function of `place`."""
@@ -67,7 +67,7 @@ class Parallel:
         known = path in every or bool(self._script.assignments(here, path))
         return found or ([path] if home is None and not known else [])
 
-    def _always(self, maker: cst.Call, name: str) -> bool:
+    def _always(self, maker: cst.Call) -> bool:
         """Whether the model is always made by `maker`, unconditionally."""
         conditional = (cst.If, cst.IfExp, cst.Try, cst.For, cst.While)
         for above in self._script.source.ancestors(maker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amplint.codemods.bindings import bound_paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.definitions import values_of
+from amplint.codemods.options import declared
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
@@ -48,7 +49,8 @@ def _changes(script: Script, calls: Calls, loop: cst.While, path: str) -> list[c
     """The nodes that may bind `path` while `loop` runs: for an attribute, those of any object."""
     first, attribute, last = path.partition(".")[0], "." in path, "." + path.rpartition(".")[2]
     found = []
-    for body in (loop.body, *(one.body for one in _entered(script, calls, loop))):
+    functions = (one for one in calls.reached([loop.body]) if script.source.owns(one))
+    for body in (loop.body, *(one.body for one in functions if isinstance(one, cst.FunctionDef))):
         nodes = list(walk(body))
         here = body is loop.body or any(_declares(node, first) for node in nodes)
         for node in nodes:
@@ -60,19 +62,6 @@ def _changes(script: Script, calls: Calls, loop: cst.While, path: str) -> list[c
 
 def _declares(node: cst.CSTNode, name: str) -> bool:
     return isinstance(node, (cst.Global, cst.Nonlocal)) and any(item.name.value == name for item in node.names)
-
-
-def _entered(script: Script, calls: Calls, loop: cst.While) -> list[cst.FunctionDef]:
-    """The functions of the file that iterations of `loop` may run."""
-    found: list[cst.FunctionDef] = []
-    waiting: list[cst.CSTNode] = [loop.body]
-    while waiting:
-        for node in walk(waiting.pop()):
-            for target in calls.targets(node) if isinstance(node, cst.Call) else ():
-                if isinstance(target, cst.FunctionDef) and target not in found:
-                    found.append(target)
-                    waiting.append(target.body)
-    return found
 
 
 def _counts_every_iteration(script: Script, calls: Calls, loop: cst.While, count: cst.CSTNode) -> bool:
@@ -126,19 +115,18 @@ def _is_whole(script: Script, calls: Calls, node: cst.BaseExpression | None, dee
         return all(_is_whole(script, calls, value, deep - 1) for value in values)
     if parameter is not None:
         return isinstance(parameter[1].default, cst.Integer)
-    return "." in path and _is_option(script, calls, path.rpartition(".")[2])
+    return "." in path and _is_option(script, path.rpartition(".")[2])
 
 
 def _is_declared(annotation: cst.Annotation | None) -> bool:
     return annotation is not None and dotted(annotation.annotation) == "int"
 
 
-def _is_option(script: Script, calls: Calls, name: str) -> bool:
+def _is_option(script: Script, name: str) -> bool:
     """Whether an option or a field of a class called `name` is declared as an integer."""
-    for call in calls.ending("add_argument"):
-        kind = script.rewrite.find_argument(call, "type")
-        flags = [one.value.raw_value for one in call.args if isinstance(one.value, cst.SimpleString)]
-        if kind is not None and name in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-            return dotted(kind.value) == "int"
+    call = declared(script, name)
+    kind = script.rewrite.find_argument(call, "type") if call is not None else None
+    if kind is not None:
+        return dotted(kind.value) == "int"
     fields = list(script.of_kind(cst.AnnAssign))
     return any(dotted(one.target) == name and _is_declared(one.annotation) for one in fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
+from amplint.codemods.bindings import constructor
 from amplint.codemods.calls import Calls
 from amplint.codemods.definitions import value_of, values_of
 from amplint.codemods.script import Script
@@ -83,7 +84,7 @@ class Reductions:
         if isinstance(call.func, cst.Attribute) and last in _KEEPS:
             inner = call.args[0].value if last == "scale" and call.args else call.func.value
             return self.of(inner, deep - 1)
-        return self._called(call, name, deep)
+        return self._called(call, deep)
 
     def _reduced(self, inner: cst.BaseExpression, by: str, deep: int) -> Reduction:
         """The reduction of the mean or sum of `inner`, which may be a reduced loss already."""
@@ -95,7 +96,7 @@ class Reductions:
         spelled = self._script.text_of(inner)
         return Reduction.SUM if before is Reduction.NONE or not SPEAKS_OF_LOSS.search(spelled) else Reduction.UNKNOWN
 
-    def _called(self, call: cst.Call, name: str, deep: int) -> Reduction:
+    def _called(self, call: cst.Call, deep: int) -> Reduction:
         returned = self._returned(call)
         if returned:
             return _together([self.of(value, deep - 1) for value in returned])
@@ -117,9 +118,8 @@ class Reductions:
         return _together([self._criterion(one, deep - 1) for one in values])
 
     def _made(self, made: cst.Call) -> Reduction:
-        inner = made
-        while isinstance(inner.func, cst.Attribute) and isinstance(inner.func.value, cst.Call):
-            inner = inner.func.value  # nn.CrossEntropyLoss().to(device)
+        inner = constructor(made)
+        assert isinstance(inner, cst.Call)
         own = any(isinstance(one, cst.ClassDef) and one.name.value == dotted(inner.func) for one in self._script.top)
         for keyword in ("reduction", "size_average"):
             given = self._script.rewrite.find_argument(inner, keyword)

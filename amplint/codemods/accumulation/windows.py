@@ -50,7 +50,7 @@ def counting(script: Script, calls: Calls, loop: cst.For, count: str) -> Window 
     header = _Header(script, calls, loop)
     if not header.certain:
         return None
-    index = header.index or script.free("i", "step", "batch_idx", "batch_index") or "i_"
+    index = header.index or script.fresh("i", "step", "batch_idx", "batch_index")
     stop = header.stop
     begins = f"{index} % {count} == 0" if header.start == 0 else f"({index} - {header.start}) % {count} == 0"
     place = f"({index} + 1)" if header.start == 0 else index
@@ -74,14 +74,14 @@ def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str
 
 def function_window(script: Script) -> Window:
     """The windows of a function that takes the position of its batch in a window."""
-    place, length = script.free("micro", "micro_batch", "place") or "micro_", _length(script)
+    place, length = script.fresh("micro", "micro_batch", "place"), _length(script)
     told = New(place, "int", "0"), New(length, "int", "1")
     return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=told)
 
 
 def _length(script: Script) -> str:
     """The name of the variable for the length of a window."""
-    return script.free("window", "window_size", "window_length") or "window_"
+    return script.fresh("window", "window_size", "window_length")
 
 
 def helper_code(name: str) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.accumulation.observed import Observed
 from amplint.codemods.accumulation.rounds import Place
 from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.script import Script
+from amplint.codemods.training.observed import Observed
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import AVERAGE_CALLED, AVERAGING, COUNTS_STEPS, SAVES_IN_LOOP, SCHEDULER, SCHEDULER_CLASS
 from amplint.source import syntax as cst

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 from amplint.codemods.amp import devices, limits, managed, notes, sharded
-from amplint.codemods.amp.checkpoints import pass_scaler_with_state
-from amplint.codemods.amp.protocol import Protocol
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.codemods.flags import Flag
@@ -18,7 +16,8 @@ from amplint.codemods.script import Script
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
-from amplint.codemods.training.observed import observe
+from amplint.codemods.training.observed import Goal, observe
+from amplint.codemods.training.protocol import Protocol
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
@@ -64,7 +63,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
 
 def _planned(script: Script, wish: Wish) -> Plan:
     scales = wish.dtype == "float16"
-    observed = observe(script, scales=scales)
+    observed = observe(script, Goal.SCALER if scales else Goal.REGIONS)
     if observed.mixed:
         own = "autocast" in script.text or "GradScaler" in script.text
         elsewhere = "autocast stands in another file that this one leads to; see whether it covers this backward pass"
@@ -106,8 +105,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
             return f"{made}({devices.spell(script, observed.calls, wish.device, below)}{switch(below)})"
 
         scalers = Scalers(script, observed, construction)
-        protocol = Protocol(script, observed, scalers)
-        pass_scaler_with_state(script, observed, scalers)
+        protocol = Protocol(script, observed, scalers.at)
+        scalers.pass_with_state()
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]

@@ -14,9 +14,8 @@ from amplint.findings import Edit, Fix
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import MANAGERS, PRECISIONS, is_lightning_module, loop_kind
+from amplint.torchlib.frameworks import LIBRARIES, MANAGERS, PRECISIONS, is_lightning_module, loop_kind
 
-_LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
 _MIXED = {"float16": '"16-mixed"', "bfloat16": '"bf16-mixed"'}
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}
 _PARSER = "transformers.HfArgumentParser"
@@ -28,7 +27,7 @@ _OF_LAUNCHER = re.compile(rb"^mixed_precision:[ \t]*['\"]?(\w+)", re.MULTILINE)
 
 def may_be(text: str) -> bool:
     """Whether `text` mentions one of these frameworks."""
-    return any(library in text for library in _LIBRARIES)
+    return any(library in text for library in LIBRARIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def plan(script: Script, dtype: str) -> Plan | None:
 
 def _uses(script: Script) -> Iterator[Use]:
     """The calls of these frameworks."""
-    return (use for use in library_uses(script, *_LIBRARIES) if use.call is not None or is_lightning_module(use.name))
+    return (use for use in library_uses(script, *LIBRARIES) if use.call is not None or is_lightning_module(use.name))
 
 
 def _elsewhere(script: Script, known: list[Use], dtype: str, *, setup: bool) -> Iterator[Remark]:

@@ -124,7 +124,7 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
     """
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
-    called = regions.functions_run_by(statements)
+    called = observed.calls.reached(statements)
     models, told = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)

@@ -83,21 +83,35 @@ class Scalers:
         roots = frozenset(root for step in steps for root in paths(self._observed.steps[step]))
         return self._scaler_of(function, roots, call) if roots else self._without_steps(function, call)
 
-    def serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
+    def pass_with_state(self) -> None:
+        """Pass the scaler to functions that save or restore the state of an optimizer parameter. Raises Refusal."""
+        calls = self._observed.calls
+        states = [call for name in ("state_dict", "load_state_dict") for call in calls.ending(name)]
+        found = True
+        while found:  # a function may pass it on to another
+            found = False
+            for call in states:
+                owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+                function = self._script.function_of(call)
+                if function is None or not isinstance(owner, cst.Name) or self._serves(function, owner.value):
+                    continue
+                passed = calls.arguments_for(function, owner.value) or ()
+                served = (self._serves(self._script.function_of(one), self._script.text_of(one)) for one in passed)
+                if passed and all(served):
+                    self._scaler_of(function, frozenset({owner.value}), call)
+                    found = True
+
+    def _serves(self, function: cst.FunctionDef | None, optimizer: str) -> bool:
         """Whether `function`, or a function around it, has the scaler of its `optimizer` already."""
         if function is not None and not optimizer.startswith("self."):
             own = self._script.assignments(function, optimizer) or self._script.parameter(function, optimizer)
             if not own:
-                return self.serves(self._script.function_of(function), optimizer)
+                return self._serves(self._script.function_of(function), optimizer)
         owner = self._script.method_owner(function) if optimizer.startswith("self.") else None
         return any(
             optimizer in roots and (place is function or (owner and self._script.method_owner(place) is owner))
             for place, roots in self._known
         )
-
-    def pass_scaler(self, function: cst.FunctionDef, optimizer: str, node: cst.CSTNode) -> None:
-        """Pass `function` the scaler beside its parameter `optimizer`. Raises Refusal."""
-        self._scaler_of(function, frozenset({optimizer}), node)
 
     def _scaler_of(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         """The scaler of the optimizers named by `roots` in `function`."""
@@ -222,18 +236,16 @@ class Scalers:
 
     def _construct_above_loop(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
         """Construct the scaler above the loop that steps, unless an unseen caller passes one. Raises Refusal."""
-        loops = [self._script.loop_of(node)] if self._script.function_of(node) is function else []
-        while loops and loops[-1] is not None:
-            loops.append(self._script.loop_of(loops[-1]))
-        outer = loops[-2] if len(loops) > 1 else None
-        if outer is None:
+        loops = self._script.loops_around(node) if self._script.function_of(node) is function else []
+        if not loops:
             why = (
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
+        outer = loops[-1]
         made = f"{self.name} = {self._construction(outer)}"
-        if not _counts(outer) or len(loops) <= _EPOCH_LOOPS:
-            if function.params.star_kwarg is not None or function.params.kwonly_params or function.params.star_arg:
+        if not _counts(outer) or len(loops) < _EPOCH_LOOPS:
+            if not parameters.takes_more(function):
                 raise Refusal(function, f"{function.name.value}() cannot take a scaler as its last parameter")
             last = positional(function)[-1]
             kind = f": {self._kind(last)} | None = None" if last.annotation is not None else "=None"
@@ -323,10 +335,7 @@ class Scalers:
         )
         if own or len(loops) != len(calls) or len(set(loops)) != 1 or loops[0] is None:
             return None
-        loop: cst.CSTNode = loops[0]
-        while (around := self._script.loop_of(loop)) is not None:
-            loop = around
-        return loop
+        return [loops[0], *self._script.loops_around(loops[0])][-1]
 
     def _insertion(self, below: cst.CSTNode, code: str) -> Edit:
         restores = any(dotted(call.func) in _restoring(below) for call in every(below, cst.Call))
@@ -337,11 +346,6 @@ class Scalers:
     def _add(self, edit: Edit | None, node: cst.CSTNode) -> None:
         self._edits.append(required(edit, node, _NO_PLACE))
         self._rows.append(self._script.row(node))
-
-
-def binds_one_of(statement: cst.CSTNode, roots: frozenset[str]) -> bool:
-    """Whether `statement` is a loop over an object named by one of `roots`."""
-    return isinstance(statement, cst.For) and not roots.isdisjoint(bound_paths(statement))
 
 
 def _indexed_attribute(binding: cst.CSTNode) -> set[str]:

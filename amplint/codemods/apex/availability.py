@@ -105,7 +105,7 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
                 script.indented(range(start, rows[1] + 1), outer, inner, script.rewrite.string_rows(statement))
             )
     text = "".join(part if part.endswith(("\n", "\r")) else part + script.source.newline for part in parts)
-    return Edit(script.whole_rows(first, last), text)
+    return Edit(script.lines.rows(first, last), text)
 
 
 def _without(script: Script, told: dict[str, bool]) -> Script:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amplint.codemods.bindings import called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.definitions import reaching_definitions, value_of
+from amplint.codemods.options import declared
 from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -50,15 +51,9 @@ def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, depth: int) -
 
 def _is_switch(script: Script, name: str) -> bool:
     """Whether an option of this name is declared as a switch."""
-    for call in script.calls:
-        if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "add_argument":
-            continue
-        texts = {arg.keyword.value if arg.keyword else "": script.text_of(arg.value).strip("'\"") for arg in call.args}
-        flags = [script.text_of(arg.value).strip("'\"") for arg in call.args if arg.keyword is None]
-        names = [texts["dest"]] if "dest" in texts else [flag.lstrip("-").replace("-", "_") for flag in flags]
-        if name in names:
-            return texts.get("action", "").endswith(_SWITCHES)
-    return False
+    call = declared(script, name)
+    action = script.rewrite.find_argument(call, "action") if call is not None else None
+    return action is not None and script.text_of(action.value).strip("'\"").endswith(_SWITCHES)
 
 
 def _is_boolean_parameter(param: cst.Param) -> bool:

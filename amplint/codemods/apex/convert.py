@@ -14,14 +14,13 @@ from amplint.codemods.apex.protocol import Protocol, leave_regions
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup, first_scale, setups
 from amplint.codemods.apex.start import scaler_made, start_edits
-from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, uses
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, is_of_amp, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
-from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.conversion import Plan, Remark, Wish
 from amplint.codemods.refusal import Refusal
-from amplint.codemods.rows import changed_edits, row_after, tidied
+from amplint.codemods.rows import rewritten, tidied
 from amplint.codemods.script import Passes, Script
 from amplint.edits.checkpoint_files import IMPORTS
-from amplint.findings import Fix
 from amplint.fixes.imports import add_imports
 
 _REPAIRS = (
@@ -43,22 +42,15 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
         if orphan is not None:
             row = text.count("\n", 0, orphan.start(1)) + 1
             raise Refusal(row, f"{orphan.group(1)} is called here, and nothing in this file imports amp from apex")
-        if not any(f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}.")) for name in _used(script)):
+        if not any(map(is_of_amp, (*aliases(script).values(), *(use.name for use in uses(script))))):
             return Plan()
         if wish.dtype != "float16":
             raise Refusal(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
         new, remarks = _converted(script, wish)
-        new = tidied(text, new)
     except Refusal as refusal:
         return Plan(refused=(refusal.remark(script.source),))
-    fix = Fix("Use torch.autocast and torch.amp.GradScaler", changed_edits(text, new))
-    left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
-    first = min((edit.span.start.row for edit in fix.edits), default=1)
-    return Plan((Change(fix, (Remark(first, fix.message),), left),), repairs=_REPAIRS)
-
-
-def _used(script: Script) -> set[str]:
-    return {*aliases(script).values(), *(use.name for use in uses(script))}
+    change = rewritten(text, tidied(text, new), "Use torch.autocast and torch.amp.GradScaler", remarks)
+    return Plan((change,) if change is not None else (), repairs=_REPAIRS)
 
 
 def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
@@ -143,17 +135,15 @@ def _check_optimizers(protocol: Protocol, calls: list[Setup]) -> None:
     row = script.row(calls[0].call)
     if not protocol.scaled:
         raise Refusal(row, "this file never scales a loss with amp.scale_loss")
-    stepped = {(script.scope(call), text) for call, text in protocol.steps()}
+    stepped = {script.text_of(optimizer) for optimizer in protocol.steps().values()}
     for setup in calls:
         for target, given in setup.optimizers:
-            if not any(reach.one_optimizer or text in (target, given) for _, text in stepped):
+            if not any(reach.one_optimizer or text in (target, given) for text in stepped):
                 raise Refusal(script.row(setup.call), f"the step of {target} is not in this file")
 
 
 def _refuse_remaining_amp(script: Script) -> None:
     """Raise Refusal if a use of apex for mixed precision remains, or an import of it cannot be removed."""
-    left = next(
-        (name for name in aliases(script).values() if f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))), None
-    )
+    left = next(filter(is_of_amp, aliases(script).values()), None)
     if left is not None:
         raise Refusal(1, f"the import of {left} cannot be removed")

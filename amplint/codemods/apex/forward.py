@@ -10,7 +10,7 @@ from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.gathering import assign_losses, separate_regions
-from amplint.codemods.training.observed import Observed, observe
+from amplint.codemods.training.observed import Goal, Observed, observe
 from amplint.codemods.training.regions import Regions
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -34,7 +34,7 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
             raise Refusal(place, "whether mixed precision is on cannot be told here")
         return found
 
-    observed = observe(script, scales=False)
+    observed = observe(script, Goal.REGIONS)
     _add_scaled(script, observed, reach.scaler if training else "")
     _add_handed(script, observed, reach)
     named = assign_losses(script, observed.losses)

@@ -106,8 +106,7 @@ def _replaced(script: Script, use: Use, successor: str) -> Iterator[Edit]:
 
 def drop_imports(script: Script) -> Script:
     """The script without unused imports from apex."""
-    alive = {use.node for use in uses(script)}
-    roots = {_root(node) for node in alive}
+    roots = {_root(use.node) for use in uses(script)}
     known = set(aliases(script))
     edits = []
     for statement in script.of_kind(cst.SimpleStatementLine):
@@ -119,8 +118,8 @@ def drop_imports(script: Script) -> Script:
                 removal = script.rewrite.remove_statement(statement)
                 edits += [removal] if removal is not None else []
             starred = isinstance(small, cst.ImportFrom) and isinstance(small.names, cst.ImportStar)
-            if dead and (len(dead) == len(bound) or not starred):
-                edits.append(_removed(script, statement, small, dead))
+            if isinstance(small, (cst.Import, cst.ImportFrom)) and dead and (len(dead) == len(bound) or not starred):
+                edits += _removals(script, statement, small, dead)
     return script.apply(edits)
 
 
@@ -140,21 +139,14 @@ def _root(node: cst.BaseExpression) -> str:
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def _removed(
-    script: Script, statement: cst.SimpleStatementLine, small: cst.BaseSmallStatement, dead: list[str]
-) -> Edit:
-    assert isinstance(small, (cst.Import, cst.ImportFrom))
-    aliases = () if isinstance(small.names, cst.ImportStar) else small.names
-    kept = [alias for alias in aliases if bound_by(alias) not in dead]
-    if kept:
-        start = f"from {script.text_of(small.module)} import " if _has_module(small) else "import "  # type: ignore[union-attr,arg-type]
-        return script.rewrite.replace(small, start + ", ".join(script.text_of(alias).rstrip(", ") for alias in kept))
-    return required(
-        script.rewrite.remove_statement(statement),
-        script.row(statement),
-        "the import of apex shares its line with others",
-    )
-
-
-def _has_module(small: cst.CSTNode) -> bool:
-    return isinstance(small, cst.ImportFrom) and small.module is not None
+def _removals(
+    script: Script, statement: cst.SimpleStatementLine, small: cst.Import | cst.ImportFrom, dead: list[str]
+) -> Iterator[Edit]:
+    """The edits that remove the names `dead` from an import, or the whole statement."""
+    names = () if isinstance(small.names, cst.ImportStar) else small.names
+    gone = [index for index, alias in enumerate(names) if bound_by(alias) in dead]
+    if len(gone) < len(names):
+        yield from script.without([script.source.span(alias) for alias in names], gone)
+        return
+    removal = script.rewrite.remove_statement(statement)
+    yield required(removal, script.row(statement), "the import of apex shares its line with others")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 
 from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
@@ -11,10 +12,13 @@ from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOS
 from amplint.codemods.bindings import positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
-from amplint.codemods.parameters import New, appended, passed_last, takes_more
+from amplint.codemods.parameters import New, passed_on, takes_more
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
+from amplint.codemods.training import protocol
+from amplint.codemods.training.observed import Observed
+from amplint.edits.protocol import scaled
 from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
@@ -42,24 +46,26 @@ class Protocol:
 
     def edits(self) -> list[Edit]:
         """Every edit, after the scaler was passed to the functions that need it."""
-        steps = list(self.steps())
+        steps = self.steps()
         if self.on:
-            calls = [use.node for use in (*self.scaled, *self.masters, *self.states)]
-            self.reach.need(self.script.scope(node) for node in (*calls, *(step for step, _ in steps)))
+            calls = [use.node for use in (*self.scaled, *self.states)]
+            self.reach.need(self.script.scope(node) for node in (*calls, *steps))
         elif self.states:
             raise Refusal(self.script.row(self.states[0].node), "with O0 there is no state to save or load")
         found: list[Edit] = []
         for use in self.scaled:
             found += self._scaled(use)
         for use in self.masters:
-            found += self._masters(use)
+            found.append(self._masters(use))
+        if self.on:
+            found += self._protocol_edits(steps)
         for use in self.states:
             found.append(
                 self.script.rewrite.replace(use.node, f"{self._scaler(use.node)}.{use.name.rpartition('.')[2]}")
             )
         if self.on and not self.states:
             found += kept_with_optimizer(self.script, self.reach, self.script.row(self.made_at))
-        return [*found, *self._stepped(steps), *self._parameter_edits()]
+        return [*found, *self._parameter_edits()]
 
     def remarks(self) -> Iterator[Remark]:
         """Remarks for review, once the edits are known."""
@@ -90,18 +96,18 @@ class Protocol:
         if given is None or "loss" not in given or "optimizers" not in given:
             raise Refusal(row, "what amp.scale_loss is called with is not written out")
         self._known_optimizers(given["optimizers"], row)
-        name, loss = item.asname.name.value, self.script.text_of(given["loss"])
-        scaled = f"{self._scaler(region)}.scale({loss})" if self.on else self.script.rewrite.operand(given["loss"])
+        name, loss = item.asname.name.value, given["loss"]
+        code = scaled(loss, self._scaler(region), self.script.rewrite) if self.on else self.script.rewrite.operand(loss)
         uses = [n for n in walk(region.body) if isinstance(n, cst.Name) and n.value == name]
         backward = [n for n in uses if self._runs_backward(n)]
         if not backward:
             raise Refusal(row, "no backward pass runs on the scaled loss inside of the with statement")
-        later = loss != name and self._mentioned_later(region, name)
+        later = self.script.text_of(loss) != name and self._mentioned_later(region, name)
         body = region.body
         if len(uses) == 1 and not later:
-            yield Edit(self.script.rewrite.span(uses[0]), scaled)
+            yield Edit(self.script.rewrite.span(uses[0]), code)
         elif isinstance(body, cst.IndentedBlock):
-            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {scaled}"), row)
+            yield required(self.script.rewrite.insert_before(body.body[0], f"{name} = {code}"), row)
 
     def _known_optimizers(self, node: cst.BaseExpression, row: int) -> None:
         nodes = [each.value for each in node.elements] if isinstance(node, (cst.List, cst.Tuple)) else [node]
@@ -115,34 +121,34 @@ class Protocol:
         return isinstance(above, cst.Attribute) and above.value is name and above.attr.value == "backward"
 
     def _mentioned_later(self, region: cst.With, name: str) -> bool:
+        """Whether the function of `region` mentions `name` outside of statements that bind it as this one does."""
         function = self.script.functions.get(self.script.scope(region))
-        inside = set(walk(region))
-        others = (function.body,) if function is not None else tuple(c.module for c in self.script.source.chunks)
-        reads = [n for root in others for n in walk(root) if isinstance(n, cst.Name) and n.value == name]
-        bound = {n.name for root in others for n in walk(root) if isinstance(n, cst.AsName)}
-        named = {n for root in others for w in walk(root) if isinstance(w, cst.With) for n in self._own(w, name)}
-        return any(n not in inside and n not in bound and n not in named for n in reads)
+        nodes = list(walk(function.body)) if function is not None else self.script.nodes
+        binding = [node for node in nodes if isinstance(node, cst.With) and _binds(node, name)]
+        inside = {inner for node in binding for inner in walk(node)}
+        return any(isinstance(node, cst.Name) and node.value == name and node not in inside for node in nodes)
 
-    def _own(self, region: cst.With, name: str) -> list[cst.CSTNode]:
-        """The nodes in another `with` that binds the same name."""
-        binds = any(
-            item.asname is not None and isinstance(item.asname.name, cst.Name) and item.asname.name.value == name
-            for item in region.items
-        )
-        return list(walk(region)) if binds else []
-
-    def _masters(self, use: Use) -> Iterator[Edit]:
+    def _masters(self, use: Use) -> Edit:
         row, scope = self.script.row(use.node), self.script.scope(use.node)
         given = self.script.rewrite.arguments(use.call, ("optimizer",)) if use.call is not None else None
         if use.call is None or given is None or "optimizer" not in given:
             raise Refusal(row, "amp.master_params is handed on instead of being called")
-        optimizer = self.script.text_of(given["optimizer"])
         self._known_optimizers(given["optimizer"], row)
-        yield self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
-        if self.on and self._reads_gradients(use.call) and not self._unscaled_before(use, optimizer):
-            self._check_window_end(use.call, optimizer)
-            edit = self.script.rewrite.insert_before(use.call, f"{self._scaler(use.node)}.unscale_({optimizer})")
-            yield required(edit, row, "there is no place for unscale_ before this use of the gradients")
+        optimizer = self.script.text_of(given["optimizer"])
+        return self.script.rewrite.replace(use.call, self._parameters(use.call, scope, optimizer))
+
+    def _protocol_edits(self, steps: dict[cst.Call, cst.BaseExpression]) -> list[Edit]:
+        """The edits of the steps, and of the uses of gradients, which apex has unscaled."""
+        for call, optimizer in steps.items():
+            if call.args or not isinstance(self.script.source.parent(call), cst.Expr):
+                why = f"{self.script.text_of(optimizer)}.step() is called with a closure, or its result is used"
+                raise Refusal(self.script.row(call), why)
+        uses = [use.call for use in self.masters if use.call is not None and self._reads_gradients(use.call)]
+        for use in uses:
+            self._check_window_end(use, steps)
+        backwards = [use.call for use in self.scaled if use.call is not None]
+        observed = Observed(self.reach.calls, backwards, steps=steps, uses=[*uses])
+        return protocol.Protocol(self.script, observed, self._scaler).edits
 
     def _parameters(self, call: cst.Call, scope: Scope, optimizer: str) -> str:
         """The value of `amp.master_params(optimizer)`, spelled as in the other branch of an `if` if there is one."""
@@ -161,42 +167,28 @@ class Protocol:
         """Whether the statement of `call` is about gradients, and not about the parameters alone."""
         return ABOUT_GRADIENTS.search(self.script.text_of(self.script.statement(call))) is not None
 
-    def _check_window_end(self, call: cst.Call, optimizer: str) -> None:
-        """Raise Refusal if the gradients are used on micro-batches that no step follows."""
-        around = set(self.script.source.ancestors(call))
-        for step, text in self.steps():
-            if text == optimizer and self.script.scope(step) == self.script.scope(call):
-                for above in self.script.source.ancestors(step):
-                    if above in around:
-                        break
-                    if isinstance(above, cst.If):
-                        why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
-                        raise Refusal(self.script.row(call), why + "can unscale them only once, right before it")
+    def _check_window_end(self, use: cst.Call, steps: Mapping[cst.Call, cst.BaseExpression]) -> None:
+        """Raise Refusal if the gradients are used on micro-batches that no step of their optimizer follows."""
+        around = set(self.script.source.ancestors(use))
+        optimizer = self.script.text_of(use.args[0].value)
+        own = (one for one, taken in steps.items() if self.script.text_of(taken) == optimizer)
+        for step in own:
+            inside = itertools.takewhile(lambda above: above not in around, self.script.source.ancestors(step))
+            if self.script.scope(step) == self.script.scope(use) and any(isinstance(one, cst.If) for one in inside):
+                why = "gradients are used here on micro-batches that do not end with a step: GradScaler "
+                raise Refusal(self.script.row(use), why + "can unscale them only once, right before it")
 
-    def _unscaled_before(self, use: Use, optimizer: str) -> bool:
-        """Whether an earlier use of the same gradients in this block, or in one around it, has unscaled them."""
-        earlier = self.masters[: self.masters.index(use)]
-        return any(
-            self.script.rewrite.shares_block(one.node, use.node)
-            and one.call is not None
-            and self.script.text_of(one.call.args[0].value) == optimizer
-            and not self._step_between(one.node, use.node, optimizer)
-            for one in earlier
-        )
-
-    def _step_between(self, first: cst.CSTNode, second: cst.CSTNode, optimizer: str) -> bool:
-        rows = range(self.script.row(first), self.script.row(second))
-        return any(text == optimizer and self.script.row(call) in rows for call, text in self.steps())
-
-    def steps(self) -> Iterator[tuple[cst.Call, str]]:
-        """The steps of the optimizers, with the text of each, except those right after the gradients were cleared."""
+    def steps(self) -> dict[cst.Call, cst.BaseExpression]:
+        """The steps of the optimizers, with these, except those right after the gradients were cleared."""
+        found = {}
         for call in self.script.calls:
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "step":
                 text = self.script.text_of(func.value)
                 steps = self.reach.objects.means(self.script.scope(call), text, "optimizer")
                 if steps and not self._is_redundant(call, text):
-                    yield call, text
+                    found[call] = func.value
+        return found
 
     def _is_redundant(self, call: cst.Call, optimizer: str) -> bool:
         """Whether a step follows `zero_grad`: apex needed one to prepare for `delay_unscale`."""
@@ -205,21 +197,6 @@ class Protocol:
         place = next((index for index, each in enumerate(block) if each is statement), 0)
         return place > 0 and self.script.text_of(block[place - 1]).strip() == f"{optimizer}.zero_grad()"
 
-    def _stepped(self, steps: list[tuple[cst.Call, str]]) -> Iterator[Edit]:
-        if not self.on:
-            return
-        last: dict[int, cst.Call] = {}
-        for call, text in steps:
-            row = self.script.row(call)
-            statement = self.script.source.parent(call)
-            if call.args or not isinstance(statement, cst.Expr):
-                raise Refusal(row, f"{text}.step() is called with a closure, or its result is used")
-            yield self.script.rewrite.replace(call, f"{self._scaler(call)}.step({text})")
-            block = self.script.source.parent(self.script.statement(call))
-            last[id(block)] = call
-        for call in last.values():
-            yield required(self.script.rewrite.insert_after(call, f"{self._scaler(call)}.update()"), call)
-
     def _parameter_edits(self) -> Iterator[Edit]:
         """The edits that add the scaler to the parameters of each function that needs it, and to its calls."""
         for scope in dict.fromkeys(self.reach.handed):
@@ -227,10 +204,8 @@ class Protocol:
             scaler = New(self.reach.scaler, "torch.amp.GradScaler")
             if not positional(function) or not takes_more(function):
                 raise Refusal(function, f"{function.name.value} needs the scaler; add a parameter for it by hand")
-            yield appended(self.script, function, scaler)
-            for call in self.reach.calls_of(scope):
-                edit = passed_last(self.script, function, call, (scaler, scaler.name))
-                yield required(edit, call, "the scaler cannot be passed on here")
+            calls = self.reach.calls.callers(function) or ()
+            yield from passed_on(self.script, function, calls, [scaler], "the scaler cannot be passed on here")
 
 
 def leave_regions(script: Script) -> Iterator[Edit]:
@@ -244,6 +219,11 @@ def leave_regions(script: Script) -> Iterator[Edit]:
                 continue
             edit = script.rewrite.drop_region(region, named=True)
             yield required(edit, region, "the with statement cannot be taken apart line by line")
+
+
+def _binds(statement: cst.With, name: str) -> bool:
+    targets = (item.asname.name for item in statement.items if item.asname is not None)
+    return any(isinstance(target, cst.Name) and target.value == name for target in targets)
 
 
 def _gives_parameters(call: cst.Call) -> bool:

@@ -37,7 +37,7 @@ class Reach:
                 for text in pair
             ),
         )
-        self._calls = Calls(script, {})
+        self.calls = Calls(script, {})
         self.handed: list[Scope] = []
 
     @functools.cached_property
@@ -97,7 +97,7 @@ class Reach:
             row = self.script.row(function) if function is not None else self.script.row(self.setups[0].call)
             name = scope[-1] if scope else "the top level"
             raise Refusal(row, f"{name} steps an optimizer that another class or function has handed to amp.initialize")
-        name, calls = scope[0], self._calls.callers(function)
+        name, calls = scope[0], self.calls.callers(function)
         if not calls:
             raise Refusal(function, f"{name} needs the scaler, and not all that calls it is in sight")
         made = self.script.row(self.setups[0].call)
@@ -107,10 +107,6 @@ class Reach:
         if any(argument.star for call in calls for argument in call.args):
             raise Refusal(self.script.row(calls[0]), f"what {name} is called with is not written out")
         return calls
-
-    def calls_of(self, scope: Scope) -> list[cst.Call]:
-        """The calls of the top-level function `scope` by its name."""
-        return [call for call in self.script.calls if self.script.target(call) == scope]
 
     def same_flag(self, flag: cst.BaseExpression | str, here: Scope, there: Scope) -> bool:
         """Whether a condition has the same meaning in the functions `here` and `there`."""
@@ -139,7 +135,7 @@ class Reach:
         """Whether `one` passes its variable `name` to the parameter of that name of `other`."""
         return any(
             self.script.bound_parameter(call, argument) == name and self.script.text_of(argument.value) == name
-            for call in self.calls_of(other)
-            if self.script.scope(call) == one
+            for call in self.script.calls
+            if self.script.target(call) == other and self.script.scope(call) == one
             for argument in call.args
         )

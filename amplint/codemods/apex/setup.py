@@ -89,8 +89,7 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
     row = script.row(call)
     given = _arguments(script, call)
     models, optimizers = _listed_texts(script, given.get("models")), _listed_texts(script, given.get("optimizers"))
-    nested = any(isinstance(given.get(name), (cst.List, cst.Tuple)) for name in ("models", "optimizers"))
-    targets = _targets(script, call, len(models), given.get("optimizers") is not None, nested)
+    targets = _targets(script, call, models, optimizers if "optimizers" in given else None)
     remarks = list(_remarks(script, given, row))
     level, off = _level(script, given.get("opt_level"))
     if level and not isinstance(given.get("opt_level"), cst.Name):
@@ -143,35 +142,24 @@ def _listed_texts(script: Script, node: cst.BaseExpression | None) -> list[str]:
     return [script.text_of(node)]
 
 
-def _targets(script: Script, call: cst.Call, models: int, two: bool, nested: bool) -> list[str]:
+def _targets(script: Script, call: cst.Call, models: list[str], optimizers: list[str] | None) -> list[str]:
     """The targets of the models and then of the optimizers, as many as there are."""
     row = script.row(call)
     above = script.source.parent(call)
     if isinstance(above, cst.Expr):
-        return _many_in_place(script, call)
+        return [*models, *(optimizers or ())]
     if not isinstance(above, cst.Assign) or len(above.targets) != 1:
         raise Refusal(row, "the result of amp.initialize is not assigned to variables")
     target = above.targets[0].target
-    if not two:
-        return _leaves(script, target)
+    if optimizers is None:
+        return _listed_texts(script, target)
     if not isinstance(target, (cst.Tuple, cst.List)) or len(target.elements) != 2:
         raise Refusal(row, "the result of amp.initialize is not assigned to a model and an optimizer")
     first, second = (element.value for element in target.elements)
-    found = _leaves(script, first)
-    if len(found) != models:
+    found = _listed_texts(script, first)
+    if len(found) != len(models):
         raise Refusal(row, "the models that amp.initialize returns are kept in one variable")
-    return found + _leaves(script, second)
-
-
-def _many_in_place(script: Script, call: cst.Call) -> list[str]:
-    given = _arguments(script, call)
-    return _listed_texts(script, given.get("models")) + _listed_texts(script, given.get("optimizers"))
-
-
-def _leaves(script: Script, target: cst.BaseExpression) -> list[str]:
-    if isinstance(target, (cst.Tuple, cst.List)):
-        return [script.text_of(element.value) for element in target.elements]
-    return [script.text_of(target)]
+    return found + _listed_texts(script, second)
 
 
 def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]:

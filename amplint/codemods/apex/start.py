@@ -67,11 +67,11 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
         newline = script.source.newline
         text = newline.join(f"{indentation}{line}" for line in lines)
         tail = script.lines.after(script.source.span(statement).end)
-        yield Edit(script.whole_rows(first, last), text + tail + newline)
+        yield Edit(script.lines.rows(first, last), text + tail + newline)
     elif idle:
         others = [each for each in script.block_of(statement) if each is not statement and each not in idle]
         text = f"{indentation}pass{script.source.newline}" if all(map(_binds_names, others)) else ""
-        yield Edit(script.whole_rows(first, last), text)
+        yield Edit(script.lines.rows(first, last), text)
     else:
         yield _with_blank(script, statement, required(script.rewrite.remove_statement(statement), row))
     if made is not None and place is not statement:
@@ -85,7 +85,7 @@ def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:
     alone = removal.content or not block or block[0] is not statement
     if alone or below > len(script.lines) or not script.lines.blank(below):
         return removal
-    return Edit(script.whole_rows(script.rows(statement)[0], below), "")
+    return Edit(script.lines.rows(script.rows(statement)[0], below), "")
 
 
 def _reassignments(script: Script, setup: Setup, statement: cst.CSTNode) -> list[cst.CSTNode]:

@@ -23,6 +23,11 @@ _FP16_NAMES = (
 STATE_DICT, LOAD_STATE_DICT = f"{AMP}.state_dict", f"{AMP}.load_state_dict"
 
 
+def is_of_amp(name: str) -> bool:
+    """Whether a qualified name is one of apex for mixed precision."""
+    return f"{name}.".startswith((f"{AMP}.", f"{FP16_UTILS}."))
+
+
 def aliases(script: Script) -> dict[str, str]:
     """Name -> its qualified name in apex, for the names bound by imports anywhere in the file."""
     found: dict[str, str] = {}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.conversion import Plan, Remark, Wish
 from amplint.codemods.mmcv import configs, decorators
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, REFUSED
 from amplint.codemods.mmcv.settings import NAMES
 from amplint.codemods.refusal import Refusal
-from amplint.codemods.rows import changed_edits, row_after
+from amplint.codemods.rows import rewritten
 from amplint.codemods.script import Script
-from amplint.findings import Fix
 
 _MODULE = (AUTO, FORCE, FLAG, *REFUSED)
 
@@ -26,11 +25,9 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
             what = "Say it in optim_wrapper"
     except Refusal as refusal:
         return Plan(refused=(refusal.remark(Script(text, path).source),))
-    if new == text:
+    change = rewritten(text, new, what, remarks)
+    if change is None:
         return Plan()
     if wish.dtype != "float16":
         return Plan(refused=(Remark(1, "mmcv computes in float16: convert from mmcv without --dtype"),))
-    fix = Fix(what, changed_edits(text, new))
-    first = min(edit.span.start.row for edit in fix.edits)
-    left = tuple(Remark(row_after(text, new, remark.row), remark.text) for remark in remarks)
-    return Plan((Change(fix, (Remark(first, fix.message),), left),))
+    return Plan((change,))

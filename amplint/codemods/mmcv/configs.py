@@ -58,7 +58,7 @@ def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, li
     wrapper = Wrapper(script, settings, above)
     pieces = _with_comments(script, settings, wrapper.pieces())
     new = script.apply(_edits(script, settings, pieces)).text
-    return _ended(text, tidied(text, new)), [*wrapper.remarks, *_remarks(script, settings, above)]
+    return _ended(text, tidied(text, new)), [*wrapper.remarks, *_remarks(script, above)]
 
 
 def _ended(text: str, new: str) -> str:
@@ -80,11 +80,11 @@ def _edits(script: Script, settings: dict[str, Setting], pieces: list[Piece]) ->
         first, last = script.rows(setting.statement)
         if setting is place and pieces:
             _require_bound_names(script, settings, place)
-            edits.append(Edit(script.whole_rows(first, last), spelled(script, pieces) + _end(script, last)))
+            edits.append(Edit(script.lines.rows(first, last), spelled(script, pieces) + _end(script, last)))
         else:
             above = len(_removed_comments(script, settings, setting, carried=setting.name in carried))
-            edits.append(Edit(script.whole_rows(first - above, last), ""))
-        edits += [Edit(script.whole_rows(*script.rows(statement)), "") for statement in setting.dead]
+            edits.append(Edit(script.lines.rows(first - above, last), ""))
+        edits += [Edit(script.lines.rows(*script.rows(statement)), "") for statement in setting.dead]
     return edits
 
 
@@ -132,7 +132,7 @@ def _require_bound_names(script: Script, settings: dict[str, Setting], place: Se
                         raise Refusal(here, "a name that this uses gets its value too late for optim_wrapper")
 
 
-def _remarks(script: Script, settings: dict[str, Setting], above: Inherited) -> list[Remark]:
+def _remarks(script: Script, above: Inherited) -> list[Remark]:
     found = []
     if above.wrapper is None:
         why = f"{above.missing} cannot be read: it has to be converted as well"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from amplint.codemods.bindings import positional
 from amplint.codemods.names import Use, imported
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.source import syntax as cst
@@ -23,7 +23,7 @@ REFUSED = {
     "build_optimizer": "mmengine builds optimizers with build_optim_wrapper(model, cfg.optim_wrapper)",
 }
 """APIs of mmcv 1.x in training code without a certain conversion."""
-_LIBRARY = re.compile(r"mm[a-z0-9]+")
+_LIBRARY = re.compile(r"mm[a-z0-9]+(?![^.])")
 _OUTPUT = {AUTO: "out_fp32", FORCE: "out_fp16"}
 
 
@@ -40,11 +40,8 @@ class Decorated:
 
 def known(script: Script) -> dict[str, str]:
     """The names that the file imports from libraries of OpenMMLab, with their qualified names."""
-    found: dict[str, str] = {}
-    for statement in script.of_kind(cst.Import, cst.ImportFrom):
-        for library in _libraries(script, statement):
-            found.update(imported(script, statement, library))
-    return found
+    every = (one for statement in script.of_kind(cst.Import, cst.ImportFrom) for one in imported(script, statement))
+    return {bound: name for bound, name in every if _LIBRARY.match(name)}
 
 
 def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
@@ -68,12 +65,11 @@ def decorated(script: Script, found: list[Use]) -> Iterator[Decorated]:
 
 
 def _read(script: Script, function: cst.FunctionDef, decorator: cst.Decorator, name: str, call: cst.Call) -> Decorated:
-    given = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
-    given |= dict(zip(("apply_to", _OUTPUT[name]), (a.value for a in call.args if a.keyword is None), strict=False))
-    row = script.row(call)
+    row, why = script.row(call), f"what {name} is called with is not written out"
+    given = required(script.rewrite.arguments(call, ("apply_to", _OUTPUT[name])), row, why)
     output = script.text_of(given[_OUTPUT[name]]) if _OUTPUT[name] in given else "False"
-    if any(argument.star for argument in call.args) or output not in ("True", "False"):
-        raise Refusal(row, f"what {name} is called with is not written out")
+    if output not in ("True", "False"):
+        raise Refusal(row, why)
     params = function.params
     plain = [param.name.value for param in positional(function)][1:]
     target = given.get("apply_to")
@@ -109,14 +105,3 @@ def _strings(node: cst.BaseExpression) -> tuple[str, ...] | str | None:
         strings = tuple(each for each in found if isinstance(each, str))
         return strings if len(strings) == len(node.elements) else None
     return None
-
-
-def _libraries(script: Script, statement: cst.CSTNode) -> set[str]:
-    """The libraries of OpenMMLab that a statement imports from."""
-    modules: list[cst.BaseExpression] = []
-    if isinstance(statement, cst.Import):
-        modules = [alias.name for alias in statement.names]
-    elif isinstance(statement, cst.ImportFrom) and statement.module is not None and not statement.relative:
-        modules = [statement.module]
-    roots = {script.text_of(module).partition(".")[0] for module in modules}
-    return {root for root in roots if _LIBRARY.fullmatch(root)}

@@ -73,7 +73,7 @@ class _Pass:
         self.script = script
         self.remarks: list[Remark] = []
         self.casts = False
-        self.helper = _free(script, "to_float32")
+        self.helper = script.fresh("to_float32")
         self._device = device
         self._halved = {one.function for one in every if one.name == AUTO}
 
@@ -157,7 +157,7 @@ class _Pass:
         first, last = self.script.rows(decorator)
         if self.script.lines.line(first)[: self.script.source.span(decorator).start.column - 1].strip():
             raise Refusal(first, "the decorator shares its row with something else")
-        return Edit(self.script.whole_rows(first, last), "")
+        return Edit(self.script.lines.rows(first, last), "")
 
 
 def _statements(function: cst.FunctionDef) -> list[cst.BaseStatement]:
@@ -265,12 +265,4 @@ def _with_helper(script: Script, name: str | None) -> str:
 
 def _first_row(script: Script, statement: cst.CSTNode) -> int:
     """The first row of a statement, including its decorators and the comments above it."""
-    decorators = getattr(statement, "decorators", ())
-    return script.lines.commented(script.row(decorators[0] if decorators else statement))
-
-
-def _free(script: Script, name: str) -> str:
-    """`name`, or a variant that is unused in the file."""
-    while name in script.words:
-        name = f"_{name}"
-    return name
+    return script.lines.commented(script.rewrite.start(statement).row)

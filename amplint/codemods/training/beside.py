@@ -72,10 +72,10 @@ class Beside:
     def _follow(self, home: cst.FunctionDef | None) -> None:
         """Follow half values through a function, or the top level, from its first region on."""
         half: set[str] = set()
-        for node in walk(home.body) if home is not None else self._script.nodes:
+        for node in self._script.nodes_of(home):
             if isinstance(node, cst.For) and paths(node.iter) & half:
                 half |= bound_paths(node)
-            if not isinstance(node, cst.SimpleStatementLine) or self._script.function_of(node) is not home:
+            if not isinstance(node, cst.SimpleStatementLine):
                 continue
             if any(self._script.inside(region, node) for region in self._regions):
                 half |= self._flow.binds(node)

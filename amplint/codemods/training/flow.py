@@ -149,14 +149,14 @@ class Flow:
         if function is None or (complete and not self._is_given(function, needed)):
             yield way
             return
-        yield from self._from_callers(function, way, needed, node, depth)
+        yield from self._from_callers(function, way, needed, depth)
 
     def _is_given(self, function: cst.FunctionDef, needed: set[str]) -> bool:
         """Whether some of `needed` is defined outside of `function`, as an attribute of the object or a parameter."""
         return any(path.startswith("self.") or self._script.parameter(function, path) for path in needed - {"self"})
 
     def _from_callers(
-        self, function: cst.FunctionDef, way: list[cst.CSTNode], needed: set[str], node: cst.CSTNode, depth: int
+        self, function: cst.FunctionDef, way: list[cst.CSTNode], needed: set[str], depth: int
     ) -> Iterator[list[cst.CSTNode]]:
         callers = self._calls.callers(function)
         if not callers or depth == _CALLS_LIMIT:

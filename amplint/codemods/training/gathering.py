@@ -89,7 +89,7 @@ def _cut(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
     alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1)
     first = lines.commented(first) if alone else first
     surplus = first > 1 and lines.blank(first - 1) and last < len(lines) and lines.blank(last + 1)
-    edits.append(Edit(script.whole_rows(first, last + surplus), ""))
+    edits.append(Edit(script.lines.rows(first, last + surplus), ""))
     return script.indented(range(first, last + 1), "")
 
 

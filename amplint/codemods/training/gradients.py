@@ -31,18 +31,9 @@ def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[
 
 def _uses_elsewhere(script: Script, calls: Calls, call: cst.Call) -> bool:
     """Whether functions of other files that `call` runs clip, measure or update gradients."""
-    waiting = [function for function in calls.runs(call) if not script.source.owns(function)]
-    seen: set[cst.CSTNode] = set()
-    while waiting:
-        function = waiting.pop()
-        if function in seen or not isinstance(function, cst.FunctionDef):
-            continue
-        seen.add(function)
-        nodes = list(walk(function.body))
-        if any(_works_on_gradients(node) for node in nodes):
-            return True
-        waiting += (further for node in nodes for further in calls.runs(node))
-    return False
+    elsewhere = [function for function in calls.runs(call) if not script.source.owns(function)]
+    functions = (one for one in (*elsewhere, *calls.reached(elsewhere)) if isinstance(one, cst.FunctionDef))
+    return any(_works_on_gradients(node) for one in functions for node in walk(one.body))
 
 
 def _works_on_gradients(node: cst.CSTNode) -> bool:

@@ -1,7 +1,9 @@
-"""Events of a training script: forward and backward passes, steps, and uses of gradients."""
+"""Events of a training script: forward and backward passes, steps, uses of gradients, and windows of batches."""
 
 from __future__ import annotations
 
+import enum
+import functools
 import os
 import re
 import sys
@@ -11,11 +13,13 @@ from dataclasses import field
 from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.interpretation import Interpretation
+from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.gradients import gradient_uses
 from amplint.records import dataclass
 from amplint.semantics.events import (
+    Accumulation,
     AutocastCreated,
     Backward,
     Event,
@@ -26,6 +30,7 @@ from amplint.semantics.events import (
     Recipe,
     ScalerCreated,
     ScalerStep,
+    ScalerUpdate,
     Unscale,
 )
 from amplint.semantics.reading.program import Program
@@ -34,11 +39,11 @@ from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
+from amplint.torchlib.frameworks import TITLES
 
-_KINDS = (
-    AutocastCreated, Backward, Forward, ManagedBackward, OptimizerStep, ScalerCreated, ScalerStep,
-    Unscale,
-)  # fmt: skip
+_OF_TRAINING = (Backward, ManagedBackward, OptimizerStep, ScalerStep)
+_OF_REGIONS = (*_OF_TRAINING, AutocastCreated, Forward, ScalerCreated, Unscale)
+_OF_WINDOWS = (*_OF_TRAINING, Accumulation, ScalerUpdate)
 AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
@@ -48,23 +53,36 @@ _FRAMEWORKS = re.compile(
 )
 
 
+class Goal(enum.Enum):
+    """The code that a codemod writes into a training loop."""
+
+    REGIONS = enum.auto()
+    SCALER = enum.auto()
+    """A scaler, and regions."""
+    WINDOWS = enum.auto()
+    """Windows of batches whose gradients are accumulated."""
+
+
 @dataclass
 class Observed:
-    """The relevant calls of the file.
+    """The relevant calls of the file; forward passes and uses of gradients only for regions, windows only for windows.
 
     `calls` maps them to the functions they run. `forwards` holds the calls that run a forward pass, directly or through
     a callee; training runs those in `shared`. `evaluations` are the call chains of evaluation to its forward passes.
-    `losses` maps backward passes to the unscaled loss, and `steps` each `optimizer.step()` to the expression of the
-    optimizer; `uses` are the clipping, measuring and updates of gradients, and `idle` those in functions that nothing
-    in the file names. `modules` are the names of objects with a forward pass, `models` the expressions used as models,
-    `mixed` is whether the file uses mixed precision already, and `foreign` maps names imported from libraries other
-    than PyTorch to their qualified names.
+    `losses` maps backward passes to the unscaled loss, and `steps` each step of an optimizer to the expression of the
+    optimizer; `updates` are those of the scale, `windows` the loops and functions that accumulate gradients already,
+    `uses` the clipping, measuring and updates of gradients, and `idle` those in functions that nothing in the file
+    names. `modules` are the names of objects with a forward pass, `models` the expressions used as models, `mixed` is
+    whether the file uses mixed precision already, and `foreign` maps names imported from libraries other than PyTorch
+    to their qualified names.
     """
 
     calls: Calls
     backwards: list[cst.Call] = field(default_factory=list)
     losses: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
     steps: dict[cst.Call, cst.BaseExpression] = field(default_factory=dict)
+    updates: list[cst.CSTNode] = field(default_factory=list)
+    windows: set[cst.CSTNode] = field(default_factory=set)
     uses: list[cst.CSTNode] = field(default_factory=list)
     idle: list[cst.CSTNode] = field(default_factory=list)
     forwards: set[cst.CSTNode] = field(default_factory=set)
@@ -76,15 +94,21 @@ class Observed:
     foreign: dict[str, str] = field(default_factory=dict)
 
 
-def observe(script: Script, *, scales: bool) -> Observed:
-    """Interpret the file; unless it `scales` losses, the callers of steps do not matter.
+def observe(script: Script, goal: Goal) -> Observed:
+    """Interpret the file. Raises Refusal if a relevant part of it is unseen, and SourceError.
 
-    Raises Refusal if part of it is unseen, and SourceError.
+    Without a scaler, steps in other files are irrelevant to regions.
     """
     interpretation = Interpretation(script)
-    watch = _Watch(script, interpretation, scales)
+    watch = _Watch(script, interpretation, goal)
+    if goal is Goal.WINDOWS:
+        interpretation.follow(watch, *_OF_WINDOWS)
+        return watch.found
+    scales = goal is Goal.SCALER
+    watch.found.models |= watch.models
+    watch.found.forwards.update(call for call in script.calls if watch.uses_model(call))
     watch.found.modules.update(_made_of_modules(script, interpretation.program))
-    interpretation.follow(watch, *_KINDS)
+    interpretation.follow(watch, *_OF_REGIONS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     watch.found.steps.update(
         (call, call.func.value)
@@ -166,41 +190,87 @@ def _switches_off(context: cst.BaseExpression) -> bool:
 
 
 class _Watch:
-    def __init__(self, script: Script, interpretation: Interpretation, scales: bool) -> None:
+    def __init__(self, script: Script, interpretation: Interpretation, goal: Goal) -> None:
         self._script = script
-        self._interpretation = interpretation
-        self.source = source = script.source
         self._program = interpretation.program
-        self.scales = scales
+        self._goal = goal
+        self.source = script.source
         self.found = Observed(interpretation.calls)
-        self._models = {path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
-        self.found.models |= self._models
-        self._keys = dict[str, set[str]]()
-        for path, key in _elements_that_are_models(script):
-            self._keys.setdefault(path, set()).add(key)
-        self._optimizers = {
-            path for chunk in source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
-        }
-        self._methods: dict[str, list[cst.FunctionDef]] = {}
-        for function in script.functions.values():
-            if script.method_owner(function) is not None:
-                self._methods.setdefault(function.name.value, []).append(function)
-        self.found.forwards.update(call for call in script.calls if self._uses_model(call))
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
-        if isinstance(event, (AutocastCreated, ScalerCreated, ScalerStep, Unscale)):
-            self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
-        elif isinstance(event, ManagedBackward):
-            self._interpretation.refuse_manager(event, "scales the loss itself; ask it for mixed precision")
+        windows = self._goal is Goal.WINDOWS
+        if isinstance(event, ManagedBackward):
+            asks = (
+                "runs the backward pass; ask it to accumulate gradients"
+                if windows
+                else "scales the loss itself; ask it for mixed precision"
+            )
+            raise Refusal(self._here(event), f"{TITLES.get(event.manager.kind, 'the framework')} {asks}")
+        if isinstance(event, Backward):
+            self._backward(event)
+        elif isinstance(event, OptimizerStep) or (isinstance(event, ScalerStep) and windows):
+            self._step(event)
+        elif isinstance(event, Accumulation):
+            self.found.windows.add(event.loop)
+        elif isinstance(event, ScalerUpdate):
+            self.found.updates += [event.node] if self._here(event) is event.node else []
         elif isinstance(event, Forward):
             self._forward(event)
-        elif isinstance(event, Backward):
-            call = self._interpretation.backward(event)
-            self.found.backwards += [call] if call not in self.found.backwards else []
-        elif isinstance(event, OptimizerStep) and (self.scales or self.source.owns(event.node)):
-            self._interpretation.check_step(event, "a gradient scaler cannot step")
-            self.found.steps[event.call] = event.optimizer_node
+        else:
+            self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
+
+    def _here(self, event: Event) -> cst.CSTNode:
+        """The node of the script that reaches `event`, which may be in another file."""
+        if self.source.owns(event.node):
+            return event.node
+        return event.entered_from or self.source.chunks[0].module
+
+    def _backward(self, event: Backward) -> None:
+        if not self.source.owns(event.node):
+            raise Refusal(self._here(event), "a loss is differentiated in another file")
+        if not isinstance(event.node, cst.Call):
+            raise Refusal(event.node, "this backward pass is not a plain call")
+        self.found.backwards += [event.node] if event.node not in self.found.backwards else []
+
+    def _step(self, event: OptimizerStep | ScalerStep) -> None:
+        if not self.source.owns(event.node):
+            if self._goal is Goal.REGIONS:
+                return
+            raise Refusal(self._here(event), "an optimizer steps in another file")
+        if event.closure or (isinstance(event, OptimizerStep) and event.call.args):
+            windows = self._goal is Goal.WINDOWS
+            why = "makes and uses gradients in one call" if windows else "a gradient scaler cannot step"
+            raise Refusal(event.node, f"the optimizer runs a closure, which {why}")
+        if isinstance(event.node, cst.Call):
+            self.found.steps[event.node] = event.optimizer_node
+
+    @functools.cached_property
+    def models(self) -> set[str]:
+        """The expressions that the file uses as models."""
+        return {path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+
+    @functools.cached_property
+    def _keys(self) -> dict[str, set[str]]:
+        """Collection -> the keys under which its elements are models."""
+        found = dict[str, set[str]]()
+        for path, key in _elements_that_are_models(self._script):
+            found.setdefault(path, set()).add(key)
+        return found
+
+    @functools.cached_property
+    def _optimizers(self) -> set[str]:
+        return {
+            path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
+        }
+
+    @functools.cached_property
+    def _methods(self) -> dict[str, list[cst.FunctionDef]]:
+        found: dict[str, list[cst.FunctionDef]] = {}
+        for function in self._script.functions.values():
+            if self._script.method_owner(function) is not None:
+                found.setdefault(function.name.value, []).append(function)
+        return found
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
@@ -221,7 +291,7 @@ class _Watch:
         above = next((one for one in self.source.ancestors(call) if not isinstance(one, cst.BaseExpression)), None)
         while isinstance(above, cst.Arg):
             above = next((one for one in self.source.ancestors(above) if not isinstance(one, cst.BaseExpression)), None)
-        return isinstance(above, cst.Assign) and bool(self._models & bound_paths(above, whole=True))
+        return isinstance(above, cst.Assign) and bool(self.models & bound_paths(above, whole=True))
 
     def is_beside(self, call: cst.Call) -> bool:
         """Whether a forward pass of the same model for evaluation stands in the same function as `call`."""
@@ -248,7 +318,8 @@ class _Watch:
         known = owner is None or owner in ("self", "ctx", "torch.autograd", "autograd") or self._is_model(func.value)
         return not known and not seed.star and (seed.keyword is None or seed.keyword.value == "gradient")
 
-    def _uses_model(self, call: cst.Call) -> bool:
+    def uses_model(self, call: cst.Call) -> bool:
+        """Whether `call` runs a model, by its name."""
         if self._is_model(call.func):
             return True
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
@@ -262,8 +333,8 @@ class _Watch:
     def _is_model(self, node: cst.BaseExpression) -> bool:
         """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
         path = dotted(_collection(node)) or ""
-        if path in self._models or not isinstance(node, cst.Subscript):
-            return path in self._models
+        if path in self.models or not isinstance(node, cst.Subscript):
+            return path in self.models
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
 

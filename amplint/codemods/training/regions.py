@@ -285,7 +285,7 @@ class Regions:
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
-        covered = self.functions_run_by(taken)
+        covered = self._observed.calls.reached(taken)
         for way in self._observed.evaluations:
             own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
             call = next(own, None)
@@ -301,16 +301,6 @@ class Regions:
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
             yield Region(run, chosen.keys())
-
-    def functions_run_by(self, statements: Iterable[cst.CSTNode]) -> set[cst.CSTNode | None]:
-        """The functions that `statements` run, transitively."""
-        found, waiting = set[cst.CSTNode | None](), list(statements)
-        while waiting:
-            for call in every(waiting.pop(), cst.Call):
-                new = {*self._observed.calls.targets(call), *self._observed.calls.runs(call)} - found
-                found |= new
-                waiting += (one for one in new if self._script.source.owns(one))
-        return found
 
     def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first to the last of `statements`."""

@@ -1,26 +1,29 @@
-"""The scaler's protocol: scale every loss, unscale before gradients are used, step, and update once per iteration."""
+"""Calls of a gradient scaler: scale every loss, unscale before gradients are used, step, and update in each round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from amplint.codemods.amp.scalers import Scalers, binds_one_of
-from amplint.codemods.bindings import paths
+from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.refusal import Reasons, Refusal, required
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed
+from amplint.edits import protocol
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 
 
 class Protocol:
-    """Writes the calls of the scaler. Raises Refusal for a call without a certain place."""
+    """Writes the calls for all that is `observed`, of the scaler that `scaler_at` names at a node.
 
-    def __init__(self, script: Script, observed: Observed, scalers: Scalers) -> None:
+    Raises Refusal for a call without a certain place.
+    """
+
+    def __init__(self, script: Script, observed: Observed, scaler_at: Callable[[cst.Call], str]) -> None:
         self._script = script
         self._observed = observed
-        self._scalers = scalers
+        self._scaler_at = scaler_at
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
         reasons = Reasons()
@@ -34,23 +37,17 @@ class Protocol:
             with reasons.collecting():
                 self._unscale(use)
         reasons.raise_collected()
-        for backward in observed.backwards:
+        for backward, loss in observed.losses.items():
             with reasons.collecting():
-                self._scale(backward)
+                self._scale(backward, loss)
         reasons.raise_collected()
 
-    def _scale(self, backward: cst.Call) -> None:
-        loss = self._observed.losses[backward]
-        scaled = f"{self._scalers.at(backward)}.scale({self._inner_text(loss)})"
-        self._put(self._script.rewrite.replace(loss, scaled), backward, "scale the loss")
-
-    def _inner_text(self, loss: cst.BaseExpression) -> str:
-        text = self._script.text_of(loss)
-        return text[1:-1] if self._script.rewrite.parentheses(loss) == 1 and "#" not in text else text
+    def _scale(self, backward: cst.Call, loss: cst.BaseExpression) -> None:
+        code = protocol.scaled(loss, self._scaler_at(backward), self._script.rewrite)
+        self._put(self._script.rewrite.replace(loss, code), backward, "scale the loss")
 
     def _step(self, call: cst.Call) -> None:
-        optimizer = self._script.text_of(self._observed.steps[call])
-        edit = self._script.rewrite.replace(call, f"{self._scalers.at(call)}.step({optimizer})")
+        edit = protocol.step(call, self._observed.steps[call], self._scaler_at(call), self._script.rewrite)
         self._put(edit, call, "let the scaler step the optimizer")
 
     def _rounds(self) -> Iterator[list[cst.Call]]:
@@ -71,7 +68,7 @@ class Protocol:
     def _unit(self, step: cst.Call) -> cst.CSTNode:
         """The step, or the loop over optimizers that contains it."""
         loop = self._script.loop_of(step)
-        over = loop is not None and binds_one_of(loop, frozenset(paths(self._observed.steps[step])))
+        over = isinstance(loop, cst.For) and bound_paths(loop) & paths(self._observed.steps[step])
         return loop if over and loop is not None else step
 
     def _optimizer(self, step: cst.Call) -> str:
@@ -79,7 +76,7 @@ class Protocol:
 
     def _update(self, steps: Sequence[cst.Call]) -> None:
         units = [self._unit(step) for step in steps]
-        name = self._scalers.at(steps[-1])
+        name = self._scaler_at(steps[-1])
         last = units[-1]
         if len(units) > 1:
             common = self._script.common(units)
@@ -92,7 +89,7 @@ class Protocol:
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
-        edit = self._script.rewrite.insert_after(last, f"{name}.update()")
+        edit = protocol.update(last, name, self._script.rewrite)
         self._put(edit, steps[-1], "update the scaler")
 
     def _unscale(self, use: cst.CSTNode) -> None:
@@ -106,12 +103,22 @@ class Protocol:
             common = self._script.common([first, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
-            outer = common[1][0]
-            inner = self._script.statement_of(first)
-            nested = len(uses) > 1 or self._script.loop_of(first) is not self._script.loop_of(self._unit(step))
-            code = f"{self._scalers.at(step)}.unscale_({self._optimizer(step)})"
-            edit = self._script.rewrite.insert_before(outer if nested or inner is None else first, code)
+            alone = len(uses) == 1 and self._script.loop_of(first) is self._script.loop_of(self._unit(step))
+            plain = alone and self._script.statement_of(first) is not None
+            below = first if plain else self._after_backward(first, common[1][0])
+            edit = protocol.unscale(below, self._optimizer(step), self._scaler_at(step), self._script.rewrite)
             self._put(edit, use, "unscale the gradients before they are used")
+
+    def _after_backward(self, use: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
+        """The outermost statement around `use`, up to `outer`, that contains no backward pass; `use` without any."""
+        found = use
+        for statement, _ in self._script.enclosing_statements(use):
+            if any(self._script.inside(statement, backward) for backward in self._observed.backwards):
+                break
+            found = statement
+            if statement is outer:
+                break
+        return found
 
     def _serves(self, use: cst.CSTNode, step: cst.Call) -> bool:
         return step in self._steps_behind(self._in_stepping_function(use))

@@ -1,0 +1,39 @@
+"""The calls of a gradient scaler, as every repair and conversion writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from amplint.findings import Edit
+from amplint.source import syntax as cst
+
+if TYPE_CHECKING:
+    from amplint.source.rewrite import Rewriter
+
+
+def spelling(nodes: Iterable[cst.BaseExpression], near: cst.CSTNode, rewrite: Rewriter) -> str | None:
+    """The first of `nodes`, expressions of one object, that stands in the function of `near`; None if there is none."""
+    return next((rewrite.text(node) for node in nodes if rewrite.same_function(node, near)), None)
+
+
+def scaled(loss: cst.BaseExpression, scaler: str, rewrite: Rewriter) -> str:
+    """The code of `loss`, scaled; parentheses of its own become those of the call."""
+    text = rewrite.text(loss)
+    enclosed = isinstance(loss, (cst.Tuple, cst.Yield)) or rewrite.parentheses(loss) != 1 or "#" in text
+    return f"{scaler}.scale({text if enclosed else text[1:-1]})"
+
+
+def unscale(before: cst.CSTNode, optimizer: str, scaler: str, rewrite: Rewriter) -> Edit | None:
+    """The edit that unscales the gradients of `optimizer` above a statement."""
+    return rewrite.insert_before(before, f"{scaler}.unscale_({optimizer})")
+
+
+def step(call: cst.CSTNode, optimizer: cst.BaseExpression, scaler: str, rewrite: Rewriter) -> Edit:
+    """The edit that replaces `call`, a step of `optimizer`, by one of the scaler."""
+    return rewrite.replace(call, f"{scaler}.step({rewrite.text(optimizer)})")
+
+
+def update(after: cst.CSTNode, scaler: str, rewrite: Rewriter) -> Edit | None:
+    """The edit that updates the scale below a statement."""
+    return rewrite.insert_after(after, f"{scaler}.update()")
