@@ -312,6 +312,7 @@ def _outcomes(
     machine.chunk = function.chunk
     machine.calls = (*machine.calls, node)
     machine.sites = (*machine.sites, site)
+    machine.flags = (*map(_flag, positional), *map(_flag, keywords.values()))
     try:
         if isinstance(node, cst.Lambda):
             returned = machine.outcomes(inner, lambda s: machine.evaluate(s, node.body))

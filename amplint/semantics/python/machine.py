@@ -147,7 +147,15 @@ RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[V
 
 
 Sites = tuple[cst.CSTNode | None, ...]
-Position = tuple[Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, Sites, cst.CSTNode | None]
+Position = tuple[
+    Chunk | None,
+    cst.CSTNode | None,
+    tuple[cst.CSTNode, ...],
+    Choices,
+    Sites,
+    cst.CSTNode | None,
+    tuple[Value | None, ...],
+]
 
 
 class Assumed:
@@ -209,6 +217,7 @@ class Machine:
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: Sites = ()
         self.entered_from: cst.CSTNode | None = None
+        self.flags: tuple[Value | None, ...] = ()
         self.interactions = 0
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
@@ -422,11 +431,11 @@ class Machine:
     @property
     def position(self) -> Position:
         """The position of the interpretation, restored at the end of a call."""
-        return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from
+        return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from, self.flags
 
     @position.setter
     def position(self, position: Position) -> None:
-        self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from = position
+        self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from, self.flags = position
 
     def module(self, state: State) -> Source:
         """The file whose names the current code sees."""
