@@ -81,6 +81,10 @@ class Hooks(Protocol):
     def triggers(self) -> frozenset[str]:
         """The words that make code relevant in every file."""
 
+    @property
+    def decisive(self) -> frozenset[type]:
+        """The kinds of values in attributes that make calls with the object that holds them differ."""
+
     def methods(self, name: str) -> tuple[Callable[..., Value | None], ...]:
         """The handlers of calls of methods with this name."""
 
@@ -191,10 +195,10 @@ class Machine:
         configs: bool = False,
         halves: bool = False,
         steps: int | None = None,
-        dtype: str | None = None,
+        supposition: str | None = None,
     ) -> None:
         self.program = program
-        self.dtype = dtype
+        self.supposition = supposition
         self.configs = configs
         self.halves = halves
         self._run_body = run_body
@@ -521,11 +525,6 @@ class Machine:
                 **details,
             )
         )
-
-
-def scale_of(value: Value) -> int | None:
-    """The symbol of the scaler whose scale `value` carries."""
-    return value.scaled.symbol if isinstance(value, Tensor) and value.scaled else None
 
 
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:
