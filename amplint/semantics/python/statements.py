@@ -241,7 +241,7 @@ def _loop(
     told, left = machine.novelty.event_count, machine.steps_left
     once = once or machine.novelty.is_over(node, LOOPS)
     later = node, states[0].regions if states else (), machine.flags
-    first: tuple[int, int] | None = None
+    told_first, left_after_first = told, left
     heads = states
     for state in heads:
         seen.is_new(state)
@@ -270,17 +270,16 @@ def _loop(
         heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
-        if first is None:
-            first = machine.novelty.event_count, machine.steps_left
-            if first[0] == told and machine.novelty.is_over(later, LATER_ROUNDS):
-                first = None
+        if time == 0:
+            told_first, left_after_first = machine.novelty.event_count, machine.steps_left
+            if told_first == told and machine.novelty.is_over(later, LATER_ROUNDS):
                 break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
     machine.novelty.ran(node, told, left - machine.steps_left)
-    if first is not None:
-        machine.novelty.ran(later, first[0], first[1] - machine.steps_left)
+    if time > 0:
+        machine.novelty.ran(later, told_first, left_after_first - machine.steps_left)
     call_each(machine.hooks.loop_ends, exits + broken, node)
     if endless:
         exits = []
