@@ -179,6 +179,13 @@ def test_the_interpreter_names_no_tracker() -> None:
     assert not wrong
 
 
+def test_the_interpreter_names_no_object_of_a_topic() -> None:
+    """What the core of Python does with scalers and optimizers it asks of trackers, and of values."""
+    topics = re.compile(r"\b(Scaler|Optimizer|scale_of|dtypes)\b")
+    lines = [(path, line) for path in (SEMANTICS / "python").glob("*.py") for line in path.read_text().splitlines()]
+    assert [(relative(path), line) for path, line in lines if topics.search(line.partition("#")[0])] == []
+
+
 def test_semantics_has_no_circles() -> None:
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in SEMANTICS.rglob("*.py")}
     graph = {name: {found.module for found in imports_of(path)} & modules.keys() for name, path in modules.items()}

@@ -34,6 +34,20 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a layer in an attribute of a module that has no class of its own": """
+        class Denoiser(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.width = width
+                self.time = nn.Module()
+                self.time.dense = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, width)])
+
+            def forward(self, x, steps):
+                scales = torch.exp(torch.arange(self.width // 2, dtype=torch.float32) * -0.1).to(steps.device)
+                angles = steps.float()[:, None] * scales[None, :]
+                embedding = torch.cat([torch.sin(angles), torch.cos(angles)], dim=1)
+                return x + self.time.dense[1](F.silu(self.time.dense[0](embedding)))  # AMP502
+    """,
     "a mask that a helper cuts into windows": """
         def windows(x, size):
             b, h, w, c = x.shape

@@ -11,7 +11,8 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.semantics.events import Backward, Unscale
-from amplint.semantics.python import functions
+from amplint.semantics.python import functions, statements
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.novelty import Novelty, Patience
 from amplint.source import syntax as cst
 
@@ -146,3 +147,53 @@ def test_a_function_of_another_file_is_run_anew_below_another_call(
     analyse(Job("train.py", path, CALLING.format(calls=calls).encode(), RULES), Modules())
     assert 2 <= names.count("clip") <= most
     assert most < 12 or names.count("clip") == 12
+
+
+LONG_WORK = "\n".join([WORK.replace("        ", "            ")] * 3)
+TWICE = """
+import torch
+
+def train(model, optimizer, scaler, loader, updates):
+    optimizer.zero_grad()
+    for index, inputs in enumerate(loader):
+        with torch.autocast("cuda"):
+            outputs = model(inputs)
+{work}
+        scaler.scale(outputs.sum()).backward()
+        if index % 2:
+            scaler.step(optimizer)
+            if updates:
+                scaler.update()
+                optimizer.zero_grad()
+    optimizer.zero_grad()
+    scaler.update()
+
+def run(model, loaders):
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
+    train(model, optimizer, scaler, loaders[0], True)
+    train(model, optimizer, scaler, loaders[1], True)
+    train(model, optimizer, scaler, loaders[2], {last})
+"""
+
+
+def statements_run(text: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many statements of a script are run, each counted for every path, round and call."""
+    spent: list[object] = []
+    spend = Machine.spend
+    with monkeypatch.context() as patch:
+        patch.setattr(Machine, "spend", lambda machine: spent.append(machine) or spend(machine))
+        lint(text)
+    return len(spent)
+
+
+def test_a_loop_that_told_nothing_after_its_first_round_runs_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TWICE.format(work=LONG_WORK, last="True")
+    few, found = statements_run(text, monkeypatch), lint(text)
+    monkeypatch.setattr(statements, "LATER_ROUNDS", Patience(runs=10**9, steps=0))
+    assert few < statements_run(text, monkeypatch)
+    assert lint(text) == found
+
+
+def test_a_loop_in_a_call_with_another_flag_runs_every_round() -> None:
+    assert "AMP203" not in lint(TWICE.format(work=LONG_WORK, last="True"))
+    assert "AMP203" in lint(TWICE.format(work=LONG_WORK, last="False"))

@@ -50,7 +50,8 @@ class Cache:
 
         `folder` is the file's folder, since neighbouring files can matter; `asked` are the explicitly selected codes.
         """
-        digest = hashlib.blake2b(_environment(rules), digest_size=20)
+        environment = _environment(rules) if self._store is not None else _codes(rules)
+        digest = hashlib.blake2b(environment, digest_size=20)
         versions = [f"{wanted} {wanted.name}" for wanted in libraries]
         digest.update(f"{torch}\n{sorted(asked)}\n{versions}\n".encode())
         digest.update(raw)
@@ -96,6 +97,12 @@ class Cache:
 
 
 @functools.cache
+def _codes(rules: tuple[type[Rule], ...]) -> bytes:
+    """What tells rules apart within a run."""
+    return "\n".join(rule.code for rule in rules).encode()
+
+
+@functools.cache
 def _environment(rules: tuple[type[Rule], ...]) -> bytes:
     """A digest of what findings depend on besides the file: rules, versions, size and mtime of each module."""
     places = {os.path.dirname(amplint.__file__)}
@@ -124,10 +131,20 @@ def _libcst() -> list[str]:
 def _modules(place: str) -> list[str]:
     """Path, size and mtime of the module `place`, or of every module and table in the folder `place`."""
     with contextlib.suppress(OSError):
-        if os.path.isdir(place):
-            kept = (entry for entry in os.scandir(place) if entry.name.endswith((".py", ".json")) or entry.is_dir())
-            inner = sorted(entry.path for entry in kept)
-            return [line for path in inner for line in _modules(path)]
-        status = os.stat(place)
-        return [f"{place}:{status.st_size}:{status.st_mtime_ns}"]
+        return _modules_in(place) if os.path.isdir(place) else [_line(place, os.stat(place))]
     return []
+
+
+def _modules_in(folder: str) -> list[str]:
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.name.endswith((".py", ".json")):
+                lines.append(_line(entry.path, entry.stat()))
+            elif entry.name != "__pycache__" and entry.is_dir():
+                lines += _modules_in(entry.path)
+    return lines
+
+
+def _line(path: str, status: os.stat_result) -> str:
+    return f"{path}:{status.st_size}:{status.st_mtime_ns}"

@@ -45,7 +45,7 @@ def interpret(
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, dtype=dtype)
+    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, supposition=dtype)
 
 
 STEPS_TO_CONFIGS = 1_000

@@ -56,7 +56,7 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import independence, mistaken, short_lived, skips, two_choices
-from amplint.semantics.python.machine import Machine, Sites, scale_of
+from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
 from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
@@ -714,6 +714,11 @@ def forget_gradients(state: State) -> None:
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
 
 
+def _scale_of(value: Value) -> int | None:
+    """The symbol of the scaler whose scale `value` carries."""
+    return value.scaled.symbol if isinstance(value, Tensor) and value.scaled else None
+
+
 _HOLDERS = frozenset({Scaler, Optimizer, Instance, Unknown})
 
 
@@ -732,6 +737,7 @@ class Protocol(Tracker):
     """
 
     triggers = frozenset({"grad", "zero_grad"})
+    decisive = frozenset({Scaler})
     part = Progress
 
     def __init__(self, machine: Machine) -> None:
@@ -874,7 +880,7 @@ class Protocol(Tracker):
             symbol, cls = machine.joined_symbol(left, right), left.cls if left.cls == right.cls else ""
             enabled = left.enabled if left.enabled == right.enabled else machine.unknown("enabled", parts=(symbol,))
             return Scaler(symbol, enabled, left.created, left.loops, cls)
-        if scale_of(left) != scale_of(right):
+        if _scale_of(left) != _scale_of(right):
             return Tensor(machine.symbols.intern("either", left, right), traits=frozenset({PERHAPS_SCALED}))
         return None
 
@@ -882,6 +888,20 @@ class Protocol(Tracker):
         """Two optimizers joined to one."""
         if isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer):
             self.machine[Owners].known.setdefault(joint.symbol, joint.owner)
+
+    def explores(self, value: Value) -> bool:
+        """Scalers, optimizers and scaled losses have a state of their own."""
+        return isinstance(value, (Scaler, Optimizer)) or _scale_of(value) is not None
+
+    def differ_in_kind(self, left: Value, right: Value) -> bool:
+        """Losses with the scale of different scalers, or one without, are kept apart."""
+        return _scale_of(left) != _scale_of(right)
+
+    def set_elsewhere(self, value: Value) -> Value | None:
+        """The loops around the construction of a scaler or optimizer in another method are unknown here."""
+        if isinstance(value, Optimizer):
+            return replace(value, loops=None)
+        return replace(value, loops=()) if isinstance(value, Scaler) else None
 
     def owns_attribute(self, target: cst.Attribute) -> bool:
         """Gradients are tracked apart from other attributes."""

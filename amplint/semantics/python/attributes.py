@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from amplint.records import dataclass
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
@@ -26,10 +24,7 @@ from amplint.semantics.values.values import (
     Module,
     Namespace,
     OneOf,
-    Optimizer,
     Ref,
-    Scaler,
-    Tensor,
     Unknown,
     Value,
 )
@@ -80,13 +75,13 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
             return found
     if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:
         return owner.values[_PLACES.index(name)]
-    if isinstance(owner, (Scaler, Optimizer, Tensor)):
-        stored = state.heap.get(owner.symbol, {}).get(name)
-        return stored or Method(owner, name)
-    if isinstance(owner, (Unknown, Manager)):
-        stored = state.heap.get(owner.symbol, {}).get(name)
-        return stored or _declared(machine, state, owner.symbol, name)
-    return Method(owner, name)
+    symbol = getattr(owner, "symbol", None)
+    if symbol is None:
+        return Method(owner, name)
+    stored = state.heap.get(symbol, {}).get(name)
+    if stored is not None:
+        return stored
+    return _declared(machine, state, symbol, name) if isinstance(owner, (Unknown, Manager)) else Method(owner, name)
 
 
 def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
@@ -256,10 +251,8 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
     if value is None:
         machine.never_set.add((owner.cls, name))
         return None
-    if isinstance(value, Optimizer):
-        value = Optimizer(symbol_of(machine, value), value.cls, value.owner)
-    elif isinstance(value, Scaler):
-        value = replace(value, loops=())
+    for set_elsewhere in machine.hooks.set_elsewhere:
+        value = set_elsewhere(value) or value
     state.set_attribute(owner.symbol, name, value)
     return value
 

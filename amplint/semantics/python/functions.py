@@ -32,7 +32,6 @@ from amplint.semantics.values.values import (
     Items,
     OneOf,
     Ref,
-    Scaler,
     Tensor,
     Unknown,
     Value,
@@ -142,7 +141,7 @@ def _followed(
 ) -> list[State] | None:
     """The final states of a call, None if such calls are no longer followed."""
     body, given = node_of(function), (*positional, *keywords.values())
-    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(state, value) for value in given))
+    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(machine, state, value) for value in given))
     if signature in machine.closed:
         _skip(machine, state, function)
         return None
@@ -261,16 +260,16 @@ def _kind(value: Value) -> object:
     if isinstance(value, Unknown):
         return Unknown
     if isinstance(value, Tensor):
-        return (Tensor, value.dtype, value.among, value.rank, value.device, value.scaled, value.traits)
+        return value.kind
     return value
 
 
-def _held(state: State, value: Value) -> object:
-    """The flags and scalers in the attributes of an object of the file, on which its methods depend."""
+def _held(machine: Machine, state: State, value: Value) -> object:
+    """What the attributes of an object of the file hold of flags and decisive values, on which its methods depend."""
     if not isinstance(value, Instance):
         return None
-    table = state.heap.get(value.symbol, {}).items()
-    return frozenset((name, held) for name, held in table if isinstance(held, Scaler) or held in (NONE, TRUE, FALSE))
+    table, decisive = state.heap.get(value.symbol, {}).items(), machine.hooks.decisive
+    return frozenset((name, held) for name, held in table if type(held) in decisive or held in (NONE, TRUE, FALSE))
 
 
 _CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
@@ -312,6 +311,7 @@ def _outcomes(
     machine.chunk = function.chunk
     machine.calls = (*machine.calls, node)
     machine.sites = (*machine.sites, site)
+    machine.flags = (*map(_flag, positional), *map(_flag, keywords.values()))
     try:
         if isinstance(node, cst.Lambda):
             returned = machine.outcomes(inner, lambda s: machine.evaluate(s, node.body))

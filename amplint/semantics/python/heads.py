@@ -54,6 +54,4 @@ def _differs(before: Value | None, now: Value) -> bool:
         return isinstance(now, Tensor)
     if not isinstance(before, Tensor):
         return False
-    if not isinstance(now, Tensor):
-        return before.dtype is not None
-    return before.dtype not in (None, now.dtype) or before.rank not in (None, now.rank)
+    return not before.includes(now)

@@ -47,7 +47,7 @@ def interpret(
     configs: bool = False,
     halves: bool = False,
     steps: int | None = None,
-    dtype: str | None = None,
+    supposition: str | None = None,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly; `trackers` call `tell` for every event of one of these `kinds`.
 
@@ -55,8 +55,8 @@ def interpret(
 
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
-    to be half unless their dtype is known. A choice among dtypes takes `dtype` if that is given, and stays open
-    otherwise. Raises SourceError for a part that cannot be parsed.
+    to be half unless their dtype is known. Trackers take `supposition` where the script leaves a choice open that
+    contains it; without one choices stay open. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,
@@ -70,7 +70,7 @@ def interpret(
         configs=configs,
         halves=halves,
         steps=steps,
-        dtype=dtype,
+        supposition=supposition,
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)

@@ -81,6 +81,10 @@ class Hooks(Protocol):
     def triggers(self) -> frozenset[str]:
         """The words that make code relevant in every file."""
 
+    @property
+    def decisive(self) -> frozenset[type]:
+        """The kinds of values in attributes that make calls with the object that holds them differ."""
+
     def methods(self, name: str) -> tuple[Callable[..., Value | None], ...]:
         """The handlers of calls of methods with this name."""
 
@@ -147,7 +151,15 @@ RunBody = Callable[["Machine", State, Sequence[cst.BaseStatement]], list[tuple[V
 
 
 Sites = tuple[cst.CSTNode | None, ...]
-Position = tuple[Chunk | None, cst.CSTNode | None, tuple[cst.CSTNode, ...], Choices, Sites, cst.CSTNode | None]
+Position = tuple[
+    Chunk | None,
+    cst.CSTNode | None,
+    tuple[cst.CSTNode, ...],
+    Choices,
+    Sites,
+    cst.CSTNode | None,
+    tuple[Value | None, ...],
+]
 
 
 class Assumed:
@@ -183,10 +195,10 @@ class Machine:
         configs: bool = False,
         halves: bool = False,
         steps: int | None = None,
-        dtype: str | None = None,
+        supposition: str | None = None,
     ) -> None:
         self.program = program
-        self.dtype = dtype
+        self.supposition = supposition
         self.configs = configs
         self.halves = halves
         self._run_body = run_body
@@ -210,6 +222,7 @@ class Machine:
         self.calls: tuple[cst.CSTNode, ...] = ()
         self.sites: Sites = ()
         self.entered_from: cst.CSTNode | None = None
+        self.flags: tuple[Value | None, ...] = ()
         self.interactions = 0
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
@@ -423,11 +436,11 @@ class Machine:
     @property
     def position(self) -> Position:
         """The position of the interpretation, restored at the end of a call."""
-        return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from
+        return self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from, self.flags
 
     @position.setter
     def position(self, position: Position) -> None:
-        self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from = position
+        self.chunk, self.statement, self.calls, self.choices, self.sites, self.entered_from, self.flags = position
 
     def module(self, state: State) -> Source:
         """The file whose names the current code sees."""
@@ -513,11 +526,6 @@ class Machine:
                 **details,
             )
         )
-
-
-def scale_of(value: Value) -> int | None:
-    """The symbol of the scaler whose scale `value` carries."""
-    return value.scaled.symbol if isinstance(value, Tensor) and value.scaled else None
 
 
 def _recent(trail: Trail | None) -> tuple[tuple[Step, ...], frozenset[cst.CSTNode]]:

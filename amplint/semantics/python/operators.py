@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 
-from amplint.semantics.python.machine import Machine, scale_of
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values.choices import alternatives
@@ -20,9 +20,7 @@ from amplint.semantics.values.values import (
     Items,
     Module,
     Neutral,
-    Optimizer,
     Partial,
-    Scaler,
     Tensor,
     Unknown,
     Value,
@@ -196,8 +194,8 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
         return machine.evaluate(state, node.orelse if taken else node.body)
     if joined is not None and not (machine.slice.is_relevant_choice(joined.options) and machine.is_assigned(node)):
         return joined
-    alike = scale_of(body) == scale_of(orelse)
-    if isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown)) and alike:
+    alike = isinstance(body, Tensor) and isinstance(orelse, (Tensor, Unknown))
+    if alike and not any(differ_in_kind(body, orelse) for differ_in_kind in machine.hooks.differ_in_kind):
         return machine.joined_value(body, orelse)
     if not (_must_explore_both(machine, node, body, orelse) or (body == orelse and _have_different_effects(*sides))):
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
@@ -226,12 +224,11 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 
 
 def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
-    """Whether exploring both sides matters: one is a context or scaler, or a flag is being set."""
-    apart = (Scaler, Partial, Optimizer, Module, Instance)
-    if any(
-        is_context(v) or isinstance(v, apart) or (isinstance(v, Tensor) and v.scaled is not None)
-        for v in (body, orelse)
-    ):
+    """Whether exploring both sides matters: one is a context or has a state of its own, or a flag is being set."""
+    apart = (Partial, Module, Instance)
+    if any(is_context(value) or isinstance(value, apart) for value in (body, orelse)):
+        return True
+    if any(explores(value) for explores in machine.hooks.explores for value in (body, orelse)):
         return True
     precisions = alternatives((body, orelse)) is not None
     flags = any(isinstance(v, Const) and isinstance(v.value, (bool, type(None))) for v in (body, orelse))

@@ -29,6 +29,8 @@ from amplint.source.tree import every
 LOOP_ROUNDS = 3
 LOOPS = Patience(runs=3, steps=100)
 """When a loop is run once only."""
+LATER_ROUNDS = Patience(runs=1, steps=100)
+"""When the rounds after the first are left out of a loop whose first round has emitted no new event."""
 PATHS_APART = 4
 """As many paths run a loop each by itself; more of them run it together."""
 
@@ -239,6 +241,8 @@ def _loop(
     seen = Heads(machine.slice.deciding)
     told, left = machine.novelty.event_count, machine.steps_left
     once = once or machine.novelty.is_over(node, LOOPS)
+    later = node, states[0].regions if states else (), machine.flags
+    told_first, left_after_first = told, left
     heads = states
     for state in heads:
         seen.is_new(state)
@@ -267,10 +271,16 @@ def _loop(
         heads = [state for state in heads if seen.is_new(state)]
         if once or not heads:
             break
+        if time == 0:
+            told_first, left_after_first = machine.novelty.event_count, machine.steps_left
+            if told_first == told and machine.novelty.is_over(later, LATER_ROUNDS):
+                break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
     machine.novelty.ran(node, told, left - machine.steps_left)
+    if time > 0:
+        machine.novelty.ran(later, told_first, left_after_first - machine.steps_left)
     call_each(machine.hooks.loop_ends, exits + broken, node)
     if endless:
         exits = []

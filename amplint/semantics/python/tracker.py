@@ -72,6 +72,8 @@ class Tracker:
     """The names of the methods that `method` is called for, None for any."""
     triggers: ClassVar[frozenset[str]] = frozenset()
     """The words that make code relevant to the topic in every file; those that depend on the file are `words`."""
+    decisive: ClassVar[frozenset[type]] = frozenset()
+    """The kinds of values in attributes that make calls with the object that holds them differ."""
 
     handles: ClassVar[frozenset[str]] = frozenset()
     """The hooks that a kind of tracker overrides."""
@@ -228,6 +230,9 @@ class Tracker:
         """Whether assignments to such an attribute are tracked by the tracker alone."""
         return False
 
+    def set_elsewhere(self, value: Value) -> Value | None:
+        """The value of an attribute that another method has assigned as `value`, None for the same."""
+
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """`owner[...] = value`."""
 
@@ -275,6 +280,14 @@ class Tracker:
 
     def conditional_evaluated(self, state: State, sides: tuple[State, State]) -> None:
         """Both branches of a conditional expression were evaluated, each in its own state."""
+
+    def explores(self, value: Value) -> bool:
+        """Whether both sides of a conditional expression are explored if one of them is `value`."""
+        return False
+
+    def differ_in_kind(self, left: Value, right: Value) -> bool:
+        """Whether the sides of a conditional expression are too different to be joined."""
+        return False
 
     def formatted(self, state: State, node: cst.FormattedString, values: Sequence[Value]) -> None:
         """Values are formatted into a string."""
@@ -380,6 +393,7 @@ class Trackers:
         self.parts = [tracker.part for tracker in self.known.values() if tracker.part is not None]
         self._needed = [tracker for tracker in self.known.values() if tracker.is_needed()]
         self.triggers = frozenset[str]().union(*(tracker.triggers for tracker in self._needed))
+        self.decisive = frozenset[type]().union(*(tracker.decisive for tracker in self.known.values()))
         self.library: dict[str, Handler] = {}
         for tracker in self._needed:
             handled = tracker.library()

@@ -16,9 +16,7 @@ from amplint.semantics.values.values import (
     Method,
     Module,
     Namespace,
-    Optimizer,
     Ref,
-    Scaler,
     Tensor,
     Unknown,
     Value,
@@ -127,4 +125,5 @@ def refined(machine: Machine, state: State, value: Value) -> Value:
 
 
 def _may_be_none(value: Value) -> bool:
-    return (isinstance(value, Scaler) and value.created is None) or (isinstance(value, Optimizer) and not value.cls)
+    known: bool = getattr(value, "may_be_none", False)
+    return known

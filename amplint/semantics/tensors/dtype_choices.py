@@ -19,8 +19,8 @@ _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
 class DtypeChoices(Tracker):
     """The dtypes among which a script chooses.
 
-    `Machine.dtype` is the one to take from each choice that contains it. Where it is None, choices stay open, and their
-    half dtypes are recorded in `Program.offered`.
+    `Machine.supposition` is the one to take from each choice that contains it. Where it is None, choices stay open, and
+    their half dtypes are recorded in `Program.offered`.
     """
 
     def supposed(self, values: Sequence[Value]) -> int | None:
@@ -28,7 +28,7 @@ class DtypeChoices(Tracker):
         names = [frozenset(_possible_dtypes(value)) for value in values]
         if not all(names) or len(frozenset().union(*names)) < 2:
             return None
-        taken = self.machine.dtype
+        taken = self.machine.supposition
         if taken is None:
             self.machine.program.offered |= HALF_DTYPES.intersection(*[frozenset().union(*names)])
             return None
@@ -51,7 +51,8 @@ class DtypeChoices(Tracker):
 
     def supposed_paths(self, states: list[State]) -> list[State]:
         """`states` without those on which a variable has another dtype than the one to take, if one has that."""
-        if self.machine.dtype is None:
+        taken = self.machine.supposition
+        if taken is None:
             return states
         places = dict.fromkeys(place for state in states[1:] for place in _places_of_different_dtypes(states[0], state))
         dropped: set[int] = set()
@@ -59,7 +60,7 @@ class DtypeChoices(Tracker):
             values = [_dtypes_at(state, place) for state in states]
             known = [value for value in values if value is not None]
             if self.supposed(known) is not None:
-                others = (value is not None and [*_possible_dtypes(value)] != [self.machine.dtype] for value in values)
+                others = (value is not None and [*_possible_dtypes(value)] != [taken] for value in values)
                 dropped.update(position for position, other in enumerate(others) if other)
         return [state for position, state in enumerate(states) if position not in dropped] or states
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import field
 from typing import TypeAlias
 
@@ -124,6 +125,11 @@ class Scaler:
     loops: tuple[cst.CSTNode, ...] = ()
     cls: str = ""
 
+    @property
+    def may_be_none(self) -> bool:
+        """Whether it is one by its use alone."""
+        return self.created is None
+
 
 @dataclass(frozen=True, slots=True)
 class Optimizer:
@@ -133,6 +139,11 @@ class Optimizer:
     cls: str = ""
     owner: int | None = None
     loops: tuple[cst.CSTNode, ...] | None = None
+
+    @property
+    def may_be_none(self) -> bool:
+        """Whether it is one by its use alone."""
+        return not self.cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +321,17 @@ class Tensor:
             self.device if self.device == other.device else None,
             self.supposed or other.supposed,
         )
+
+    @property
+    def kind(self) -> Hashable:
+        """What a call can depend on besides its identity."""
+        return (Tensor, self.dtype, self.among, self.rank, self.device, self.scaled, self.traits)
+
+    def includes(self, value: Value) -> bool:
+        """Whether what is known of its dtype and rank holds for `value`, too."""
+        if not isinstance(value, Tensor):
+            return self.dtype is None
+        return self.dtype in (None, value.dtype) and self.rank in (None, value.rank)
 
     @property
     def dtypes(self) -> frozenset[str] | None:
