@@ -25,11 +25,15 @@ class _Block:
     """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
-    theirs; `backward` maps them to the first backward pass after it.
+    theirs; `backward` maps them to the first backward pass after it. `models` are those whose gradients accumulate,
+    `passed` is the last backward pass and `step` the last step.
     """
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, models: frozenset[int]) -> None:
         self.manager = manager
+        self.models = models
+        self.passed: cst.Call | None = None
+        self.step: cst.Call | None = None
         self.cleared: dict[int, cst.Call] = {}
         self.backward: dict[int, cst.Call] = {}
         self.stepped: set[int] = set()
@@ -55,15 +59,15 @@ class EnteredMicroBatches(Part):
 class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
-    `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`
-    maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
+    `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
+    and `divisions` maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
     """
 
     part = EnteredMicroBatches
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.windows: set[cst.CSTNode] = set()
+        self.windows: dict[cst.CSTNode, frozenset[int]] = {}
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
@@ -81,7 +85,7 @@ class MicroBatches(Tracker):
 
     def _managed(self, state: State, call: Call, manager: Manager) -> None:
         if call.name == WINDOW:
-            self.windows.add(call.node)
+            self.windows[call.node] = frozenset(symbol_of(self.machine, value) for value in call.arguments.values)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
             if any(one.manager.symbol == manager.symbol for one in self._open(state)):
                 name = spelled(self.machine, state, manager)
@@ -101,19 +105,26 @@ class MicroBatches(Tracker):
         """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""
         symbol = symbol_of(self.machine, owner)
         for one in self._open(state):
-            if call.name == "zero_grad":
-                if symbol not in one.stepped and symbol not in one.backward:
-                    one.cleared[symbol] = call.node
-                continue
-            one.stepped.add(symbol)
-            cleared, backward = one.cleared.get(symbol), one.backward.get(symbol)
-            if cleared is not None and backward is not None:
-                details = {"backward": backward, "step": call.node, "manager": one.manager}
-                self.machine.emit(state, ClearedInWindow, cleared, **details)
+            if call.name == "step":
+                one.stepped.add(symbol)
+                one.step = call.node
+                for cleared in {symbol, *one.models} & one.backward.keys():
+                    self._emit_cleared(state, one, cleared, one.cleared[cleared], one.backward[cleared], call.node)
+            elif symbol in one.models and one.passed is not None and one.step is not None:
+                self._emit_cleared(state, one, symbol, call.node, one.passed, one.step)
+            elif symbol not in one.stepped and symbol not in one.backward:
+                one.cleared[symbol] = call.node
+
+    def _emit_cleared(
+        self, state: State, one: _Block, owner: int, cleared: cst.Call, backward: cst.CSTNode, step: cst.CSTNode
+    ) -> None:
+        details = {"backward": backward, "step": step, "manager": one.manager, "by_model": owner in one.models}
+        self.machine.emit(state, ClearedInWindow, cleared, **details)
 
     def _passed_back(self, state: State, call: Call, manager: Manager) -> None:
         for one in self._open(state):
             if one.manager.symbol == manager.symbol:
+                one.passed = call.node
                 for symbol in one.cleared:
                     one.backward.setdefault(symbol, call.node)
 
@@ -137,7 +148,7 @@ class MicroBatches(Tracker):
         if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
-                self.blocks[by] = _Block(manager)
+                self.blocks[by] = _Block(manager, self.windows[item])
                 state.change(EnteredMicroBatches).facts_before = {
                     **state[EnteredMicroBatches].facts_before,
                     by: frozenset(state.facts),
