@@ -82,7 +82,9 @@ class ZeroGradInsideWindow(Rule):
 
     def on_cleared_in_window(self, event: ClearedInWindow) -> Iterator[Report]:
         certain = isinstance(event.manager.steps, Const)
-        message = "gradients are cleared before the last backward pass of a window, which throws away those of the others"
+        message = (
+            "gradients are cleared before the last backward pass of a window, which throws away those of the others"
+        )
         advice = "Clear them after optimizer.step()."
         if event.by_model:
             message = "the model clears the gradients on every micro-batch of a window, whether or not a step is due"

@@ -75,7 +75,7 @@ class LossInHalf(Rule):
     name = "loss-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
-    screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
+    screen = (regex(HALF_SIGNS.pattern + rb"|deepspeed"), (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
     assumed = (
         regex(
             HALF_ASSUMED.pattern
@@ -142,13 +142,13 @@ class LossInHalf(Rule):
             return
         dtypes = " or ".join(sorted(half.dtypes))
         if half.because is Because.POLICY:
-            if event.loss not in OF_CLASSES:
+            if event.loss not in {*OF_CLASSES, "log_softmax"}:
                 return  # float32 targets widen it
             yield self.report(
                 event,
-                f"{event.loss} gets what a sharded model returned in {dtypes}, unless the model converts that itself",
-                reason="A policy of FSDP is no autocast: what is computed of its output stays in that dtype.",
-                advice="Convert the output of the model, x.float(), or ask the policy for output_dtype=torch.float32.",
+                f"{event.loss} gets what a model returned in {dtypes}, unless the model converts that itself",
+                reason="Neither FSDP nor DeepSpeed enters autocast: what is computed of their output stays in its dtype.",
+                advice="Convert the output of the model, x.float(); a policy of FSDP2 has output_dtype for it.",
                 claims=(),
                 notes=[(half.node, half.text)] if half.node is not None else (),
                 severity=Severity.INFO,

@@ -31,8 +31,10 @@ from amplint.torchlib.sharding import SHARDERS
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_LOG_PROBABILITIES = "log_softmax"
+_CHECKED = LOSSES | {_LOG_PROBABILITIES}
 _SIDES_KEPT = 4
-_SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
+_SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS) | {"deepspeed"}
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
 _CALLED = regex(r"\b(\w+)\(")
@@ -45,6 +47,8 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
     """
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
+        return
+    if state.heap.get(result.symbol, {}).get(_NOT_HALF) == FALSE:
         return
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
@@ -67,6 +71,12 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
+
+
+def record(machine: Machine, state: State, output: int, evidence: Evidence) -> None:
+    """Record why the output of a framework's model is half."""
+    machine[HalfOutputs].known[output] = evidence
+    state.set_attribute(output, _NOT_HALF, FALSE)
 
 
 def of_output(
@@ -169,14 +179,14 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
 
 
 def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
-    """Report a loss of PyTorch computed from a half output without autocast."""
-    if LossOfOutput.kind not in machine.wanted or op not in LOSSES:
+    """Report a loss of PyTorch, or log-probabilities, computed from a half output without autocast."""
+    if LossOfOutput.kind not in machine.wanted or op not in _CHECKED:
         return
     if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
         return
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
-    if why is not None and (machine.assumes or why.because is Because.POLICY):
+    if why is not None and (why.because is Because.POLICY or (machine.assumes and op in LOSSES)):
         output, assumed = Operand(place, value, why), why.because is not Because.POLICY
         machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=assumed, guesses=why.guesses)
 
@@ -250,10 +260,11 @@ class HalfOutputs(Tracker):
         self.known: dict[int, Evidence] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of losses, where dtypes are assumed."""
+        """Calls of losses, where dtypes are assumed or a model may return half without a region."""
         sharded = any(not chunk.words.isdisjoint(_SHARDERS) for chunk in chunks)
         follows = (self.machine.assumes or sharded) and self.machine[Models].follows
-        return Words(calls=loss_names(chunks) if follows else frozenset())
+        names = loss_names(chunks) | ({_LOG_PROBABILITIES} if sharded else set())
+        return Words(calls=names if follows else frozenset())
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation of PyTorch that may be a loss."""
