@@ -75,7 +75,10 @@ class LossInHalf(Rule):
     name = "loss-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
-    screen = (regex(HALF_SIGNS.pattern + rb"|deepspeed"), (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
+    screen = (
+        regex(HALF_SIGNS.pattern + rb"|deepspeed"),
+        (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"),
+    )
     assumed = (
         regex(
             HALF_ASSUMED.pattern
@@ -147,7 +150,7 @@ class LossInHalf(Rule):
             yield self.report(
                 event,
                 f"{event.loss} gets what a model returned in {dtypes}, unless the model converts that itself",
-                reason="Neither FSDP nor DeepSpeed enters autocast: what is computed of their output stays in its dtype.",
+                reason="FSDP and DeepSpeed enter no autocast: what is computed of their output stays in its dtype.",
                 advice="Convert the output of the model, x.float(); a policy of FSDP2 has output_dtype for it.",
                 claims=(),
                 notes=[(half.node, half.text)] if half.node is not None else (),

@@ -64,6 +64,7 @@ from amplint.semantics.events.numbers import (
     RandomCompared,
     StaysHalf,
     TensorOp,
+    TimestepsCast,
 )
 from amplint.semantics.events.operations import (
     ANGLES,
@@ -270,6 +271,7 @@ __all__ = [
     "StaysHalf",
     "SteppedAnother",
     "TensorOp",
+    "TimestepsCast",
     "ToNumpy",
     "Traced",
     "Unpaired",
