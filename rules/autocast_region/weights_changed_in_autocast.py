@@ -77,7 +77,7 @@ class WeightsChangedInAutocast(Rule):
         yield self.report(
             event,
             "the whole training loop runs in one autocast region, so that the loss stays that of the first weights",
-            advice="Take the region away, and ask the framework for mixed precision, as by TrainingArguments(bf16=True).",
+            advice="Take the region away, and ask the framework for mixed precision: TrainingArguments(bf16=True).",
             notes=[(event.entered, "autocast is on from here")] if event.entered is not None else [],
             claims=(),
             severity=None if event.certain else Severity.WARNING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, WindowLost, Work
+from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, SyncSetLate, WindowLost, Work
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
@@ -272,6 +272,7 @@ __all__ = [
     "StaleForward",
     "StaysHalf",
     "SteppedAnother",
+    "SyncSetLate",
     "TensorOp",
     "TimestepsCast",
     "ToNumpy",
