@@ -89,12 +89,18 @@ class LateSync(Tracker):
             details = {"forward": known.ran[symbol], "backward": call.node, "by_context": False}
             self.machine.emit(state, SyncSetLate, switch, **details)
         for block, symbol in self._blocks_around(call.node):
-            if symbol in known.ran:
+            if symbol in known.ran and self._function(known.ran[symbol]) is self._function(block):
                 details = {"forward": known.ran[symbol], "backward": call.node, "by_context": True}
                 self.machine.emit(state, SyncSetLate, block, **details)
         if known.ran or known.switched:
             now = state.change(RunSinceBackward)
             now.ran, now.switched = {}, {}
+
+    def _function(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The function around a node, None at the top level; another call may have run a forward pass in there."""
+        source = self.machine.program.source_of(node)
+        around = source.ancestors(node) if source is not None else ()
+        return next((one for one in around if isinstance(one, cst.FunctionDef)), None)
 
     def _blocks_around(self, node: cst.Call) -> Iterator[tuple[cst.CSTNode, int]]:
         """The calls of `no_sync()` that `with` statements around a call and its callers enter, each with its model."""
