@@ -104,7 +104,8 @@ class LateSync(Tracker):
 
     def _blocks_around(self, node: cst.Call) -> Iterator[tuple[cst.CSTNode, int]]:
         """The calls of `no_sync()` that `with` statements around a call and its callers enter, each with its model."""
-        for one in (node, *self.machine.sites) if self.blocks else ():
+        nodes = (node, *self.machine.sites) if self.blocks else ()
+        for one in (one for one in nodes if one is not None):
             source = self.machine.program.source_of(one)
             for around in source.ancestors(one) if source is not None else ():
                 if around in self.blocks:
@@ -125,5 +126,5 @@ class LateSync(Tracker):
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Record a `with` statement that enters `no_sync()`."""
-        if item in self.contexts:
-            self.blocks[by] = item, self.contexts[item]  # type: ignore[assignment, index]
+        if item is not None and item in self.contexts:
+            self.blocks[by] = item, self.contexts[item]

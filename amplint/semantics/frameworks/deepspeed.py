@@ -138,9 +138,9 @@ class DeepSpeed(Tracker):
         if isinstance(call.callee, Unknown) and isinstance(result, Unknown) and self.converted:
             found = self._engine_of(self.converted, call.callee.symbol)
             if found is not None:
-                dtype, config = found
+                dtype, configured = found
                 text = f"the engine converts the model to {dtype}, and its output stays so"
-                evidence = Evidence(Because.POLICY, frozenset({dtype}), text, config.written)
+                evidence = Evidence(Because.POLICY, frozenset({dtype}), text, configured.written)
                 half_outputs.record(self.machine, state, result.symbol, evidence)
         if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
             return

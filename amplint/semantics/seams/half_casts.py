@@ -53,9 +53,9 @@ def _emit_half_cast(
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype, stored=_is_stored(machine, node, owner))
-        named = _timesteps(machine, node) if dtype == "bfloat16" else None
-        if named is not None:
-            machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(named))
+        timesteps = _timesteps(machine, node) if dtype == "bfloat16" else None
+        if timesteps is not None:
+            machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(timesteps))
 
 
 def _timesteps(machine: Machine, node: cst.Call) -> str | None:
