@@ -30,6 +30,7 @@ from amplint.semantics.events.frameworks import (
     Setting,
     SizeRefused,
     UnscaledAgain,
+    WindowOfOne,
     WithinFloat8,
 )
 from amplint.semantics.events.functions import (
@@ -282,6 +283,7 @@ __all__ = [
     "UnscaledAgain",
     "WeightsAveraged",
     "WindowLost",
+    "WindowOfOne",
     "WithinFloat8",
     "Work",
     "best",

@@ -95,6 +95,16 @@ class ClearedInWindow(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowOfOne(Event):
+    """A manager is constructed without a number of micro-batches, and `entered` begins one of its windows.
+
+    The file names such a number all the same.
+    """
+
+    entered: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedEachTime(Event):
     """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
 

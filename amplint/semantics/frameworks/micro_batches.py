@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
+from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import boundary
-from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain
+from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain, WindowOfOne
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
@@ -13,12 +14,17 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.symbols import Key
-from amplint.semantics.values.values import NONE, Const, Manager, Value
+from amplint.semantics.values.values import NONE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
-_EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind})
+_EVENTS = frozenset(
+    {ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind, WindowOfOne.kind}
+)
+_SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
+"""Arguments that say how many micro-batches a window has."""
+_SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpeedPlugin")
 
 
 class _Block:
@@ -60,7 +66,9 @@ class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
     `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
-    and `divisions` maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
+    `untold` the constructions of managers, unless one is `told` a number of micro-batches, `begun` maps managers to the
+    first call that begins one, and `divisions` maps the result of dividing a value other than a sum to the node and the
+    symbol of the divisor.
     """
 
     part = EnteredMicroBatches
@@ -68,6 +76,9 @@ class MicroBatches(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.windows: dict[cst.CSTNode, frozenset[int]] = {}
+        self.untold: dict[int, cst.Call] = {}
+        self.begun: dict[int, cst.CSTNode] = {}
+        self.told = False
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
@@ -85,6 +96,7 @@ class MicroBatches(Tracker):
 
     def _managed(self, state: State, call: Call, manager: Manager) -> None:
         if call.name == WINDOW:
+            self.begun.setdefault(manager.symbol, call.node)
             self.windows[call.node] = frozenset(symbol_of(self.machine, value) for value in call.arguments.values)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
             if any(one.manager.symbol == manager.symbol for one in self._open(state)):
@@ -93,6 +105,22 @@ class MicroBatches(Tracker):
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
             self._handed(state, call, manager, call.arguments.values[0])
+
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """Record the construction of a manager that is not told how many micro-batches there are."""
+        if isinstance(result, Manager) and result.kind in DIVIDING and isinstance(call.callee, Ref):
+            given = {argument.keyword for argument in call.arguments.given}
+            self.untold[result.symbol] = call.node
+            self.told |= any(argument.star for argument in call.arguments.given) or not given.isdisjoint(_SETS_STEPS)
+        return None
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Report managers whose windows have one micro-batch in a file that names the number of micro-batches."""
+        chunks = self.machine.program.main.chunks
+        named = any(_STEPS in chunk.words for chunk in chunks)
+        if named and not self.told and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
+            for manager in self.untold.keys() & self.begun.keys():
+                self.machine.emit(State(), WindowOfOne, self.untold[manager], entered=self.begun[manager])
 
     def is_within_window(self, state: State, manager: Manager) -> bool:
         """Whether a `with` statement around has entered a micro-batch of `manager`."""

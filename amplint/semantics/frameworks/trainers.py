@@ -218,20 +218,20 @@ class Trainers(Tracker):
         self.plain: dict[int, Value | None] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls that load a model and train it, in a file that asks for bfloat16."""
+        """Calls that load a model and train it, in a file that asks for bfloat16, and that train it in a region."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
-        if "autocast" in said and LoopInRegion.kind in self.machine.wanted:
-            if loops := frozenset(word for word in said if word.endswith("Trainer")):
-                return Words(calls=loops | {*LOOPS.values()})
+        loops = frozenset(word for word in said if word.endswith("Trainer"))
+        in_region = loops and "autocast" in said and LoopInRegion.kind in self.machine.wanted
+        return Words(self._names(said), calls=loops | _RUNS if in_region else frozenset())
+
+    def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
-            return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
+            return frozenset({"Trainer", "manual_backward", *BY_HAND})
         if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
-            return Words(frozenset({"Trainer", "fit"}))
+            return frozenset({"Trainer", "fit"})
         if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}) or _BFLOAT16 not in said:
-            return Words()
-        return Words(
-            frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
-        )
+            return frozenset()
+        return frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether a function constructs a trainer, or its arguments."""
