@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from amplint.semantics.events import HalfCast, TimestepsCast
+from amplint.semantics.events import INTEGERS, HalfCast, TimestepsCast
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models import models
 from amplint.semantics.python.machine import Machine
@@ -53,7 +53,8 @@ def _emit_half_cast(
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype, stored=_is_stored(machine, node, owner))
-        timesteps = _timesteps(machine, node) if dtype == "bfloat16" else None
+        counted = isinstance(owner, Tensor) and INTEGERS in owner.traits
+        timesteps = _timesteps(machine, node) if dtype == "bfloat16" and not counted else None
         if timesteps is not None:
             machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(timesteps))
 
