@@ -28,6 +28,10 @@ CURVES = PROBABILITIES | {"exp", "expm1", "log", "log1p", "log2", "log10", "logs
 _TOLD_ELSEWHERE = frozenset({FLAGS, UNIFORM})
 
 
+_NO_AUTOCAST = {Because.POLICY: "FSDP and DeepSpeed enter no autocast"}
+_ADVISED = {Because.POLICY: "; a policy of FSDP2 has output_dtype for it"}
+
+
 class LossInHalf(Rule):
     """A loss, an exponential or a logarithm is computed in half, because no autocast is there to lift it.
 
@@ -144,14 +148,14 @@ class LossInHalf(Rule):
         if half is None:
             return
         dtypes = " or ".join(sorted(half.dtypes))
-        if half.because is Because.POLICY:
+        if half.because is Because.POLICY or not event.assumed:
             if event.loss not in {*OF_CLASSES, "log_softmax"}:
                 return  # float32 targets widen it
             yield self.report(
                 event,
                 f"{event.loss} gets what a model returned in {dtypes}, unless the model converts that itself",
-                reason="FSDP and DeepSpeed enter no autocast: what is computed of their output stays in its dtype.",
-                advice="Convert the output of the model, x.float(); a policy of FSDP2 has output_dtype for it.",
+                reason=f"{_NO_AUTOCAST.get(half.because, 'Nothing casts it here')}: what is computed of it stays so.",
+                advice=f"Convert the output of the model, x.float(){_ADVISED.get(half.because, '')}.",
                 claims=(),
                 notes=[(half.node, half.text)] if half.node is not None else (),
                 severity=Severity.INFO,
