@@ -35,7 +35,7 @@ class AccumulateWithoutSteps(Rule):
         mixed_precision="bf16", gradient_accumulation_steps=args.gradient_accumulation_steps
     )
     ```
-    Nothing is reported where a file names no such number, or assigns it to the `Accelerator` later.
+    Nothing is reported where a file names no such number, assigns it to the `Accelerator` later, or reads DeepSpeed's.
 
     ## References
     - <https://huggingface.co/docs/accelerate/usage_guides/gradient_accumulation>

@@ -12,6 +12,7 @@ from amplint.semantics.events import SyncSetLate
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.values import Const, Instance, Module, Ref, Unknown, Value
 from amplint.source import syntax as cst
@@ -24,7 +25,7 @@ _FLAG, _CONTEXT = "require_backward_grad_sync", "no_sync"
 class RunSinceBackward(Part):
     """The distributed models called since the last backward pass on a path, and the switches set after that.
 
-    `ran` maps a model to its call, `switched` to the assignment of its flag, each since the last backward pass.
+    `ran` maps a model to its latest call, `switched` to the assignment of its flag after that.
     """
 
     __slots__ = ("ran", "switched")
@@ -40,8 +41,8 @@ class RunSinceBackward(Part):
         return RunSinceBackward(self.ran, self.switched)
 
     def key(self, now: Iteration) -> Hashable:
-        """The models that ran, and those whose flag was set since."""
-        return frozenset(self.ran), frozenset(self.switched)
+        """The models whose flag was set; paths that differ in what ran alone are not told apart, which costs little."""
+        return frozenset(self.switched)
 
 
 class LateSync(Tracker):
@@ -78,10 +79,16 @@ class LateSync(Tracker):
 
     def _called(self, state: State, call: Call, model: int) -> None:
         known = state[RunSinceBackward]
-        if model in known.ran or not self._is_distributed(model):
+        if not self._is_distributed(model) or without_gradients(state):
             return
-        if not any(symbol == model for _, symbol in self._blocks_around(call.node)):
-            state.change(RunSinceBackward).ran = {**known.ran, model: call.node}
+        within = any(symbol == model for _, symbol in self._blocks_around(call.node))
+        if known.ran.get(model) is call.node and model not in known.switched and not within:
+            return
+        now = state.change(RunSinceBackward)
+        now.switched = {symbol: node for symbol, node in known.switched.items() if symbol != model}
+        now.ran = {symbol: node for symbol, node in known.ran.items() if symbol != model}
+        if not within:
+            now.ran[model] = call.node
 
     def _passed_back(self, state: State, call: Call) -> None:
         known = state[RunSinceBackward]

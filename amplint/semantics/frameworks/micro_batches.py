@@ -22,6 +22,7 @@ _STEPS = "gradient_accumulation_steps"
 _EVENTS = frozenset(
     {ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind, WindowOfOne.kind}
 )
+_COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
 _SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
 """Arguments that say how many micro-batches a window has."""
 _SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpeedPlugin")
@@ -118,6 +119,7 @@ class MicroBatches(Tracker):
         """Report managers whose windows have one micro-batch in a file that names the number of micro-batches."""
         chunks = self.machine.program.main.chunks
         named = any(_STEPS in chunk.words for chunk in chunks)
+        named &= all(chunk.words.isdisjoint(_COUNTS_ITSELF) for chunk in chunks)
         if named and not self.told and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
             for manager in self.untold.keys() & self.begun.keys():
                 self.machine.emit(State(), WindowOfOne, self.untold[manager], entered=self.begun[manager])
