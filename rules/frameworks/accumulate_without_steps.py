@@ -31,9 +31,7 @@ class AccumulateWithoutSteps(Rule):
 
     ## Use instead
     ```python
-    accelerator = Accelerator(
-        mixed_precision="bf16", gradient_accumulation_steps=args.gradient_accumulation_steps
-    )
+    accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=args.gradient_accumulation_steps)
     ```
     Nothing is reported where a file names no such number, assigns it to the `Accelerator` later, or reads DeepSpeed's.
 
