@@ -421,6 +421,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         TURNS.format(rates="freqs", given="positions.float()", made="made()"),
         TURNS.format(rates="freqs", given="positions.float()", made=RATES),
     ),
+    "TIMESTEPS": (
+        "AMP406",
+        "import torch\n\ndef f(net, timestep):\n    return net(timestep.to(torch.bfloat16))\n",
+        TURNS.format(rates="freqs", given="torch.arange(5000).float()", made=RATES),
+    ),
     "SCALE_FACTOR": (
         "AMP405",
         SELF_ATTENTION.format(name="scale", factor="scale"),

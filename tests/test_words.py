@@ -32,6 +32,7 @@ IN_SOURCE = {
     "half_outputs.py": ["_CALLED"],
     "hydra.py": ["_PACKAGE"],
     "layers.py": ["_HALVED"],
+    "micro_batches.py": ["_SET_LATER"],
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],

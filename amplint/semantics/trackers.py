@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.semantics.accumulation.late_sync import LateSync
 from amplint.semantics.accumulation.uncleared import Clearing
 from amplint.semantics.accumulation.windows import Windows
 from amplint.semantics.checkpoints.checkpoints import Checkpoints
@@ -94,6 +95,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Models,
     HalfModels,
     Windows,
+    LateSync,
     Frameworks,
     MicroBatches,
     UnscaledTwice,

@@ -184,6 +184,15 @@ POSITION = Guess(
     counterexamples=("x", "position_bias", "weights", "out"),
     decides=True,
 )  # fmt: skip
+TIMESTEPS = Guess(
+    name="timesteps of a diffusion model",
+    of="what is converted to bfloat16, or the variable that it is assigned to",
+    pattern=r"(?i)(?:^|_)timesteps?$",
+    because="Timesteps count up to 1000, and sines and cosines of them tell neighbours apart.",
+    examples=("timestep", "timesteps", "next_timestep"),
+    counterexamples=("timestep_embedding", "num_steps", "t", "sigma", "timestep_id"),
+    decides=True,
+)
 INDICES = Guess(
     name="what selects elements of a tensor",
     of="what an assignment to elements is indexed with",

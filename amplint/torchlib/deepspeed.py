@@ -18,6 +18,11 @@ AUTOCAST = "torch_autocast"
 """The block for PyTorch's autocast."""
 PRECISIONS = ("fp16", "bf16")
 """The blocks of which only one may be enabled, in all versions."""
+CONVERTS = {"fp16": "float16", "bf16": "bfloat16"}
+"""The blocks that convert the model -> the dtype of its weights, and of what it returns.
+
+Source: `_configure_distributed_model` and `forward` of `runtime/engine.py`.
+"""
 OF_BFLOAT16 = frozenset(
     {
         *("enabled", "immediate_grad_update", "check_grad_overflow"),

@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 
 def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrite: Rewriter) -> Iterator[Edit]:
-    """The edit that divides the argument of `backward` by `every`, if one is certainly right."""
+    """The edit that divides the loss passed to `backward` by `every`, if one is certainly right."""
     call = backward if isinstance(backward, cst.Call) else None
     if every is None or call is None or not isinstance(call.func, cst.Attribute):
         return
     loss = call.func.value
     scaled = isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value == "scale"
     if rewrite.same_function(backward, every):
-        if isinstance(loss, cst.Call) and scaled and len(loss.args) == 1:
-            inner = loss.args[0].value
+        handed = loss.args if isinstance(loss, cst.Call) and scaled else call.args
+        if len(handed) == 1 and handed[0].keyword is None and not handed[0].star:
+            inner = handed[0].value
             yield rewrite.replace(inner, f"{rewrite.operand(inner)} / {rewrite.operand(every)}")
-        elif not scaled:
+        elif not scaled and all(argument.keyword is not None for argument in call.args):
             yield rewrite.replace(loss, f"({rewrite.operand(loss)} / {rewrite.operand(every)})")
 
 

@@ -128,4 +128,6 @@ def _divided(backward: cst.CSTNode, every: cst.BaseExpression | None) -> str:
     loss = backward.func.value if isinstance(backward, cst.Call) and isinstance(backward.func, cst.Attribute) else None
     if isinstance(loss, cst.Call) and loss.args and (dotted(loss.func) or "").endswith(".scale"):
         return f"{dotted(loss.func)}({dotted(loss.args[0].value) or 'loss'} / {number}).backward()"
+    if isinstance(backward, cst.Call) and backward.args and backward.args[0].keyword is None:
+        return f"{dotted(backward.func) or 'backward'}({dotted(backward.args[0].value) or 'loss'} / {number})"
     return f"({(dotted(loss) if loss is not None else None) or 'loss'} / {number}).backward()"

@@ -82,11 +82,17 @@ class ZeroGradInsideWindow(Rule):
 
     def on_cleared_in_window(self, event: ClearedInWindow) -> Iterator[Report]:
         certain = isinstance(event.manager.steps, Const)
+        message = (
+            "gradients are cleared before the last backward pass of a window, which throws away those of the others"
+        )
+        advice = "Clear them after optimizer.step()."
+        if event.by_model:
+            message = "the model clears the gradients on every micro-batch of a window, whether or not a step is due"
+            advice = "Let the prepared optimizer clear them: its zero_grad() does nothing between two steps."
         yield self.report(
             event,
-            "gradients are cleared before the last backward pass of a window, which throws away those of the others"
-            + ("" if certain else ", if it has several"),
-            advice="Clear them after optimizer.step().",
+            message + ("" if certain else ", if it has several"),
+            advice=advice,
             notes=[(event.backward, "adds to the gradients of earlier micro-batches"), (event.step, "uses them")],
             severity=None if certain else Severity.INFO,
         )
@@ -117,7 +123,7 @@ class ZeroGradInsideWindow(Rule):
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
         if isinstance(event, ClearedInWindow):
-            if _reads_gradients(rewrite, after=event.step):
+            if event.by_model or _reads_gradients(rewrite, after=event.step):
                 return None
             edits = rewrite.move_statement(event.node, after=event.step)
             return Fix("Clear the gradients after the step", tuple(edits)) if edits else None

@@ -10,7 +10,7 @@ from amplint.edits.casting import may_be_cast
 from amplint.edits.repairs import statement_around
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, StaleForward
+from amplint.semantics.events import Event, LoopInRegion, StaleForward
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ class WeightsChangedInAutocast(Rule):
     ## Why is this bad?
     A region keeps the half copies it has made of float32 weights until its outermost `with` ends. `load_state_dict`,
     `copy_` and their kind change the weights, and not the copies: another checkpoint, a reference policy or an average
-    gives exactly what the former weights gave. Nothing raises or warns. Steps of optimizers are AMP102's.
+    gives exactly what the former weights gave. Nothing raises or warns. Steps of optimizers are AMP102's, but for those
+    of a framework's whole training loop in a region: `with torch.autocast("cuda"): trainer.train()` computes every loss
+    with the weights of the first step.
 
     ## Example
     ```python
@@ -55,7 +57,7 @@ class WeightsChangedInAutocast(Rule):
     code = "AMP112"
     name = "weights-changed-in-autocast"
     severity = Severity.ERROR
-    screen = (b"autocast", (b"load_state_dict(", b"_(", b".data", b"vector_to_parameters"))
+    screen = (b"autocast", (b"load_state_dict(", b"_(", b".data", b"vector_to_parameters", b".train(", b".fit("))
     fixable = Applicability.UNSAFE
     reason = "The region goes on with the half copies it has made of the old weights."
 
@@ -71,9 +73,19 @@ class WeightsChangedInAutocast(Rule):
             severity=None if event.certain else Severity.WARNING,
         )
 
+    def on_loop_in_region(self, event: LoopInRegion) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "the whole training loop runs in one autocast region, so that the loss stays that of the first weights",
+            advice="Take the region away, and ask the framework for mixed precision: TrainingArguments(bf16=True).",
+            notes=[(event.entered, "autocast is on from here")] if event.entered is not None else [],
+            claims=(),
+            severity=None if event.certain else Severity.WARNING,
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         region = event.region_with
-        if not isinstance(region, cst.With):
+        if isinstance(event, LoopInRegion) or not isinstance(region, cst.With):
             return None
         first = statement_around(event.node, region)
         edit = rewrite.end_region(region, first, partial(may_be_cast, event)) if first is not None else None

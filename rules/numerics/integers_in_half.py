@@ -20,6 +20,7 @@ from amplint.semantics.events import (
     Evidence,
     Operation,
     PositionsConverted,
+    TimestepsCast,
 )
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
@@ -71,7 +72,7 @@ class IntegersInHalf(Rule):
     name = "integers-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.GIVES),)
-    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum", b"randint"))
+    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum", b"randint", b"timestep"))
     assumed = ((b"arange", b"linspace"),)
     fixable = Applicability.UNSAFE
 
@@ -99,6 +100,15 @@ class IntegersInHalf(Rule):
             advice="Convert positions to float32, and sines and cosines to the dtype of the tensor.",
             premises=[Premise.HALF_ALIKE],
             notes=[(event.by, "frequencies are multiplied with them here")],
+        )
+
+    def on_timesteps_cast(self, event: TimestepsCast) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "timesteps are rounded to bfloat16",
+            reason="Of the numbers up to 1000 it keeps each fourth, so that neighbours get the same embedding.",
+            advice="Keep timesteps in float32, and convert their embedding.",
+            severity=Severity.INFO,
         )
 
     def on_angles_cast(self, event: AnglesCast) -> Iterator[Report]:

@@ -28,6 +28,10 @@ CURVES = PROBABILITIES | {"exp", "expm1", "log", "log1p", "log2", "log10", "logs
 _TOLD_ELSEWHERE = frozenset({FLAGS, UNIFORM})
 
 
+_NO_AUTOCAST = {Because.POLICY: "FSDP and DeepSpeed enter no autocast"}
+_ADVISED = {Because.POLICY: "; a policy of FSDP2 has output_dtype for it"}
+
+
 class LossInHalf(Rule):
     """A loss, an exponential or a logarithm is computed in half, because no autocast is there to lift it.
 
@@ -39,6 +43,7 @@ class LossInHalf(Rule):
 
     The policy of a model that FSDP shards is no autocast: what the model returns is in the policy's dtype, and a loss
     outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info. So is
+    the loss of a model that is loaded in half, by `from_pretrained`, outside of an `Accelerator`, which converts. So is
     the finding in a function that asks for the dtype of its input: it is written for callers that may have a region.
     And so is an exponential or a logarithm that is no loss itself: outside of training half may be enough for it.
 
@@ -75,7 +80,10 @@ class LossInHalf(Rule):
     name = "loss-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES),)
-    screen = (HALF_SIGNS, (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"))
+    screen = (
+        regex(HALF_SIGNS.pattern + rb"|deepspeed"),
+        (b"loss", b"Loss", b"entropy", b"softm", b"kl_div", b"exp", b".log"),
+    )
     assumed = (
         regex(
             HALF_ASSUMED.pattern
@@ -141,14 +149,14 @@ class LossInHalf(Rule):
         if half is None:
             return
         dtypes = " or ".join(sorted(half.dtypes))
-        if half.because is Because.POLICY:
-            if event.loss not in OF_CLASSES:
+        if half.because is Because.POLICY or not event.assumed:
+            if event.loss not in {*OF_CLASSES, "log_softmax"}:
                 return  # float32 targets widen it
             yield self.report(
                 event,
-                f"{event.loss} gets what a sharded model returned in {dtypes}, unless the model converts that itself",
-                reason="A policy of FSDP is no autocast: what is computed of its output stays in that dtype.",
-                advice="Convert the output of the model, x.float(), or ask the policy for output_dtype=torch.float32.",
+                f"{event.loss} gets what a model returned in {dtypes}, unless the model converts that itself",
+                reason=f"{_NO_AUTOCAST.get(half.because, 'Nothing casts it here')}: what is computed of it stays so.",
+                advice=f"Convert the output of the model, x.float(){_ADVISED.get(half.because, '')}.",
                 claims=(),
                 notes=[(half.node, half.text)] if half.node is not None else (),
                 severity=Severity.INFO,

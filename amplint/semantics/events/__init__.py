@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, WindowLost, Work
+from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, SyncSetLate, WindowLost, Work
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
@@ -30,6 +30,7 @@ from amplint.semantics.events.frameworks import (
     Setting,
     SizeRefused,
     UnscaledAgain,
+    WindowOfOne,
     WithinFloat8,
 )
 from amplint.semantics.events.functions import (
@@ -47,6 +48,7 @@ from amplint.semantics.events.models import (
     FlashInFloat32,
     Forward,
     ForwardOutside,
+    LoopInRegion,
     NotCast,
     OutputInHalf,
     Purpose,
@@ -64,6 +66,7 @@ from amplint.semantics.events.numbers import (
     RandomCompared,
     StaysHalf,
     TensorOp,
+    TimestepsCast,
 )
 from amplint.semantics.events.operations import (
     ANGLES,
@@ -219,6 +222,7 @@ __all__ = [
     "LaunchOverruled",
     "LeftOut",
     "LeftUncompiled",
+    "LoopInRegion",
     "LossMultiplied",
     "LossOfOutput",
     "ManagedBackward",
@@ -269,7 +273,9 @@ __all__ = [
     "StaleForward",
     "StaysHalf",
     "SteppedAnother",
+    "SyncSetLate",
     "TensorOp",
+    "TimestepsCast",
     "ToNumpy",
     "Traced",
     "Unpaired",
@@ -277,6 +283,7 @@ __all__ = [
     "UnscaledAgain",
     "WeightsAveraged",
     "WindowLost",
+    "WindowOfOne",
     "WithinFloat8",
     "Work",
     "best",

@@ -89,3 +89,15 @@ class NeverCleared(Event):
     backward: cst.CSTNode
     optimizer: cst.BaseExpression
     elsewhere: cst.CSTNode | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SyncSetLate(Event):
+    """Whether a distributed model averages gradients is decided between its `forward` and its `backward` pass.
+
+    That is `by_context`, `no_sync()` around the backward pass alone, or else by its attribute.
+    """
+
+    forward: cst.Call
+    backward: cst.Call
+    by_context: bool

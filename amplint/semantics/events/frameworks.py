@@ -83,11 +83,25 @@ class ClipFollowed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClearedInWindow(Event):
-    """Gradients are cleared before the `backward` of each micro-batch of `manager`'s windows, and used by `step`."""
+    """Gradients are cleared on each micro-batch of `manager`'s windows, which `backward` and `step` are on.
+
+    That is before the backward pass, or at any place if it is the model that clears them, not a prepared optimizer.
+    """
 
     backward: cst.CSTNode
     step: cst.CSTNode
     manager: Manager
+    by_model: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class WindowOfOne(Event):
+    """A manager is constructed without a number of micro-batches, and `entered` begins one of its windows.
+
+    The file names such a number all the same.
+    """
+
+    entered: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

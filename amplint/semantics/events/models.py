@@ -96,6 +96,17 @@ class StaleForward(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LoopInRegion(Event):
+    """A framework's training loop runs as a whole in the autocast region since `entered`, which caches half weights.
+
+    It is `certain` that the region is on, and that the loop trains float32 weights.
+    """
+
+    entered: cst.CSTNode | None
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CompiledIsland(Event):
     """A compiled function switches autocast off while `outer` is on around it, since `outer_with`."""
 

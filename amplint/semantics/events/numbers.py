@@ -88,6 +88,11 @@ class PositionsConverted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TimestepsCast(Event):
+    """The timesteps of a diffusion model are converted to bfloat16, which is written out."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfCast(Event):
     """A tensor is converted to a half dtype that is written out; `dtype` is that dtype.
 

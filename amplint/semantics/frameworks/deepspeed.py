@@ -9,7 +9,16 @@ from typing import TypeVar
 from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.semantics.configs.display import Reader, find, get, names
-from amplint.semantics.events import ClippingLost, EngineConfigured, EngineDisagrees, EngineInRegion
+from amplint.semantics.events import (
+    Because,
+    ClippingLost,
+    EngineConfigured,
+    EngineDisagrees,
+    EngineInRegion,
+    Evidence,
+    LossOfOutput,
+)
+from amplint.semantics.models import half_outputs
 from amplint.semantics.models.parameters import root, sources
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -27,6 +36,7 @@ from amplint.torchlib.deepspeed import (
     CLIPPING,
     CONFIGS,
     CONFIGURED,
+    CONVERTS,
     HALF_BLOCKS,
     INITIALIZE,
     KNOWN_BY,
@@ -57,8 +67,9 @@ class _Config:
 class DeepSpeed(Tracker):
     """Tracks visible configurations, as literals or files, and the engines constructed with them.
 
-    `plain` are engines without a region around them, `hidden` those with an unseen configuration, and `unclipped` those
-    whose gradients are not clipped although none are on their parameters.
+    `plain` are engines without a region around them, `hidden` those with an unseen configuration, `unclipped` those
+    whose gradients are not clipped although none are on their parameters, and `converted` those that convert their
+    model, each with the dtype.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -69,11 +80,12 @@ class DeepSpeed(Tracker):
         self.plain: dict[int, cst.CSTNode] = {}
         self.hidden: set[cst.CSTNode] = set()
         self.unclipped: dict[int, _Config] = {}
+        self.converted: dict[int, tuple[str, _Config]] = {}
         self.plugins: dict[int, _Config] = {}
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
-        events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost)
+        events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost, LossOfOutput)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -122,7 +134,14 @@ class DeepSpeed(Tracker):
         return engines.get(symbol)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Record an engine, or a plugin for one, constructed with a visible configuration."""
+        """Record an engine, or a plugin for one, constructed with a visible configuration, and the output of one."""
+        if isinstance(call.callee, Unknown) and isinstance(result, Unknown) and self.converted:
+            found = self._engine_of(self.converted, call.callee.symbol)
+            if found is not None:
+                dtype, configured = found
+                text = f"the engine converts the model to {dtype}, and its output stays so"
+                evidence = Evidence(Because.POLICY, frozenset({dtype}), text, configured.written)
+                half_outputs.record(self.machine, state, result.symbol, evidence)
         if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
             return
         config = self._config(state, call.arguments)
@@ -133,6 +152,9 @@ class DeepSpeed(Tracker):
             return
         if call.callee.name in INITIALIZE and Const(AUTOCAST) not in (config.value.keys or ()):
             self.plain[result.symbol] = call.node
+        for block, dtype in CONVERTS.items() if call.callee.name in INITIALIZE else ():
+            if get(config.value, block, "enabled") == TRUE:
+                self.converted[result.symbol] = dtype, config
         if call.callee.name in INITIALIZE and _leaves_gradients_alone(config.value):
             self.unclipped[result.symbol] = config
         elif call.callee.name.endswith(f".{_PLUGIN}"):

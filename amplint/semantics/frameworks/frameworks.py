@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from amplint.semantics.accumulation.windows import record_backward
 from amplint.semantics.configs.display import Reader, get
 from amplint.semantics.events import Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
@@ -42,6 +43,7 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import (
     BY_HAND,
+    DIVIDING,
     LOOPS,
     MANAGERS,
     NEUTRAL_METHODS,
@@ -212,6 +214,8 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     loss = arguments.given[0]
     machine.idle.add(node)
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
+    if manager.kind not in DIVIDING:
+        record_backward(machine, state, node, loss.value)
     state.note(node, "the framework runs backward")
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
+from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import boundary
-from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain
+from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain, WindowOfOne
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
@@ -13,23 +14,33 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.symbols import Key
-from amplint.semantics.values.values import NONE, Const, Manager, Value
+from amplint.semantics.values.values import NONE, Const, Manager, Ref, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
-_EVENTS = frozenset({ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind})
+_EVENTS = frozenset(
+    {ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind, WindowOfOne.kind}
+)
+_COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
+_SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
+"""Arguments that say how many micro-batches a window has."""
+_SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpeedPlugin")
 
 
 class _Block:
     """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
-    theirs; `backward` maps them to the first backward pass after it.
+    theirs; `backward` maps them to the first backward pass after it. `models` are those whose gradients accumulate,
+    `passed` is the last backward pass and `step` the last step.
     """
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, models: frozenset[int]) -> None:
         self.manager = manager
+        self.models = models
+        self.passed: cst.Call | None = None
+        self.step: cst.Call | None = None
         self.cleared: dict[int, cst.Call] = {}
         self.backward: dict[int, cst.Call] = {}
         self.stepped: set[int] = set()
@@ -55,15 +66,20 @@ class EnteredMicroBatches(Part):
 class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
-    `windows` are the calls that begin a micro-batch, `blocks` the `with` statements that enter one, and `divisions`
-    maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
+    `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
+    `untold` the constructions of managers, unless one is `told` a number of micro-batches, `begun` maps managers to the
+    first call that begins one, and `divisions` maps the result of dividing a value other than a sum to the node and the
+    symbol of the divisor.
     """
 
     part = EnteredMicroBatches
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.windows: set[cst.CSTNode] = set()
+        self.windows: dict[cst.CSTNode, frozenset[int]] = {}
+        self.untold: dict[int, cst.Call] = {}
+        self.begun: dict[int, cst.CSTNode] = {}
+        self.told = False
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
@@ -81,7 +97,8 @@ class MicroBatches(Tracker):
 
     def _managed(self, state: State, call: Call, manager: Manager) -> None:
         if call.name == WINDOW:
-            self.windows.add(call.node)
+            self.begun.setdefault(manager.symbol, call.node)
+            self.windows[call.node] = frozenset(symbol_of(self.machine, value) for value in call.arguments.values)
         elif call.name in CLIPPING and manager.steps is not None and not synced(self.machine, state, manager):
             if any(one.manager.symbol == manager.symbol for one in self._open(state)):
                 name = spelled(self.machine, state, manager)
@@ -89,6 +106,23 @@ class MicroBatches(Tracker):
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
             self._handed(state, call, manager, call.arguments.values[0])
+
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """Record the construction of a manager that is not told how many micro-batches there are."""
+        if isinstance(result, Manager) and result.kind in DIVIDING and isinstance(call.callee, Ref):
+            given = {argument.keyword for argument in call.arguments.given}
+            self.untold[result.symbol] = call.node
+            self.told |= any(argument.star for argument in call.arguments.given) or not given.isdisjoint(_SETS_STEPS)
+        return None
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Report managers whose windows have one micro-batch in a file that names the number of micro-batches."""
+        chunks = self.machine.program.main.chunks
+        named = any(_STEPS in chunk.words for chunk in chunks)
+        named &= all(chunk.words.isdisjoint(_COUNTS_ITSELF) for chunk in chunks)
+        if named and not self.told and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
+            for manager in self.untold.keys() & self.begun.keys():
+                self.machine.emit(State(), WindowOfOne, self.untold[manager], entered=self.begun[manager])
 
     def is_within_window(self, state: State, manager: Manager) -> bool:
         """Whether a `with` statement around has entered a micro-batch of `manager`."""
@@ -101,19 +135,26 @@ class MicroBatches(Tracker):
         """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""
         symbol = symbol_of(self.machine, owner)
         for one in self._open(state):
-            if call.name == "zero_grad":
-                if symbol not in one.stepped and symbol not in one.backward:
-                    one.cleared[symbol] = call.node
-                continue
-            one.stepped.add(symbol)
-            cleared, backward = one.cleared.get(symbol), one.backward.get(symbol)
-            if cleared is not None and backward is not None:
-                details = {"backward": backward, "step": call.node, "manager": one.manager}
-                self.machine.emit(state, ClearedInWindow, cleared, **details)
+            if call.name == "step":
+                one.stepped.add(symbol)
+                one.step = call.node
+                for cleared in {symbol, *one.models} & one.backward.keys():
+                    self._emit_cleared(state, one, cleared, one.cleared[cleared], one.backward[cleared], call.node)
+            elif symbol in one.models and one.passed is not None and one.step is not None:
+                self._emit_cleared(state, one, symbol, call.node, one.passed, one.step)
+            elif symbol not in one.stepped and symbol not in one.backward:
+                one.cleared[symbol] = call.node
+
+    def _emit_cleared(
+        self, state: State, one: _Block, owner: int, cleared: cst.Call, backward: cst.CSTNode, step: cst.CSTNode
+    ) -> None:
+        details = {"backward": backward, "step": step, "manager": one.manager, "by_model": owner in one.models}
+        self.machine.emit(state, ClearedInWindow, cleared, **details)
 
     def _passed_back(self, state: State, call: Call, manager: Manager) -> None:
         for one in self._open(state):
             if one.manager.symbol == manager.symbol:
+                one.passed = call.node
                 for symbol in one.cleared:
                     one.backward.setdefault(symbol, call.node)
 
@@ -137,7 +178,7 @@ class MicroBatches(Tracker):
         if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
             manager = self.machine.evaluate(state, item.func.value)
             if isinstance(manager, Manager):
-                self.blocks[by] = _Block(manager)
+                self.blocks[by] = _Block(manager, self.windows[item])
                 state.change(EnteredMicroBatches).facts_before = {
                     **state[EnteredMicroBatches].facts_before,
                     by: frozenset(state.facts),

@@ -6,13 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.premises import Premise
-from amplint.semantics.events import AllHalf, Bypassed, ClippedScaled, HalfManaged, HalvesMixed, PrecisionTwice
+from amplint.semantics.events import (
+    AllHalf,
+    Bypassed,
+    ClippedScaled,
+    HalfManaged,
+    HalvesMixed,
+    LoopInRegion,
+    PrecisionTwice,
+)
 from amplint.semantics.models import parameters
 from amplint.semantics.models.model_states import ModelStates
+from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -58,6 +68,7 @@ _ARGUMENTS, _CLASSES = "<arguments>", "<classes>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
+_RUNS = frozenset(LOOPS.values())
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -194,7 +205,7 @@ class Trainers(Tracker):
     """Tracks objects that run a whole training loop.
 
     `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
-    manual optimization.
+    manual optimization, and `plain` are the loops of unknown precision, each with the model that it is passed.
     """
 
     methods = PARSING_METHODS
@@ -204,19 +215,23 @@ class Trainers(Tracker):
         self.made: dict[int, cst.Call] = {}
         self.clipped: list[cst.Call] = []
         self.scaling: list[cst.Call] = []
+        self.plain: dict[int, Value | None] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls that load a model and train it, in a file that asks for bfloat16."""
+        """Calls that load a model and train it, in a file that asks for bfloat16, and that train it in a region."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        loops = frozenset(word for word in said if word.endswith("Trainer"))
+        in_region = loops and "autocast" in said and LoopInRegion.kind in self.machine.wanted
+        return Words(self._names(said), calls=loops | _RUNS if in_region else frozenset())
+
+    def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
-            return Words(frozenset({"Trainer", "manual_backward", *BY_HAND}))
+            return frozenset({"Trainer", "manual_backward", *BY_HAND})
         if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
-            return Words(frozenset({"Trainer", "fit"}))
+            return frozenset({"Trainer", "fit"})
         if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}) or _BFLOAT16 not in said:
-            return Words()
-        return Words(
-            frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
-        )
+            return frozenset()
+        return frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether a function constructs a trainer, or its arguments."""
@@ -226,6 +241,8 @@ class Trainers(Tracker):
         """Emit what an overridden step of a training loop does wrong: a plain backward pass, or a cast of the model."""
         if call.name in CONVERSIONS and call.owner is not None:
             self._cast_in_step(state, call, call.owner)
+        if call.name in _RUNS and call.owner is not None:
+            self._run_in_region(state, call, call.owner)
         if call.name != "backward" or call.arguments.given or not self.machine.calls:
             return
         me, node, chunk = state.frames[state.frame].get("self"), self.machine.calls[-1], self.machine.chunk
@@ -237,6 +254,31 @@ class Trainers(Tracker):
             manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, None, True)
             details = {"call": "backward", "step": call.node, "spelled": "self.accelerator", "synced": False}
             self.machine.emit(state, Bypassed, call.node, manager=manager, **details)
+
+    def _run_in_region(self, state: State, call: Call, owner: Value) -> None:
+        """Emit `LoopInRegion` for a training loop that runs as a whole in a region."""
+        region, entered = innermost(self.machine, state)
+        if region is None or LoopInRegion.kind not in self.machine.wanted or keeps_none(state):
+            return
+        if isinstance(owner, Manager):
+            model = state.heap.get(owner.symbol, {}).get(_MODEL)
+            runs = LOOPS.get(owner.kind) == call.name and owner.kind != "half loop"
+        else:
+            runs = isinstance(owner, Unknown) and owner.symbol in self.plain
+            model = self.plain.get(owner.symbol) if isinstance(owner, Unknown) else None
+        known = None
+        if model is not None:
+            known = state[ModelStates].known.get(parameters.root(self.machine, symbol_of(self.machine, model)))
+        if not runs or (known is not None and (known.half or known.bfloat16) is not None):
+            return
+        partitions = any("deepspeed" in chunk.words for chunk in self.machine.program.main.chunks)
+        certain = region.enabled == TRUE and not partitions
+        self.machine.emit(state, LoopInRegion, call.node, entered=entered, certain=certain)
+
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """Record a loop that is constructed without a known precision."""
+        if isinstance(call.callee, Ref) and isinstance(result, Unknown) and loop_kind(call.callee.name) in LOOPS:
+            self.plain[result.symbol] = call.arguments.value("model", 0)
 
     def _cast_in_step(self, state: State, call: Call, owner: Value) -> None:
         """Emit `HalfManaged` for a cast of the model that the loop passes to a step which its subclass overrides."""

@@ -16,6 +16,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.arguments import Arguments
@@ -31,10 +32,13 @@ from amplint.torchlib.sharding import SHARDERS
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
-_COMPUTED = frozenset({*LOSSES, "log_softmax"})
-"""Operations of PyTorch that are reported: losses, and the log-probabilities from which policies compute theirs."""
+_LOG_PROBABILITIES = "log_softmax"
+_CHECKED = LOSSES | {_LOG_PROBABILITIES}
+_OF_LANGUAGE = frozenset({"cross_entropy", "nll_loss", _LOG_PROBABILITIES})
+_LOADERS = frozenset({"from_pretrained", "from_config"})
+_CONVERT_OUTPUTS = frozenset({"Accelerator", "Fabric"})
 _SIDES_KEPT = 4
-_SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
+_SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS) | {"deepspeed"}
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
 _CALLED = regex(r"\b(\w+)\(")
@@ -47,6 +51,8 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
     """
     region, entered_by = innermost(machine, state)
     if not isinstance(result, (Tensor, Unknown)) or getattr(result, "dtype", None) is not None:
+        return
+    if state.heap.get(result.symbol, {}).get(_NOT_HALF) == FALSE:
         return
     weights = state[ModelStates].known.get(root(machine, symbol_of(machine, model)), Model())
     cast = weights.bfloat16 or weights.half
@@ -69,6 +75,12 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
+
+
+def record(machine: Machine, state: State, output: int, evidence: Evidence) -> None:
+    """Record why the output of a framework's model is half."""
+    machine[HalfOutputs].known[output] = evidence
+    state.set_attribute(output, _NOT_HALF, FALSE)
 
 
 def of_output(
@@ -172,17 +184,25 @@ def handed(machine: Machine, state: State, node: cst.Call, callee: Value, argume
 
 def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
     """Report a loss of PyTorch, or log-probabilities, computed from a half output without autocast."""
-    if LossOfOutput.kind not in machine.wanted or op not in _COMPUTED:
+    if LossOfOutput.kind not in machine.wanted or op not in _CHECKED:
         return
     if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
         return
-    if any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in node.args):
-        return  # the operand is converted first
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
-    if why is not None and (machine.assumes or why.because is Because.POLICY):
-        output, assumed = Operand(place, value, why), why.because is not Because.POLICY
+    if why is None or any(argument.keyword and argument.keyword.value == "dtype" for argument in node.args):
+        return
+    plain = why.because is Because.POLICY or (op in _OF_LANGUAGE and _is_loaded(machine, state, why))
+    if plain or machine.assumes:
+        output, assumed = Operand(place, value, why), not plain
         machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=assumed, guesses=why.guesses)
+
+
+def _is_loaded(machine: Machine, state: State, why: Evidence) -> bool:
+    """Whether a model that is trained or learnt from was loaded as half, and no framework converts what it returns."""
+    if why.because is not Because.PARAMETERS or machine[HalfOutputs].managed or without_gradients(state):
+        return False
+    return isinstance(why.node, cst.Call) and (dotted(why.node.func) or "").rpartition(".")[2] in _LOADERS
 
 
 def _members(value: Value) -> Iterator[Value]:
@@ -246,18 +266,25 @@ def _is_of_loss(target: cst.CSTNode | None) -> bool:
     return target is not None and SPEAKS_OF_LOSS.search(dotted(target) or "") is not None
 
 
+def _loads_half(chunk: Chunk) -> bool:
+    return not chunk.words.isdisjoint(_LOADERS) and not chunk.words.isdisjoint(HALF_DTYPES)
+
+
 class HalfOutputs(Tracker):
     """The evidence for half outputs of models, by symbol."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.known: dict[int, Evidence] = {}
+        self.managed = False
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of losses, where dtypes are assumed."""
-        sharded = any(not chunk.words.isdisjoint(_SHARDERS) for chunk in chunks)
-        follows = (self.machine.assumes or sharded) and self.machine[Models].follows
-        return Words(calls=loss_names(chunks) if follows else frozenset())
+        """Calls of losses, where dtypes are assumed or a model may return half without a region."""
+        self.managed = any(not chunk.words.isdisjoint(_CONVERT_OUTPUTS) for chunk in chunks)
+        returns_half = any(not chunk.words.isdisjoint(_SHARDERS) or _loads_half(chunk) for chunk in chunks)
+        follows = (self.machine.assumes or returns_half) and self.machine[Models].follows
+        names = loss_names(chunks) | ({_LOG_PROBABILITIES} if returns_half else set())
+        return Words(calls=names if follows else frozenset())
 
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation of PyTorch that may be a loss."""

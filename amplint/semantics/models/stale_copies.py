@@ -110,7 +110,7 @@ class StaleCopies(Tracker):
     def _runs(self, state: State, call: Call, model: Value, path: cst.BaseExpression) -> None:
         region, entered = innermost(self.machine, state)
         symbol = root(self.machine, symbol_of(self.machine, model))
-        if region is None or _keeps_none(state) or symbol in self.frozen:
+        if region is None or keeps_none(state) or symbol in self.frozen:
             return
         if stored_in(self.machine, state, symbol_of(self.machine, model)) is not None:
             return
@@ -135,7 +135,7 @@ class StaleCopies(Tracker):
             state.change(KeptCopies).ran = {}
 
 
-def _keeps_none(state: State) -> bool:
+def keeps_none(state: State) -> bool:
     """Whether no copies are cached or used on a path: by `cache_enabled`, or in inference mode."""
     for region in state.regions:
         context = region.context

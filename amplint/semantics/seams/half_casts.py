@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 
-from amplint.semantics.events import HalfCast
+from amplint.semantics.events import INTEGERS, HalfCast, TimestepsCast
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models import models
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.seams import seams
 from amplint.semantics.tensors import subregions, sums
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.semantics.words import TIMESTEPS
 from amplint.source import syntax as cst
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
@@ -51,6 +53,20 @@ def _emit_half_cast(
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
         machine.emit(state, HalfCast, node, dtype=dtype, stored=_is_stored(machine, node, owner))
+        counted = isinstance(owner, Tensor) and INTEGERS in owner.traits
+        timesteps = _timesteps(machine, node) if dtype == "bfloat16" and not counted else None
+        if timesteps is not None:
+            machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(timesteps))
+
+
+def _timesteps(machine: Machine, node: cst.Call) -> str | None:
+    """The name of timesteps that a cast converts: of what it is called on, or of the variable that keeps its result."""
+    source = machine.program.source_of(node)
+    above = source.parent(node) if source is not None else None
+    kept = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
+    converted = node.func.value if isinstance(node.func, cst.Attribute) else None
+    names = ((dotted(one) or "").rpartition(".")[2] for one in (converted, kept) if one is not None)
+    return next(filter(TIMESTEPS.search, names), None)
 
 
 def _is_stored(machine: Machine, node: cst.Call, owner: Value) -> bool:

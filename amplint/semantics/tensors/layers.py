@@ -157,6 +157,8 @@ def _check_initial_state(
 
 _HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")
 """A cast to half."""
+_RAISE_BESIDE = frozenset({"float", "full", "matmul", "bmm"})
+"""Calls that give float32 whatever the model's dtype is, and products that refuse it beside half."""
 
 
 class Layers(Tracker):
@@ -166,9 +168,9 @@ class Layers(Tracker):
     methods = frozenset({"append"})
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Casts to float32 in a file that casts models to half: their layers refuse float32 inputs."""
+        """Casts to float32, and float32 tensors, in a file that casts models to half: products with them raise."""
         halved = any(_HALVED.search(chunk.text) for chunk in chunks)
-        return Words(calls=frozenset({"float"}) if halved else frozenset())
+        return Words(calls=_RAISE_BESIDE if halved else frozenset())
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this is a class of `torch.nn`."""

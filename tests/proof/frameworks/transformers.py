@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,8 +122,12 @@ class Trainer:
 
     def compute_loss(self, model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         """The loss of one batch."""
-        with torch.autocast("cuda", **self.args.half):
+        with self._region():
             return model(inputs.to("cuda")).float().mean() * 1e-2
+
+    def _region(self) -> contextlib.AbstractContextManager[object]:
+        """The region around a forward pass; without mixed precision there is none, and one around stays on."""
+        return torch.autocast("cuda", **self.args.half) if self.args.half["enabled"] else contextlib.nullcontext()
 
     def training_step(self, model: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         """Forward and backward."""
@@ -132,5 +137,5 @@ class Trainer:
 
     def predict(self, inputs: torch.Tensor) -> torch.Tensor:
         """What the model says."""
-        with torch.no_grad(), torch.autocast("cuda", **self.args.half):
+        with torch.no_grad(), self._region():
             return self.model(inputs.to("cuda")).float()
