@@ -443,6 +443,15 @@ SELF_TEST = Guess(
     examples=("test_layer", "_test", "unittest", "tests"),
     counterexamples=("tester", "latest", "attest_"),
 )
+TRAINS = Guess(
+    name="an object that trains",
+    of="a class out of sight that is handed a scaler and its optimizer",
+    pattern=r"(?:Trainer|Learner)$",
+    because="It steps the optimizer with the scaler, and is asked by name where it saves them.",
+    examples=("Trainer", "QLearner"),
+    counterexamples=("TrainerState", "Checkpointer", "trainer"),
+    decides=True,
+)
 RUNS_BACKWARD = Guess(
     name="what runs a backward pass",
     of="a function out of sight that is called",

@@ -44,7 +44,8 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
-    An info where a setting chooses the dtype of all regions, and reported only where the rule is selected by its code
+    An info where a setting chooses the dtype of all regions, or where the scaler is handed to a function that trains out
+    of sight, and reported only where the rule is selected by its code
     if nothing in sight restores the optimizer's state. Silent where all regions run in bfloat16.
 
     ## Fix safety
@@ -75,6 +76,8 @@ class ScalerNotCheckpointed(Rule):
         if self._dtypes and all(one is not None and one <= WIDE for one in self._dtypes) and not event.index.halves:
             return
         unseen = [] if event.resumes else [Premise.RESUMED]
+        if event.out_of_sight:
+            unseen.append(Premise.SAVED_NOWHERE_ELSE)
         if self._dtypes and not any(one == _FLOAT16 for one in self._dtypes):
             unseen.append(Premise.FLOAT16_CHOSEN)
         made = event.scaler.created

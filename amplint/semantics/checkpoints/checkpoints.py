@@ -43,6 +43,8 @@ from amplint.semantics.words import (
     SAVES_ONLY,
     SCALING_STATE,
     SPEAKS_OF_OPTIMIZER,
+    TRAINING_STEP,
+    TRAINS,
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
@@ -96,6 +98,10 @@ def arguments_escape(
     loads = LOADS.search(last) is not None
     saves = SAVES.search(name) is not None and not loads
     objects = [value for argument in arguments.values for value in _objects(state, argument)]
+    if saves and owner is not None and SAVES.search(last):
+        ledger.exports = True
+    if _trains_out_of_sight(machine, node, last, arguments):
+        return
     if not LOOKS_ONLY.search(last) and any(_holds_scaler(state, value) for value in objects):
         ledger.scaler_saved = ledger.scaler_saved or not loads
         ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
@@ -111,6 +117,25 @@ def arguments_escape(
     if owner is not None and last in _PUTS:
         for symbol in _states(machine, state, arguments.values):
             state.set_attribute(symbol_of(machine, owner), f"<{STATE_OF} {symbol}>", Unknown(symbol))
+
+
+def _trains_out_of_sight(machine: Machine, node: cst.Call, last: str, arguments: Arguments) -> bool:
+    """Handle a call, of the name `last`, of unseen code that trains an optimizer with a scaler; whether it is one."""
+    made = TRAINS.search(last) is not None
+    if not made and TRAINING_STEP.search(last) is None:
+        return False
+    scalers = [value for value in arguments.values if isinstance(value, Scaler)]
+    optimizers = {value.symbol for value in arguments.values if isinstance(value, Optimizer)}
+    if len(scalers) != 1 or not optimizers or machine.entered_from is not None:
+        return False
+    ledger, (scaler,) = machine[Ledger], scalers
+    if scaler.symbol not in ledger.training:
+        machine.record_guesses(node, (TRAINS if made else TRAINING_STEP).guesses(last))
+        ledger.train(scaler, node)
+    ledger.handed.setdefault(scaler.symbol, set()).update(optimizers)
+    if made:
+        ledger.kept.add(scaler.symbol)
+    return True
 
 
 def _holds_scaler(state: State, value: Value) -> bool:
@@ -169,7 +194,10 @@ def conclude(machine: Machine) -> None:
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
     for scaler, step in [one for one in ledger.training.values() if one[0].created not in ledger.fleeting]:
-        partners = set(machine[CallIndex].index.partners[scaler.symbol])
+        if ledger.exports and scaler.symbol in ledger.kept:
+            continue
+        stepped = machine[CallIndex].index.partners.get(scaler.symbol, ())
+        partners = {*stepped, *ledger.handed.get(scaler.symbol, ())}
         kin = {known for symbol in partners for known in _identity_keys(machine, symbol)}
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (
@@ -203,7 +231,8 @@ def conclude(machine: Machine) -> None:
                 or any(map(_restores_optimizer, machine.program.chunks)),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
-                guesses=(*machine.guesses_for(first.node), *wrapped),
+                out_of_sight=not stepped,
+                guesses=(*machine.guesses_for(first.node), *(() if stepped else machine.guesses_for(step)), *wrapped),
             )
             return
 
