@@ -44,9 +44,9 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
-    An info where a setting chooses the dtype of all regions, or where the scaler is handed to a function that trains out
-    of sight, and reported only where the rule is selected by its code
-    if nothing in sight restores the optimizer's state. Silent where all regions run in bfloat16.
+    An info where a setting chooses the dtype of all regions, or where the scaler is handed to code that trains out of
+    sight, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
+    Silent where all regions run in bfloat16.
 
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.

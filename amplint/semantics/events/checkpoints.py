@@ -27,8 +27,8 @@ class CheckpointLacksScaler(Event):
 
     `saves` and `restores` are the places where that happens, `restores` empty if a scaler's state does come back;
     `saved` says that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
-    scaler steps an optimizer, or is handed to code `out_of_sight` that does; `perhaps_none` says that a path goes without
-    the scaler.
+    scaler steps an optimizer, or is handed to code `out_of_sight` that does; `perhaps_none` says that a path goes
+    without the scaler.
     """
 
     scaler: Scaler

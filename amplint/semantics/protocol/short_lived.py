@@ -71,8 +71,9 @@ def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple
 class ShortLived(Tracker):
     """Tracks scalers constructed in a call or an iteration, whose optimizer is older.
 
-    `began` is the start of the latest call by unseen code, `held` what its object had by then, `candidates` are scalers constructed and used in one, by
-    constructor call, and `kept` are the constructor calls of those that other objects hold.
+    `began` is the start of the latest call by unseen code, `held` what its object had by then, `candidates` are scalers
+    constructed and used in one, by constructor call, and `kept` are the constructor calls of those that other objects
+    hold.
     """
 
     def __init__(self, machine: Machine) -> None:
