@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.regex import regex
-from amplint.semantics.events import CheckpointLacksScaler, Place
+from amplint.semantics.events import CheckpointLacksApex, CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.python.machine import Machine
@@ -58,6 +58,7 @@ _ANYTHING = frozenset({"each", "item"})
 _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
 """Attributes of wrappers with the wrapped object: code that unwraps models reads them from any object."""
 
+_STATE_OF_APEX = regex(r"\bamp\w*\.(?:load_)?state_dict\b")
 _RESTORES = regex(r"(?i)optim\w*\.load_state_dict\(")
 
 
@@ -235,6 +236,37 @@ def conclude(machine: Machine) -> None:
                 guesses=(*machine.guesses_for(first.node), *(() if stepped else machine.guesses_for(step)), *wrapped),
             )
             return
+
+
+def conclude_apex(machine: Machine) -> None:
+    """Emit the optimizers under apex whose state is saved or restored where that of its loss scaler never is."""
+    ledger = machine[Ledger]
+    if not (ledger.watching and machine.complete and ledger.initialized):
+        return
+    if any(map(_mentions_apex_state, machine.program.chunks)):
+        return
+    for optimizer, initialized in ledger.initialized.items():
+        kin = _identity_keys(machine, optimizer)
+        saves, restores = (
+            tuple(
+                place for symbol, places in table.items() if kin & _identity_keys(machine, symbol) for place in places
+            )
+            for table in (ledger.saved, ledger.restored)
+        )
+        if saves or restores:
+            first = (saves or restores)[0]
+            machine.statement = first.statement
+            machine.emit(
+                State(), CheckpointLacksApex, first.node, initialized=initialized, saves=saves, restores=restores,
+                guesses=machine.guesses_for(first.node),
+            )  # fmt: skip
+            return
+
+
+@cached_per_chunk
+def _mentions_apex_state(chunk: Chunk) -> bool:
+    """Whether `chunk` saves or restores the state of apex."""
+    return _STATE_OF_APEX.search(chunk.code) is not None
 
 
 @cached_per_chunk
@@ -440,7 +472,7 @@ class Checkpoints(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The names of calls that save and load, if a rule needs them."""
-        wanted = CheckpointLacksScaler.kind in self.machine.wanted
+        wanted = not self.machine.wanted.isdisjoint((CheckpointLacksScaler.kind, CheckpointLacksApex.kind))
         watched = saving_names(chunks) if wanted else frozenset[str]()
         self.machine[Ledger].watching = bool(watched)
         return Words(watched=watched)
@@ -487,3 +519,4 @@ class Checkpoints(Tracker):
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit the missing state."""
         conclude(self.machine)
+        conclude_apex(self.machine)

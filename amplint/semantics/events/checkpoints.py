@@ -39,3 +39,15 @@ class CheckpointLacksScaler(Event):
     resumes: bool
     perhaps_none: bool
     out_of_sight: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckpointLacksApex(Event):
+    """The state of an optimizer goes into a checkpoint, or comes back, and that of apex's loss scaler does not.
+
+    `initialized` is the call that gave apex the optimizer, `saves` and `restores` are the places of its state.
+    """
+
+    initialized: cst.CSTNode
+    saves: tuple[Place, ...]
+    restores: tuple[Place, ...]

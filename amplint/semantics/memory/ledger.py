@@ -21,7 +21,7 @@ class Ledger(Tracker):
     the names there whose value is a scaler or None, one table for each path, and `elsewhere` maps a call that leads to
     such places in other files to these files. `handed` maps a scaler to the optimizers that code out of sight trains
     with it, `kept` are the scalers that an object out of sight keeps for that, and `exports` says that the method of
-    such an object may save them.
+    such an object may save them. `initialized` maps an optimizer to the call that puts it under apex's loss scaling.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -40,6 +40,7 @@ class Ledger(Tracker):
         self.handed: dict[int, set[int]] = {}
         self.kept: set[int] = set()
         self.exports = False
+        self.initialized: dict[int, cst.CSTNode] = {}
         self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:
