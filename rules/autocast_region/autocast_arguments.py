@@ -90,8 +90,8 @@ class AutocastArguments(Rule):
             if argument.keyword is not None and argument.keyword.value not in order and not _is_newer_too(event):
                 reason = f"PyTorch raises TypeError: the parameters of {event.api} are {', '.join(order)}."
                 message = f"autocast has no parameter {argument.keyword.value}"
-                newer = AUTOCASTS[event.api] is not None and argument.keyword.value == "device_type"
-                advice = f"Call {_NEWER}, which has it." if newer else "Leave it out."
+                has_it = AUTOCASTS[event.api] is not None and argument.keyword.value == "device_type"
+                advice = f"Call {_NEWER}, which has it." if has_it else "Leave it out."
                 yield self.report(event, message, reason=reason, advice=advice, at=argument)
                 return
         if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:
