@@ -297,6 +297,14 @@ NAMED_DEVICE = Guess(
     counterexamples=("devices", "device_ids", "device_type", "num_devices", "device"),
     decides=True,
 )
+HOLDS_SECTIONS = Guess(
+    name="what holds sections of settings",
+    of="an object in the path to the `device` that a call is given",
+    pattern=r"(?i)(?:^|_)(?:config|cfg|conf|hparams|settings)$",
+    because="What it holds are settings, too, whatever they are called.",
+    examples=("config", "cfg", "model_conf", "hparams", "settings"),
+    counterexamples=("trainer", "model", "args", "configure"),
+)
 HOLDS_SETTINGS = Guess(
     name="what holds settings",
     of="the object whose `device` a call is given",
