@@ -27,6 +27,7 @@ class Premise(enum.Enum):
     REGION_OF_CALLER = "a caller has a region on"
     APPLIED_THERE = "the function is applied there"
     REGION_THERE = "a region is on there"
+    SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"

@@ -373,6 +373,18 @@ class Field(torch.nn.Module):
 
 EXPECTED = Path(__file__).parent / "golden" / "expected"
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+HANDED_ON = """
+import torch
+from torch import nn
+from engine import Trainer
+
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer.load_state_dict(torch.load("x"))
+scaler = torch.amp.GradScaler("cuda")
+Trainer(model, optimizer, scaler).run()
+torch.save(optimizer.state_dict(), "x")
+"""
 CASES: dict[str, tuple[str, str, str]] = {
     "MASK": (
         "AMP401",
@@ -552,6 +564,11 @@ CASES: dict[str, tuple[str, str, str]] = {
     "ENDS_WINDOW": ("AMP301", BY_FLAG.format(flag="update_grad", condition="update_grad"), BY_COUNT),
     "INSIDE_WINDOW": ("AMP301", BY_FLAG.format(flag="accumulating", condition="not accumulating"), BY_COUNT),
     "PASSES_ON": ("AMP303", LOST.format(over="my_tqdm(loader)"), LOST.format(over="loader")),
+    "TRAINS": (
+        "AMP211",
+        HANDED_ON,
+        checkpoint(load="optimizer.load_state_dict(torch.load('x'))", save="torch.save(optimizer.state_dict(), 'x')"),
+    ),
     "SAVES": (
         "AMP211",
         checkpoint(save="save_all(optimizer.state_dict())"),

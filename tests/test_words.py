@@ -36,7 +36,7 @@ IN_SOURCE = {
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
-    "outside.py": ["_SHARDS", "_SPEAKS_OF_HALF"],
+    "outside.py": ["_DIFFERENTIATES", "_EVALUATES", "_IMPORTS", "_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
         "EXTREME_NUMBER", "_CALLED", "_CALLED_AT_ALL", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_LIBRARY_IMPORT",
         "_METHOD", "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND", "_OPTIMIZES", "_RENAMED", "_RESTORES_SCALER",

@@ -306,6 +306,14 @@ NAMED_DEVICE = Guess(
     counterexamples=("devices", "device_ids", "device_type", "num_devices", "device"),
     decides=True,
 )
+HOLDS_SECTIONS = Guess(
+    name="what holds sections of settings",
+    of="an object in the path to the `device` that a call is given",
+    pattern=r"(?i)(?:^|_)(?:config|cfg|conf|hparams|settings)$",
+    because="What it holds are settings, too, whatever they are called.",
+    examples=("config", "cfg", "model_conf", "hparams", "settings"),
+    counterexamples=("trainer", "model", "args", "configure"),
+)
 HOLDS_SETTINGS = Guess(
     name="what holds settings",
     of="the object whose `device` a call is given",
@@ -451,6 +459,15 @@ SELF_TEST = Guess(
     because="What a test hands to a function says little of what others hand to it.",
     examples=("test_layer", "_test", "unittest", "tests"),
     counterexamples=("tester", "latest", "attest_"),
+)
+TRAINS = Guess(
+    name="an object that trains",
+    of="a class out of sight that is handed a scaler and its optimizer",
+    pattern=r"(?:Trainer|Learner)$",
+    because="It steps the optimizer with the scaler, and is asked by name where it saves them.",
+    examples=("Trainer", "QLearner"),
+    counterexamples=("TrainerState", "Checkpointer", "trainer"),
+    decides=True,
 )
 RUNS_BACKWARD = Guess(
     name="what runs a backward pass",

@@ -52,6 +52,7 @@ class AutocastArguments(Rule):
     ```
 
     `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither.
+    `torch.cuda.amp.autocast` has no `device_type` either: the device is part of its name.
     A file that imports `autocast` from `torch.amp`, and from `torch.cuda.amp` where that fails, has to pass the type.
 
     PyTorch before 2.4 also refuses a device type with an index (`"cuda:0"`), which `str(device)` can be. That is
@@ -85,6 +86,14 @@ class AutocastArguments(Rule):
             at = event.arguments[parameter][0]
             yield self.report(event, message, reason=reason, advice=advice, at=at, severity=severity)
             return
+        for argument in event.node.args if isinstance(event.node, cst.Call) else ():
+            if argument.keyword is not None and argument.keyword.value not in order and not _is_newer_too(event):
+                reason = f"PyTorch raises TypeError: the parameters of {event.api} are {', '.join(order)}."
+                message = f"autocast has no parameter {argument.keyword.value}"
+                has_it = AUTOCASTS[event.api] is not None and argument.keyword.value == "device_type"
+                advice = f"Call {_NEWER}, which has it." if has_it else "Leave it out."
+                yield self.report(event, message, reason=reason, advice=advice, at=argument)
+                return
         if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:
             newer = f"PyTorch raises TypeError: {_NEWER} begins with device_type."
             yield self.report(event, "autocast gets no device type", reason=newer, advice='Pass one, such as "cuda".')
@@ -123,6 +132,11 @@ class AutocastArguments(Rule):
             argument = event.arguments[parameter][0]
             return Fix(f"Pass it as {own}", (rewrite.replace(argument, f"{own}={rewrite.text(argument.value)}"),))
         return None
+
+
+def _is_newer_too(event: AutocastCreated) -> bool:
+    """Whether the name that is called is that of the newer class on the usual path."""
+    return AUTOCASTS[event.api] is not None and event.needs_type
 
 
 def _wrongly_typed_arguments(event: AutocastCreated) -> Iterator[tuple[str, str]]:

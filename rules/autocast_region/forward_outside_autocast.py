@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, Forward, ForwardOutside, Recipe, ScaledWithoutRegion, ScriptEnd
+from amplint.semantics.events import (
+    AutocastCreated,
+    Event,
+    Forward,
+    ForwardOutside,
+    Recipe,
+    ScaledWithoutRegion,
+    ScriptEnd,
+)
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -58,6 +66,11 @@ class ForwardOutsideAutocast(Rule):
         self._outside: list[ForwardOutside] = []
         self._scaled: list[ScaledWithoutRegion] = []
         self._inside = False
+        self._made = False
+
+    def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
+        self._made = True
+        yield from ()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         self._inside = self._inside or (event.gradients is not False and event.autocast is not Recipe.OFF)
@@ -83,10 +96,11 @@ class ForwardOutsideAutocast(Rule):
 
         for first in self._scaled[:1]:
             seen = all(one.seen for one in self._scaled)
+            runs = "its forward pass does not run" if self._made else "nothing runs"
             unless = "" if seen else "unless the model computes in half by itself, "
             yield self.report(
                 first,
-                f"{unless}the loss is scaled, but nothing runs under autocast",
+                f"{unless}the loss is scaled, but {runs} under autocast",
                 reason="In float32 nothing is gained from a scaled loss: training is as slow as without the scaler.",
                 advice="Run the forward pass and the loss under torch.autocast, or do without the scaler.",
                 notes=[(first.backward, "the scaled loss is differentiated here")],

@@ -115,9 +115,15 @@ def _change_use(node: cst.CSTNode, name: str, spelled: str, rewrite: Rewriter) -
     if isinstance(above, cst.Call) and above.func is node:
         if name.endswith(".autocast"):
             yield from rewrite.name_arguments(above, AUTOCAST_PARAMETERS[device])
-        yield rewrite.insert_argument(above, len(above.args) if custom else 0, argument)
+        if not _names_device(above):
+            yield rewrite.insert_argument(above, len(above.args) if custom else 0, argument)
     elif not bare and not rewrite.names_type(node) and not _is_asked_for(node, above):
         yield None
+
+
+def _names_device(call: cst.Call) -> bool:
+    """Whether `call` passes the device by name already, as the successor takes it."""
+    return any(one.keyword is not None and one.keyword.value in ("device_type", "device") for one in call.args)
 
 
 def _is_asked_for(node: cst.CSTNode, above: cst.CSTNode | None) -> bool:

@@ -9,7 +9,7 @@ from amplint.edits.checkpoints import add_scaler
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Report, Rule
-from amplint.semantics.events import WIDE, AutocastCreated, CheckpointLacksScaler, Event
+from amplint.semantics.events import WIDE, AutocastCreated, CheckpointLacksApex, CheckpointLacksScaler, Event
 from amplint.semantics.values.values import FALSE
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -44,8 +44,10 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
-    An info where a setting chooses the dtype of all regions, and reported only where the rule is selected by its code
-    if nothing in sight restores the optimizer's state. Silent where all regions run in bfloat16.
+    An info where a setting chooses the dtype of all regions, or where the scaler is handed to code that trains out of
+    sight, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
+    Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the same way, as an
+    info.
 
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.
@@ -58,7 +60,7 @@ class ScalerNotCheckpointed(Rule):
     code = "AMP211"
     name = "scaler-not-checkpointed"
     severity = Severity.WARNING
-    screen = ((b"save", b"checkpoint", b"ckpt", b"state_dict"), SCALER_SIGNS)
+    screen = ((b"save", b"checkpoint", b"ckpt", b"state_dict"), (*SCALER_SIGNS, b"apex"))
     fixable = Applicability.SAFE
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
@@ -75,6 +77,8 @@ class ScalerNotCheckpointed(Rule):
         if self._dtypes and all(one is not None and one <= WIDE for one in self._dtypes) and not event.index.halves:
             return
         unseen = [] if event.resumes else [Premise.RESUMED]
+        if event.out_of_sight:
+            unseen.append(Premise.SAVED_NOWHERE_ELSE)
         if self._dtypes and not any(one == _FLOAT16 for one in self._dtypes):
             unseen.append(Premise.FLOAT16_CHOSEN)
         made = event.scaler.created
@@ -96,6 +100,16 @@ class ScalerNotCheckpointed(Rule):
         notes += [*others, *restores]
         yield self.report(event, message, advice=advice, notes=notes, premises=unseen)
 
+    def on_checkpoint_lacks_apex(self, event: CheckpointLacksApex) -> Iterator[Report]:
+        done = "the checkpoint holds" if event.saves else "training resumes with"
+        yield self.report(
+            event,
+            f"{done} the optimizer's state but not that of apex's loss scaler",
+            advice="Save amp.state_dict() too, and pass it to amp.load_state_dict() after amp.initialize().",
+            notes=[(event.initialized, "from here on apex scales the losses of this optimizer")],
+            severity=Severity.INFO,
+            premises=() if event.restores else (Premise.RESUMED,),
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, CheckpointLacksScaler)
-        return add_scaler(event, rewrite)
+        return add_scaler(event, rewrite) if isinstance(event, CheckpointLacksScaler) else None

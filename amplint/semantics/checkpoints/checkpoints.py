@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.regex import regex
-from amplint.semantics.events import CheckpointLacksScaler, Place
+from amplint.semantics.events import CheckpointLacksApex, CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.python.machine import Machine
@@ -43,6 +43,8 @@ from amplint.semantics.words import (
     SAVES_ONLY,
     SCALING_STATE,
     SPEAKS_OF_OPTIMIZER,
+    TRAINING_STEP,
+    TRAINS,
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
@@ -56,6 +58,7 @@ _ANYTHING = frozenset({"each", "item"})
 _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
 """Attributes of wrappers with the wrapped object: code that unwraps models reads them from any object."""
 
+_STATE_OF_APEX = regex(r"\bamp\w*\.(?:load_)?state_dict\b")
 _RESTORES = regex(r"(?i)optim\w*\.load_state_dict\(")
 
 
@@ -96,6 +99,10 @@ def arguments_escape(
     loads = LOADS.search(last) is not None
     saves = SAVES.search(name) is not None and not loads
     objects = [value for argument in arguments.values for value in _objects(state, argument)]
+    if saves and owner is not None and SAVES.search(last):
+        ledger.exports = True
+    if _trains_out_of_sight(machine, node, last, arguments):
+        return
     if not LOOKS_ONLY.search(last) and any(_holds_scaler(state, value) for value in objects):
         ledger.scaler_saved = ledger.scaler_saved or not loads
         ledger.scaler_restored = ledger.scaler_restored or SAVES_ONLY.search(last) is None
@@ -111,6 +118,25 @@ def arguments_escape(
     if owner is not None and last in _PUTS:
         for symbol in _states(machine, state, arguments.values):
             state.set_attribute(symbol_of(machine, owner), f"<{STATE_OF} {symbol}>", Unknown(symbol))
+
+
+def _trains_out_of_sight(machine: Machine, node: cst.Call, last: str, arguments: Arguments) -> bool:
+    """Handle a call, of the name `last`, of unseen code that trains an optimizer with a scaler; whether it is one."""
+    made = TRAINS.search(last) is not None
+    if not made and TRAINING_STEP.search(last) is None:
+        return False
+    scalers = [value for value in arguments.values if isinstance(value, Scaler)]
+    optimizers = {value.symbol for value in arguments.values if isinstance(value, Optimizer)}
+    if len(scalers) != 1 or not optimizers or machine.entered_from is not None:
+        return False
+    ledger, (scaler,) = machine[Ledger], scalers
+    if scaler.symbol not in ledger.training:
+        machine.record_guesses(node, (TRAINS if made else TRAINING_STEP).guesses(last))
+        ledger.train(scaler, node)
+    ledger.handed.setdefault(scaler.symbol, set()).update(optimizers)
+    if made:
+        ledger.kept.add(scaler.symbol)
+    return True
 
 
 def _holds_scaler(state: State, value: Value) -> bool:
@@ -169,7 +195,10 @@ def conclude(machine: Machine) -> None:
     if not (ledger.watching and machine.complete and (ledger.saved or ledger.restored)):
         return
     for scaler, step in [one for one in ledger.training.values() if one[0].created not in ledger.fleeting]:
-        partners = set(machine[CallIndex].index.partners[scaler.symbol])
+        if ledger.exports and scaler.symbol in ledger.kept:
+            continue
+        stepped = machine[CallIndex].index.partners.get(scaler.symbol, ())
+        partners = {*stepped, *ledger.handed.get(scaler.symbol, ())}
         kin = {known for symbol in partners for known in _identity_keys(machine, symbol)}
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (
@@ -203,9 +232,41 @@ def conclude(machine: Machine) -> None:
                 or any(map(_restores_optimizer, machine.program.chunks)),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
-                guesses=(*machine.guesses_for(first.node), *wrapped),
+                out_of_sight=not stepped,
+                guesses=(*machine.guesses_for(first.node), *(() if stepped else machine.guesses_for(step)), *wrapped),
             )
             return
+
+
+def conclude_apex(machine: Machine) -> None:
+    """Emit the optimizers under apex whose state is saved or restored where that of its loss scaler never is."""
+    ledger = machine[Ledger]
+    if not (ledger.watching and machine.complete and ledger.initialized):
+        return
+    if any(map(_mentions_apex_state, machine.program.chunks)):
+        return
+    for optimizer, initialized in ledger.initialized.items():
+        kin = _identity_keys(machine, optimizer)
+        saves, restores = (
+            tuple(
+                place for symbol, places in table.items() if kin & _identity_keys(machine, symbol) for place in places
+            )
+            for table in (ledger.saved, ledger.restored)
+        )
+        if saves or restores:
+            first = (saves or restores)[0]
+            machine.statement = first.statement
+            machine.emit(
+                State(), CheckpointLacksApex, first.node, initialized=initialized, saves=saves, restores=restores,
+                guesses=machine.guesses_for(first.node),
+            )  # fmt: skip
+            return
+
+
+@cached_per_chunk
+def _mentions_apex_state(chunk: Chunk) -> bool:
+    """Whether `chunk` saves or restores the state of apex."""
+    return _STATE_OF_APEX.search(chunk.code) is not None
 
 
 @cached_per_chunk
@@ -411,7 +472,7 @@ class Checkpoints(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The names of calls that save and load, if a rule needs them."""
-        wanted = CheckpointLacksScaler.kind in self.machine.wanted
+        wanted = not self.machine.wanted.isdisjoint((CheckpointLacksScaler.kind, CheckpointLacksApex.kind))
         watched = saving_names(chunks) if wanted else frozenset[str]()
         self.machine[Ledger].watching = bool(watched)
         return Words(watched=watched)
@@ -458,3 +519,4 @@ class Checkpoints(Tracker):
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit the missing state."""
         conclude(self.machine)
+        conclude_apex(self.machine)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, SyncSetLate, WindowLost, Work
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
-from amplint.semantics.events.checkpoints import CheckpointLacksScaler, Place
+from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place
 from amplint.semantics.events.frameworks import (
     AllHalf,
     Bypassed,
@@ -174,6 +174,7 @@ __all__ = [
     "Bypassed",
     "Called",
     "CastBack",
+    "CheckpointLacksApex",
     "CheckpointLacksScaler",
     "Checkpointed",
     "Clash",

@@ -27,7 +27,8 @@ class CheckpointLacksScaler(Event):
 
     `saves` and `restores` are the places where that happens, `restores` empty if a scaler's state does come back;
     `saved` says that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
-    scaler steps an optimizer, `perhaps_none` says that a path goes without the scaler.
+    scaler steps an optimizer, or is handed to code `out_of_sight` that does; `perhaps_none` says that a path goes
+    without the scaler.
     """
 
     scaler: Scaler
@@ -37,3 +38,16 @@ class CheckpointLacksScaler(Event):
     saved: bool
     resumes: bool
     perhaps_none: bool
+    out_of_sight: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckpointLacksApex(Event):
+    """The state of an optimizer goes into a checkpoint, or comes back, and that of apex's loss scaler does not.
+
+    `initialized` is the call that gave apex the optimizer, `saves` and `restores` are the places of its state.
+    """
+
+    initialized: cst.CSTNode
+    saves: tuple[Place, ...]
+    restores: tuple[Place, ...]

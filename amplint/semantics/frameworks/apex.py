@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.models import parameters
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
@@ -10,7 +11,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors import weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Optimizer, Ref, Tensor, Value
+from amplint.semantics.values.values import FALSE, Const, Items, Optimizer, Ref, Tensor, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.legacy import INITIALIZE, SCALE_LOSS
 
@@ -24,10 +25,25 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     optimizer = arguments.value("optimizers", 1) if name == INITIALIZE else None
     if not isinstance(optimizer, Optimizer):
         return None
+    if _scales_dynamically(arguments):
+        machine[Ledger].initialized.setdefault(optimizer.symbol, node)
     parameters.forget_dtypes(machine, state, arguments.values)
     weights.handed(machine, arguments.values)
     both = unseen_result(machine, state, name, arguments, node)
     return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
+
+
+_UNSCALED = (Const("O0"), Const("O3"))
+"""Levels of optimisation without loss scaling, by default."""
+
+
+def _scales_dynamically(arguments: Arguments) -> bool:
+    """Whether the scale is found while training runs, so that it is part of the state."""
+    scale = arguments.value("loss_scale", 8)
+    usual = scale in (None, Const(None), Const("dynamic"))
+    if arguments.value("enabled", 2) == FALSE or not usual:
+        return False
+    return scale == Const("dynamic") or arguments.value("opt_level", 3) not in _UNSCALED
 
 
 class Apex(Tracker):

@@ -19,7 +19,9 @@ class Ledger(Tracker):
     certainly or possibly is. `perhaps_none` are scalers that are missing on some path, and `fleeting` the calls that
     construct scalers which are gone before anything could save them. `spelled` maps the place of a save or restore to
     the names there whose value is a scaler or None, one table for each path, and `elsewhere` maps a call that leads to
-    such places in other files to these files.
+    such places in other files to these files. `handed` maps a scaler to the optimizers that code out of sight trains
+    with it, `kept` are the scalers that an object out of sight keeps for that, and `exports` says that the method of
+    such an object may save them. `initialized` maps an optimizer to the call that puts it under apex's loss scaling.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -35,6 +37,10 @@ class Ledger(Tracker):
         self.perhaps_none: set[int] = set()
         self.fleeting: set[cst.CSTNode] = set()
         self.spelled: dict[cst.CSTNode, list[dict[str, Value]]] = {}
+        self.handed: dict[int, set[int]] = {}
+        self.kept: set[int] = set()
+        self.exports = False
+        self.initialized: dict[int, cst.CSTNode] = {}
         self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:

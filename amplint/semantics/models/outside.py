@@ -106,7 +106,7 @@ def _without_region(
     outputs = [machine[Outside].plain[symbol] for symbol in behind if symbol in machine[Outside].plain]
     if not outputs or len(made) > len(outputs) or _is_sharded(scaler) or scaler.enabled == FALSE:
         return
-    if any(map(_mentions_half, machine.program.chunks)) or _SPEAKS_OF_HALF.search(machine.program.main.text):
+    if any(map(_mentions_half, machine.program.chunks)):
         return
     node = outputs[-1]
     sharded = any(_SHARDS.search(chunk.text) for chunk in machine.program.chunks)
@@ -123,7 +123,11 @@ def _is_sharded(scaler: Scaler) -> bool:
 
 @cached_per_chunk
 def _mentions_half(chunk: Chunk) -> bool:
-    return _SPEAKS_OF_HALF.search(chunk.text) is not None
+    """Whether `chunk` may run in half what it trains; what only imports a region or evaluates under one does not."""
+    evaluates = chunk.name is not None and not chunk.is_class and _EVALUATES.search(chunk.code) is not None
+    if evaluates and _DIFFERENTIATES.search(chunk.code) is None:
+        return False
+    return _SPEAKS_OF_HALF.search(_IMPORTS.sub("", chunk.code)) is not None
 
 
 _SPEAKS_OF_HALF = regex(
@@ -131,6 +135,10 @@ _SPEAKS_OF_HALF = regex(
     r"|tinycudann|transformer_engine|bitsandbytes"
 )
 """Names of half dtypes, of regions, and of frameworks that may enter one."""
+_IMPORTS = regex(r"(?m)^\s*from torch(?:\.(?:cuda|cpu))?(?:\.amp)? import [^(\\]*$")
+"""Imports of PyTorch's own regions and scalers."""
+_EVALUATES = regex(r"\.eval\(\)")
+_DIFFERENTIATES = regex(r"backward|\.train\(\)")
 _SHARDS = regex(r"FSDP|FullyShardedDataParallel|fully_shard")
 
 

@@ -40,7 +40,7 @@ def stepped(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, o
         return
     if machine.symbols.key(scaler.symbol)[0] != "made" or machine.symbols.time(scaler.symbol) < tracker.began:
         return
-    lasting = machine.symbols.key(optimizer.symbol)[0] in _LASTING
+    lasting = optimizer.symbol in tracker.held or machine.symbols.key(optimizer.symbol)[0] in _LASTING
     if not lasting or machine.symbols.time(optimizer.symbol) >= tracker.began or SELF_TEST.search(function.name.value):
         return
     if not any(call is scaler.created for call in every(function, cst.Call)) or _is_global(state, scaler):
@@ -71,13 +71,15 @@ def _one_epoch(function: cst.FunctionDef, loops: Sequence[cst.CSTNode]) -> tuple
 class ShortLived(Tracker):
     """Tracks scalers constructed in a call or an iteration, whose optimizer is older.
 
-    `began` is the start of the latest call by unseen code, `candidates` are scalers constructed and used in one, by
-    constructor call, and `kept` are the constructor calls of those that other objects hold.
+    `began` is the start of the latest call by unseen code, `held` what its object had by then, `candidates` are scalers
+    constructed and used in one, by constructor call, and `kept` are the constructor calls of those that other objects
+    hold.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.began = 0
+        self.held: frozenset[int] = frozenset()
         self.candidates: dict[cst.CSTNode, _Candidate] = {}
         self.kept: set[cst.CSTNode] = set()
 
@@ -88,6 +90,8 @@ class ShortLived(Tracker):
     def unseen_call_begins(self, state: State, me: Instance | None) -> None:
         """Existing objects persist."""
         self.began = self.machine.symbols.tick()
+        held = state.heap.get(me.symbol, {}).values() if me is not None else ()
+        self.held = frozenset(value.symbol for value in held if isinstance(value, (Optimizer, Unknown)))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """A scaler in an attribute persists."""

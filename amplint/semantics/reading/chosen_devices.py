@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted, last_name
-from amplint.semantics.words import HOLDS_SETTINGS, NAMED_DEVICE
+from amplint.semantics.words import HOLDS_SECTIONS, HOLDS_SETTINGS, NAMED_DEVICE
 from amplint.source import syntax as cst
 from amplint.source.imports import imports
 from amplint.source.remembered import cached_per_chunk, cached_per_file
@@ -283,7 +283,8 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
         return False
     if isinstance(value, cst.Attribute):
         if not isinstance(value.value, cst.Name) or value.value.value != "self":
-            return HOLDS_SETTINGS.search((dotted(value.value) or "").rpartition(".")[2]) is not None
+            *outer, last = (dotted(value.value) or "").split(".")
+            return HOLDS_SETTINGS.search(last) is not None or any(map(HOLDS_SECTIONS.search, outer))
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
     parameter = any(
         value.value in (param.name.value for param in (*above.params.params, *above.params.kwonly_params))

@@ -191,7 +191,7 @@ def _thread_targets(chunk: Chunk) -> frozenset[str]:
 
 
 def saving_names(chunks: Collection[Chunk]) -> frozenset[str]:
-    """The words of calls that may save or restore state, in a file that creates a scaler or gets one.
+    """The words of calls that may save or restore state, in a file with a scaler or with apex's loss scaling.
 
     None in a file that, by its words, both saves and restores a scaler.
     """
@@ -204,7 +204,8 @@ def saving_names(chunks: Collection[Chunk]) -> frozenset[str]:
 
 @cached_per_chunk
 def _scales(chunk: Chunk) -> bool:
-    return "Scaler" in chunk.text or "unscale_" in chunk.text or _SCALED.search(chunk.text) is not None
+    named = any(word in chunk.text for word in ("Scaler", "unscale_", "amp.initialize("))
+    return named or _SCALED.search(chunk.text) is not None
 
 
 @cached_per_chunk

@@ -1,0 +1,91 @@
+"""The state of apex's loss scaler belongs into the checkpoint, and that of training out of sight does as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from amplint.engine.dispatch import Dispatcher
+from amplint.rule import Registry
+from amplint.semantics import interpret
+from amplint.semantics.reading.program import Program
+from amplint.source.source import Source
+
+RULES = [rule for rule in Registry().load().rules.values() if rule.code == "AMP211"]
+APEX = """import torch
+from apex import amp
+
+
+def main(model, optimizer, loader, path):
+    model, optimizer = amp.initialize(model, optimizer, {given})
+    for inputs in loader:
+        optimizer.zero_grad()
+        with amp.scale_loss(model(inputs).mean(), optimizer) as loss:
+            loss.backward()
+        optimizer.step()
+    states = {{"model": model.state_dict(), "optimizer": optimizer.state_dict()}}
+    {more}
+    torch.save(states, path)
+
+
+def resume(model, optimizer, path):
+    model, optimizer = amp.initialize(model, optimizer, {given})
+    optimizer.load_state_dict(torch.load(path)["optimizer"])
+"""
+ELSEWHERE = """import torch
+from engine import Trainer, train_one_epoch
+
+
+def main(model, loader, path):
+    optimizer = torch.optim.AdamW(model.parameters())
+    optimizer.load_state_dict(torch.load(path)["optimizer"])
+    scaler = torch.amp.GradScaler("cuda")
+    {call}
+    torch.save({{"model": model.state_dict(), "optimizer": optimizer.state_dict()}}, path)
+"""
+
+
+def found(text: str) -> list[int]:
+    """The rows with findings of AMP211."""
+    program = Program(Source("script.py", text))
+    dispatcher = Dispatcher(program, RULES)
+    interpret(program, dispatcher.emit, dispatcher.kinds)
+    return sorted(finding.span.start.row for finding in dispatcher.findings())
+
+
+@pytest.mark.parametrize("given", ['opt_level="O1"', "opt_level=level", 'opt_level="O0", loss_scale="dynamic"'])
+def test_the_state_of_apex_is_missing(given: str) -> None:
+    assert found(APEX.format(given=given, more="pass")) == [12]
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        ('opt_level="O1"', 'states["amp"] = amp.state_dict()'),
+        ('opt_level="O2", loss_scale=128.0', "pass"),
+        ('opt_level="O1", enabled=False', "pass"),
+        ('opt_level="O0"', "pass"),
+    ],
+)
+def test_no_state_of_apex_is_missing(given: str, more: str) -> None:
+    assert found(APEX.format(given=given, more=more)) == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["train_one_epoch(model, optimizer, loader, scaler)", "Trainer(model, optimizer, scaler=scaler).run(loader)"],
+)
+def test_training_out_of_sight_needs_the_scaler(call: str) -> None:
+    assert found(ELSEWHERE.format(call=call)) == [10]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "save_checkpoint(model, optimizer, scaler)",
+        "register(optimizer, scaler)",
+        "trainer = Trainer(model, optimizer, scaler); trainer.save_progress(path)",
+        "train_one_epoch(model, scaler)",
+    ],
+)
+def test_code_out_of_sight_may_save_the_scaler(call: str) -> None:
+    assert found(ELSEWHERE.format(call=call)) == []
