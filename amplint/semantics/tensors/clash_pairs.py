@@ -21,7 +21,7 @@ from amplint.semantics.tensors.provenance import (
     like,
     uncast_source_call,
 )
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
 from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.values import Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
@@ -153,7 +153,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
         certain = certain or (op in _ALL_ALIKE and value.among is not None and HALF_DTYPES.isdisjoint(value.among))
         return certain and (follows(machine, operand.made) or not is_made_by_caller(machine, operand.made))
     if op in _WRITES:
-        return value.dtype not in HALF_DTYPES and (
+        return value.dtype not in (*HALF_DTYPES, FROM_PARAMETER) and (
             is_parameter_or_buffer(machine, value.symbol) or is_like_another(machine, operand)
         )
     return op not in _JOINS and (

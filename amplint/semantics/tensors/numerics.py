@@ -28,6 +28,7 @@ from amplint.semantics.tensors import (
     uncast,
 )
 from amplint.semantics.tensors.exchanges import resize
+from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
@@ -444,6 +445,8 @@ def _operation(
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
         met = numbers.constant_operand(machine, argument.value, argument.node.value, beside) if argument else None
+        if met is None and argument is not None and name in FILLS:
+            met = limit_of_another(machine, state, argument.value, argument.node.value, operand, beside)
         if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
             continue  # a number passed to `max` is the dimension
         written = met
@@ -535,7 +538,9 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        met = numbers.constant_operand(machine, argument.value, argument.node.value, other.node.value)
+        place, beside = argument.node.value, other.node.value
+        met = numbers.constant_operand(machine, argument.value, place, beside)
+        met = met or limit_of_another(machine, state, argument.value, place, other.value, beside)
         if met is None or is_number(machine, other.value):
             continue
         written = met

@@ -12,6 +12,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
+from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
@@ -158,6 +159,13 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
     if machine.symbols.key(symbol)[0] == "not":
         (symbol,) = machine.symbols.parts(symbol)
     return machine.symbols.key(symbol)[0] in COMPARISONS
+
+
+def _takes_dtype_of_another(machine: Machine, call: Call) -> bool:
+    """Whether this is `x.to(y.dtype)`, `x` being a parameter that the running function uses or annotates as a tensor."""
+    owner = call.node.func.value if isinstance(call.node.func, cst.Attribute) else None
+    named = isinstance(owner, cst.Name) and any(owner.value in tensors_in(function) for function in machine.calls[-1:])
+    return named and any(follows(machine, argument) for argument in call.arguments.given)
 
 
 def _only_moves(arguments: Arguments) -> bool:
@@ -383,7 +391,10 @@ class Tensors(Tracker):
         """Cast a receiver that is not known to be a tensor."""
         assert call.owner is not None
         if is_conversion(call):
-            return converted(self.machine, call.node, call.owner, call.name, call.arguments) or call.owner
+            made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
+            if made is None and _takes_dtype_of_another(self.machine, call):
+                return Tensor(self.machine.fresh())
+            return made or call.owner
         if call.name == "type" and not isinstance(call.owner, Tensor):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments)
         return None
