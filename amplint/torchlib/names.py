@@ -191,7 +191,7 @@ Repetitions in such patterns are bounded, so that a search is linear in the leng
 HALF_ASSUMED = regex(
     HALF_SIGNS.pattern
     + rb"|type_as\(|\.to\([^()]{0,400}dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
-    rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
+    rb"|saved_tensors|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
 """Text in a file whose operations depend on half even where tensors are only assumed to be."""
 _LIMITS_OF_WIDE = rb"|finfo\((?:(?:torch|np|numpy)\.float(?:32|64)?\b|float|[\"']float|\))"

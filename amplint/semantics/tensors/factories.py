@@ -76,6 +76,8 @@ def make(
         symbol = provenance.new_tensor_symbol(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
         symbol = provenance.new_symbol_like(machine, node, like.symbol)
+    elif dtypes is None and wanted is not None and (other := provenance.owner_of_dtype(machine, wanted.value)) is not None:
+        symbol = provenance.new_symbol_like(machine, node, other)
     else:
         symbol = (
             provenance.new_integer_symbol(machine, node) if op == "arange" and dtypes is not None else machine.fresh()

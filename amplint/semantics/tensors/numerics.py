@@ -54,6 +54,7 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    TRUE,
     Const,
     Items,
     Method,
@@ -82,7 +83,7 @@ from amplint.torchlib.policy import (
     NOT_CAST_IN_PLACE,
     words,
 )
-from amplint.torchlib.promotion import FLOATING, INTEGRAL, promote
+from amplint.torchlib.promotion import FLOATING, INTEGRAL, SOME_DIMENSIONS, promote
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
 _PUT = {op: put[0] for op, put in parameters("number").items()}
@@ -286,6 +287,8 @@ def method(
         runs_on(state, node, name, node.func.value, owner)
     if isinstance(owner, Tensor) and (returned := _returned(machine, name, owner)) is not None:
         return returned
+    if name == "unique" and any(arguments.value(one) == TRUE for one in _BESIDE_DISTINCT):
+        return _distinct(machine, tensor(machine, owner), arguments)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         read = machine.unknown("number", name, parts=(owner.symbol,))
         for number_read in machine.hooks.number_read:
@@ -557,6 +560,16 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 
+_BESIDE_DISTINCT = ("return_inverse", "return_counts")
+
+
+def _distinct(machine: Machine, owner: Tensor, arguments: Arguments) -> Value:
+    """The distinct elements of a tensor, with the places and counts that `unique` is asked for."""
+    found = replace(derived(machine, owner, "unique"), symbol=machine.fresh())
+    beside = [name for name in _BESIDE_DISTINCT if arguments.value(name) == TRUE]
+    return Items((found, *(Tensor(machine.fresh(), "int64", rank=SOME_DIMENSIONS) for _ in beside))) if beside else found
+
+
 def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
     """The result of `sum`, `max` or `min` over `given`, which has tensors."""
     tensors = [value for value in given if isinstance(value, Tensor)]
@@ -579,6 +592,7 @@ class Numerics(Tracker):
         """Built-in functions of Python that accept tensors."""
         return {
             "builtins.abs": self._absolute,
+            **dict.fromkeys(("torch.unique", "torch.unique_consecutive"), self._unique),
             **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
         }
 
@@ -587,6 +601,10 @@ class Numerics(Tracker):
         if len(values) != 1 or not isinstance(values[0], Tensor):
             return None
         return derived(self.machine, values[0], "builtins.abs", values[0].rank)
+
+    def _unique(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        return _distinct(self.machine, tensor(self.machine, values[0]), call.arguments) if values else None
 
     def _reduction(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
-from amplint.semantics.values.values import Method
+from amplint.semantics.values.values import Method, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.policy import words
@@ -80,6 +81,15 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
         given = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
         return parts[0] if all(_is_constant(machine, other) for _, other in given) else None
     return parts[0] if parts and name in _VIEWS else None
+
+
+def owner_of_dtype(machine: Machine, value: Value) -> int | None:
+    """The symbol of `x` where `value` is `x.dtype`."""
+    if isinstance(value, Method):
+        return symbol_of(machine, value.owner) if value.name == "dtype" else None
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "dtype"):
+        return None
+    return machine.symbols.parts(value.symbol)[0]
 
 
 def _is_constant(machine: Machine, symbol: int) -> bool:

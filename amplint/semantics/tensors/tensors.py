@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -47,6 +48,7 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor, not methods, whose values are unknown."""
 _INFINITY = "<infinity>"
+_DTYPE_NAME = regex(r"dtype|type$|precision|float|half")
 COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
@@ -161,11 +163,22 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
     return machine.symbols.key(symbol)[0] in COMPARISONS
 
 
-def _takes_dtype_of_another(machine: Machine, call: Call) -> bool:
-    """Whether this is `x.to(y.dtype)`, `x` being a parameter that the running function uses or annotates as a tensor."""
+def _converts_tensor(machine: Machine, call: Call) -> bool:
+    """Whether this converts a tensor to an unknown dtype: a name used or annotated as a tensor, or training data."""
     owner = call.node.func.value if isinstance(call.node.func, cst.Attribute) else None
     named = isinstance(owner, cst.Name) and any(owner.value in tensors_in(function) for function in machine.calls[-1:])
-    return named and any(follows(machine, argument) for argument in call.arguments.given)
+    if named and any(follows(machine, argument) for argument in call.arguments.given):
+        return True
+    return names_dtype(call.node) and isinstance(call.owner, Unknown) and is_data(machine, call.owner.symbol)
+
+
+def names_dtype(call: cst.Call) -> bool:
+    """Whether an argument of `.to(...)` is a dtype by its keyword or name."""
+    return any(
+        (argument.keyword is not None and argument.keyword.value == "dtype")
+        or _DTYPE_NAME.search((last_name(argument.value) or "").lower())
+        for argument in call.args
+    )
 
 
 def _only_moves(arguments: Arguments) -> bool:
@@ -244,7 +257,7 @@ def follows(machine: Machine, dtype: Argument | None) -> bool:
     """Whether an argument is another tensor or its dtype, unless that one holds integers by its name."""
     if dtype is None:
         return False
-    if isinstance(used_as_tensor(machine, dtype.value), Tensor):
+    if isinstance(used_as_tensor(machine, dtype.value), Tensor) or _is_saved(machine, dtype.value):
         return True
     node = dtype.node.value
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args:
@@ -255,6 +268,14 @@ def follows(machine: Machine, dtype: Argument | None) -> bool:
     if isinstance(dtype.value, Unknown) and machine.symbols.key(dtype.value.symbol)[:2] == ("attribute", "dtype"):
         return True
     return owner is not None or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")
+
+
+def _is_saved(machine: Machine, value: Value) -> bool:
+    """Whether this is a part of `ctx.saved_tensors`."""
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[0] not in ("part", "index"):
+        return False
+    held = machine.symbols.parts(value.symbol)[0]
+    return machine.symbols.key(held)[:2] == ("attribute", "saved_tensors")
 
 
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
@@ -392,7 +413,7 @@ class Tensors(Tracker):
         assert call.owner is not None
         if is_conversion(call):
             made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
-            if made is None and _takes_dtype_of_another(self.machine, call):
+            if made is None and _converts_tensor(self.machine, call):
                 return Tensor(self.machine.fresh())
             return made or call.owner
         if call.name == "type" and not isinstance(call.owner, Tensor):
