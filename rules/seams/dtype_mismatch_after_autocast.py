@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, InputsDiffer, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
@@ -59,7 +60,7 @@ class DtypeMismatchAfterAutocast(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = (MEETING,)
+    assumed = ((*MEETING, b"flash_attn"),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
@@ -79,6 +80,15 @@ class DtypeMismatchAfterAutocast(Rule):
 
     def on_inputs_differ(self, event: InputsDiffer) -> Iterator[Report]:
         why = event.half.half
+        if event.half.dtype is None:
+            yield self.report(
+                event,
+                f"{event.op} raises where autocast is on around the caller: norm layers leave some inputs in float32",
+                reason="Autocast runs norm layers in float32 and products in half, and does not convert these inputs.",
+                advice="Convert what the norm layers return: q.to(v.dtype).",
+                premises=[Premise.REGION_OF_CALLER],
+            )
+            return
         yield self.report(
             event,
             f"{event.op} raises: its inputs are float32 and {event.half.dtype}",

@@ -28,8 +28,8 @@ from amplint.semantics.tensors import (
     uncast,
 )
 from amplint.semantics.tensors.exchanges import resize
-from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
+from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends

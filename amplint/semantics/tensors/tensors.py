@@ -18,6 +18,7 @@ from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    NONE,
     Const,
     Device,
     Function,
@@ -61,7 +62,7 @@ def tensor(machine: Machine, value: Value) -> Tensor:
     if isinstance(value, Unknown):
         key = machine.symbols.key(value.symbol)
         if key[0] == "converted":
-            return Tensor(value.symbol, str(key[1]), key[2])  # type: ignore[arg-type]
+            return Tensor(value.symbol, key[1], key[2] if key[1] is not None else None)  # type: ignore[arg-type]
     return Tensor(symbol_of(machine, value))
 
 
@@ -212,7 +213,7 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
         if key[:2] == ("attribute", "dtype"):
             return tensor(machine, Unknown(int(key[2]))).dtype  # type: ignore[call-overload]
         if key[0] == "converted":
-            return str(key[1])
+            return key[1]  # type: ignore[return-value]
     return None
 
 
@@ -415,6 +416,8 @@ class Tensors(Tracker):
             made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
             if made is None and _converts_tensor(self.machine, call):
                 return Tensor(self.machine.fresh())
+            if made is None and isinstance(call.owner, Unknown) and call.arguments.value("dtype") not in (None, NONE):
+                return self.machine.unknown("converted", None, call.node, parts=(call.owner.symbol,))
             return made or call.owner
         if call.name == "type" and not isinstance(call.owner, Tensor):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments)
