@@ -17,7 +17,8 @@ from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.masks import branches_on_dtypes
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.provenance import ARITHMETIC
+from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
@@ -25,12 +26,15 @@ from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES
 from amplint.torchlib.sharding import SHARDERS
 
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
+_COMBINES = operations_with("joins") | operations_with("matrices") | {"MatrixMultiply"}
+"""Operations of tensors of one dtype, which outside of any region is that of the result."""
 _SIDES_KEPT = 4
 _SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _HANDED = _TAKEN | {"part", "wrapped"}
@@ -120,6 +124,11 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[i
         follows = name in KEEPS_DTYPE
     elif callee.rpartition(".")[2][:1].isupper() and not callee.startswith("torch."):
         return parts if "wrapped" in passed else ()
+    elif key[0] in _COMBINES:
+        return parts[:1]
+    elif key[0] in ARITHMETIC:
+        tensors = tuple(part for part in parts if not is_number(machine, Unknown(part)))
+        return tensors if len(tensors) == 1 else ()
     else:
         field = key[0] == "attribute" and OUTPUT_FIELD.search(str(key[1])) is not None
         follows = field or key[0] in passed or key[0] in KEEPS_DTYPE
@@ -258,6 +267,11 @@ class HalfOutputs(Tracker):
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation of PyTorch that may be a loss."""
         computed(self.machine, state, node, op, place, value)
+
+    def comprehension_value(self, element: Value) -> Value | None:
+        """A list of outputs, as one of them."""
+        known = isinstance(element, Unknown) and element.symbol in self.known
+        return self.machine.unknown("part", "each", parts=(element.symbol,)) if known else None
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Check an unseen call that may be a loss."""

@@ -35,6 +35,23 @@ def tensors_in(function: cst.CSTNode) -> frozenset[str]:
 
 
 @cached_per_file
+def numbers_in(function: cst.CSTNode) -> frozenset[str]:
+    """The parameters of a function that are Python numbers by their annotation, default or use as the end of a range."""
+    if not isinstance(function, cst.FunctionDef):
+        return frozenset()
+    found = set[str]()
+    for param in (*function.params.params, *function.params.kwonly_params):
+        annotation = param.annotation.annotation if param.annotation is not None else None
+        typed = isinstance(annotation, cst.Name) and annotation.value in ("int", "float")
+        if typed or (annotation is None and isinstance(param.default, (cst.Integer, cst.Float))):
+            found.add(param.name.value)
+    for call in every(function, cst.Call):
+        if (dotted(call.func) or "").rpartition(".")[2] in ("range", "arange"):
+            found |= {argument.value.value for argument in call.args if isinstance(argument.value, cst.Name)}
+    return frozenset(found)
+
+
+@cached_per_file
 def used_as_tensors(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors."""
     attributes = (node for node in every(function, cst.Attribute) if node.attr.value in _OF_TENSORS)

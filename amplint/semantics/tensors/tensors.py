@@ -13,7 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
-from amplint.semantics.tensors.kinship import tensors_in
+from amplint.semantics.tensors.kinship import numbers_in, tensors_in
 from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
@@ -288,6 +288,8 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
     if key[0] == "value":
         return isinstance(key[1], Const)
+    if key[0] == "parameter":
+        return any(id(function) == key[1] and key[2] in numbers_in(function) for function in machine.calls)
     if key[0] not in _NUMBERS or not depth:
         return False
     parts = [part for part in key[1:] if isinstance(part, int)]
