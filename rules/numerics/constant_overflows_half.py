@@ -36,7 +36,9 @@ class ConstantOverflowsHalf(Rule):
     float32, where -1e9 is fine.
 
     Where the rule is selected by name or `ALL`, it goes by names, too: a function out of sight that is given a mask and
-    such a number fills by it, and an imported `NEAR_INF` is such a number.
+    such a number fills by it, and an imported `NEAR_INF` is such a number. It then also reports the limits of an
+    input's dtype where they fill a matrix product of that input: autocast makes the product float16 and leaves the
+    input alone.
 
     ## Example
     ```python

@@ -29,7 +29,8 @@ class DtypeMismatchAfterAutocast(Rule):
     Attention of other libraries (`flash_attn`, `xformers`) is not known to autocast and wants one dtype for queries,
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
-    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, as an info.
+    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
+    that is an argument or a setting, as an info.
 
     ## Example
     ```python
@@ -103,7 +104,7 @@ class DtypeMismatchAfterAutocast(Rule):
         if event.handed and event.steady.made is not None:
             yield self.report(
                 event,
-                f"made without a dtype, this tensor makes {event.op} raise in half precision: {event.refusal}",
+                f"made without a dtype, this makes {event.op} raise in half precision: {event.refusal}",
                 advice="Make it with dtype=x.dtype of the tensor it is used with, or convert it: mask.to(x.dtype).",
                 at=event.steady.made,
                 notes=[(event.node, f"here it meets, or has made float32, an operand of {event.op} beside a half one")],

@@ -47,9 +47,7 @@ class Attention(Tracker):
             wide = [one for one in operands if self._is_result_of(one, _NORMS)]
             half = [one for one in operands if self._is_result_of(one, LOWER)]
             if wide and half:
-                self.machine.emit(
-                    state, InputsDiffer, call.node, op=op, wide=tuple(wide), half=half[0], assumed=True
-                )
+                self.machine.emit(state, InputsDiffer, call.node, op=op, wide=tuple(wide), half=half[0], assumed=True)
 
     def _is_result_of(self, operand: Operand, ops: Set[str]) -> bool:
         """Whether an input of unknown dtype is what one of these operations returns."""

@@ -53,7 +53,7 @@ _KEPT = "autocast makes one operand half, the other has the dtype that its modul
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
 _LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
-_UNCONVERTED = "its input is converted to a dtype that is chosen, and its weights stay float32"
+_UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w*\(|collate")
 """A loader that may convert what it gives."""
@@ -198,9 +198,13 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
     if weights.dtype is not None:
         chosen = _chosen_conversion(machine, source.value)
         if chosen is not None and not branches_on_dtypes(machine):
-            half = Evidence(Because.ANNOUNCED, HALF_DTYPES, "the dtype that it is converted to here can be half", chosen)
-            steady, met = Operand(node.func, weights), replace(source, half=half)
-            machine.emit(state, Clash, node, op=op, steady=steady, half=met, refusal=_UNCONVERTED, assumed=True)
+            text = "the dtype that it is converted to here can be half"
+            half = Evidence(Because.ANNOUNCED, HALF_DTYPES, text, chosen)
+            made = weights.why_half if isinstance(weights.why_half, cst.Call) else None
+            steady, met = Operand(node.func, weights, made=made), replace(source, half=half)
+            machine.emit(
+                state, Clash, node, op=op, steady=steady, half=met, refusal=_UNCONVERTED, handed=True, assumed=True
+            )
         return
     if (
         source.dtype in HALF_DTYPES

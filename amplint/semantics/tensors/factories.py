@@ -68,6 +68,7 @@ def make(
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
     own = like is None or wanted is not None
+    other = provenance.owner_of_dtype(machine, wanted.value) if wanted is not None and dtypes is None else None
     plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
@@ -76,7 +77,7 @@ def make(
         symbol = provenance.new_tensor_symbol(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
         symbol = provenance.new_symbol_like(machine, node, like.symbol)
-    elif dtypes is None and wanted is not None and (other := provenance.owner_of_dtype(machine, wanted.value)) is not None:
+    elif other is not None:
         symbol = provenance.new_symbol_like(machine, node, other)
     else:
         symbol = (

@@ -36,7 +36,7 @@ def tensors_in(function: cst.CSTNode) -> frozenset[str]:
 
 @cached_per_file
 def numbers_in(function: cst.CSTNode) -> frozenset[str]:
-    """The parameters of a function that are Python numbers by their annotation, default or use as the end of a range."""
+    """The parameters that are Python numbers by their annotation or default, or as the end of a range."""
     if not isinstance(function, cst.FunctionDef):
         return frozenset()
     found = set[str]()

@@ -287,8 +287,6 @@ def method(
         runs_on(state, node, name, node.func.value, owner)
     if isinstance(owner, Tensor) and (returned := _returned(machine, name, owner)) is not None:
         return returned
-    if name == "unique" and any(arguments.value(one) == TRUE for one in _BESIDE_DISTINCT):
-        return _distinct(machine, tensor(machine, owner), arguments)
     if isinstance(owner, Tensor) and name in NOT_TENSORS:
         read = machine.unknown("number", name, parts=(owner.symbol,))
         for number_read in machine.hooks.number_read:
@@ -566,8 +564,9 @@ _BESIDE_DISTINCT = ("return_inverse", "return_counts")
 def _distinct(machine: Machine, owner: Tensor, arguments: Arguments) -> Value:
     """The distinct elements of a tensor, with the places and counts that `unique` is asked for."""
     found = replace(derived(machine, owner, "unique"), symbol=machine.fresh())
-    beside = [name for name in _BESIDE_DISTINCT if arguments.value(name) == TRUE]
-    return Items((found, *(Tensor(machine.fresh(), "int64", rank=SOME_DIMENSIONS) for _ in beside))) if beside else found
+    asked = [name for name in _BESIDE_DISTINCT if arguments.value(name) == TRUE]
+    beside = [Tensor(machine.fresh(), "int64", rank=SOME_DIMENSIONS) for _ in asked]
+    return Items((found, *beside)) if beside else found
 
 
 def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
@@ -632,6 +631,8 @@ class Numerics(Tracker):
     def method(self, state: State, call: Call) -> Value | None:
         """Call a method of a tensor."""
         assert call.owner is not None
+        if call.name == "unique" and any(call.arguments.value(one) == TRUE for one in _BESIDE_DISTINCT):
+            return _distinct(self.machine, tensor(self.machine, call.owner), call.arguments)
         return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
 
     def binary(self, state: State, operands: Operands) -> Value | None:

@@ -174,6 +174,10 @@ def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
             return key[3]
         seen.add(current)
         if key[0] in _CONVERSIONS:
+            before = machine.symbols.parts(current)[0] if key[1] == "float32" and kinds else None
+            made = creating_call(machine, before, asked=True) if before is not None else None
+            if made is not None:
+                return made
             kinds = (_COUNTED,) if key[1] == "float32" else ()
         elif key[0] in _MAKES_FLOATING:
             kinds = (*kinds, _COUNTED)

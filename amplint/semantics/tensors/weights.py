@@ -54,9 +54,11 @@ def kept(machine: Machine, value: Tensor) -> Tensor:
 
 def _is_float32_by_default(machine: Machine, made: cst.CSTNode | None) -> bool:
     """Whether a tensor is made in the dtype of a parameter of the running function whose default is float32."""
-    wanted = [one.value for one in made.args if one.keyword and one.keyword.value == "dtype"] if (
-        isinstance(made, cst.Call)
-    ) else []
+    wanted = (
+        [one.value for one in made.args if one.keyword and one.keyword.value == "dtype"]
+        if (isinstance(made, cst.Call))
+        else []
+    )
     function = machine.calls[-1] if machine.calls else None
     if not wanted or not isinstance(wanted[0], cst.Name) or not isinstance(function, cst.FunctionDef):
         return False
