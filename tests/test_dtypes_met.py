@@ -85,16 +85,8 @@ PROGRAMS = {
                 table[rows > 2] = torch.min(found["scores"], dim=1).values.float()
                 return table
     """,
-    "a cache in the dtype of an argument": """
+    "a cache": """
         class Chosen(nn.Module):
-            def __init__(self, size, dtype):
-                super().__init__()
-                self.register_buffer("keys", torch.zeros(size, 8, dtype=dtype))
-
-            def update(self, input_pos, new: torch.Tensor):
-                self.keys[input_pos] = new
-
-        class Float32ByDefault(nn.Module):
             def __init__(self, size, dtype=torch.float32):
                 super().__init__()
                 self.register_buffer("keys", torch.zeros(size, 8, dtype=dtype))
@@ -150,6 +142,8 @@ PROGRAMS = {
 
         def spread(x, mask):
             places = torch.zeros(10, dtype=x.dtype)
+            shares = torch.arange(mask.shape[0]) / mask.shape[0]
+            places[mask > 0] = shares[mask > 0]  # AMP502
             places[mask > 0] = torch.bincount(mask) / 10  # AMP502
             places[mask > 0] = torch.bincount(mask) / x.sum()
             return places
@@ -295,6 +289,32 @@ def test_what_is_found(name: str) -> None:
     lines = textwrap.dedent(PROGRAMS[name]).lstrip("\n").splitlines()
     expected = {(row, line.split("# ")[1]) for row, line in enumerate(lines) if "  # AMP" in line}
     assert {(row - 1, code) for row, code in found(PROGRAMS[name])} == expected
+
+
+NUMBERS = {
+    "an entry of a shape": "x / x.shape[-1] ** 0.5",
+    "an unpacked shape": "x / width",
+    "a size": "x / x.size(-1)",
+    "a default": "x * scale",
+    "an annotation": "x * factor",
+    "the end of a range": "x / count",
+}
+
+
+@pytest.mark.parametrize("expression", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_keep_the_dtype(expression: str) -> None:
+    program = f"""
+        def inverse(x, count, factor: float, scale=0.1):
+            x = x.half()
+            rows, width = x.shape
+            for _ in range(count):
+                print(rows)
+            return torch.linalg.inv({expression})
+    """
+    code = HEADER + textwrap.dedent(program).lstrip("\n")
+    rule = load_registry().rules["AMP503"]
+    (finding,) = analyse(Job("program.py", "", code.encode(), (rule,)), Modules()).findings
+    assert finding.severity is Severity.ERROR
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])

@@ -159,7 +159,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
         certain = certain or (op in _ALL_ALIKE and value.among is not None and HALF_DTYPES.isdisjoint(value.among))
         return certain and (follows(machine, operand.made) or not is_made_by_caller(machine, operand.made))
     if op in _WRITES:
-        return value.dtype not in (*HALF_DTYPES, FROM_PARAMETER) and (
+        return value.dtype not in HALF_DTYPES and (
             is_parameter_or_buffer(machine, value.symbol) or is_like_another(machine, operand)
         )
     return op not in _JOINS and (

@@ -231,6 +231,9 @@ def _is_given_by_loader(machine: Machine, value: Value) -> bool:
     """Whether this is an item of the training data, and nothing in the file lets the loader make it half."""
     if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
         return False
+    kinds = {machine.symbols.key(one)[0] for one in machine.symbols.derivation(value.symbol)}
+    if not kinds.isdisjoint(("cast", "converted")):
+        return False
     return is_data(machine, value.symbol) and not any(_LOADS_HALF.search(one.text) for one in machine.program.chunks)
 
 

@@ -25,7 +25,13 @@ _PLACED = words("device shape size get_device new")
 @cached_per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors or annotates as such."""
-    found = set(used_as_tensors(function))
+    return used_as_tensors(function) | annotated_as_tensors(function)
+
+
+@cached_per_file
+def annotated_as_tensors(function: cst.CSTNode) -> frozenset[str]:
+    """The parameters that a function annotates as tensors."""
+    found = set[str]()
     for node in every(function, cst.Param):
         if node.annotation is not None:
             words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}

@@ -87,7 +87,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
             and not any(_is_coordinate(place) or _is_entry(machine, value.symbol) for place, value in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
-        given = given or _is_of_products(machine, op, operand.symbol)
+        given = given or (not certain and _is_of_products(machine, op, operand.symbol))
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),

@@ -13,7 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
-from amplint.semantics.tensors.kinship import numbers_in, tensors_in
+from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
 from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
@@ -165,9 +165,10 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
 
 
 def _converts_tensor(machine: Machine, call: Call) -> bool:
-    """Whether this converts a tensor to an unknown dtype: a name used or annotated as a tensor, or training data."""
+    """Whether this converts a tensor to an unknown dtype: a parameter annotated as one, or training data."""
     owner = call.node.func.value if isinstance(call.node.func, cst.Attribute) else None
-    named = isinstance(owner, cst.Name) and any(owner.value in tensors_in(function) for function in machine.calls[-1:])
+    running = machine.calls[-1] if machine.calls else None
+    named = isinstance(owner, cst.Name) and running is not None and owner.value in annotated_as_tensors(running)
     if named and any(follows(machine, argument) for argument in call.arguments.given):
         return True
     return names_dtype(call.node) and isinstance(call.owner, Unknown) and is_data(machine, call.owner.symbol)
@@ -285,7 +286,10 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return number(value) is not None
     key = machine.symbols.key(value.symbol)
     if key[0] == "call":
-        return str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
+        known = str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
+        return known or is_size(machine, value)
+    if key[0] in ("index", "part"):
+        return is_size(machine, value)
     if key[0] == "value":
         return isinstance(key[1], Const)
     if key[0] == "parameter":
@@ -294,6 +298,28 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return False
     parts = [part for part in key[1:] if isinstance(part, int)]
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
+
+
+def is_size(machine: Machine, value: Value) -> bool:
+    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`."""
+    if not isinstance(value, Unknown):
+        return False
+    parts = machine.symbols.parts(value.symbol)
+    method = machine.symbols.method(value.symbol)
+    if method is not None:
+        return method[0] == "size" and len(parts) > 1
+    if machine.symbols.key(value.symbol)[0] not in ("index", "part") or not parts:
+        return False
+    key = machine.symbols.key(parts[0])
+    if key[0] == "value":
+        return isinstance(key[1], Method) and key[1].name == "shape"
+    return key[:2] == ("attribute", "shape") or _is_shape(machine, parts[0])
+
+
+def _is_shape(machine: Machine, symbol: int) -> bool:
+    """Whether this is `x.size()`, called without a dimension."""
+    method = machine.symbols.method(symbol)
+    return method is not None and method[0] == "size" and len(machine.symbols.parts(symbol)) == 1
 
 
 _DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})

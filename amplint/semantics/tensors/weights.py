@@ -9,23 +9,14 @@ from amplint.semantics.events import Because
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors import provenance
-from amplint.semantics.tensors.tensors import (
-    CONVERSIONS,
-    FROM_PARAMETER,
-    Tensors,
-    converts_to,
-    default_dtype,
-    dtype_of,
-    is_conversion,
-)
+from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Manager, Module, Ref, Tensor, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
-from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 from amplint.torchlib.sharding import SHARDERS
 
@@ -43,28 +34,11 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
 def kept(machine: Machine, value: Tensor) -> Tensor:
     """`value` as a parameter or buffer; in a hypothetical object of its class, the model may have been cast since."""
     kept = replace(value, symbol=provenance.kept(machine))
-    if value.dtype == FROM_PARAMETER and _is_float32_by_default(machine, value.why_half):
-        kept = replace(kept, dtype=None, why_half=None)
     if not machine.hypothetical or value.dtype != "float32":
         return kept
     if machine.calls:
         machine[Tensors].registered[kept.symbol] = value.dtype, machine.calls[-1]
     return replace(kept, dtype=None, among=frozenset({"float16", "bfloat16", "float32"}))
-
-
-def _is_float32_by_default(machine: Machine, made: cst.CSTNode | None) -> bool:
-    """Whether a tensor is made in the dtype of a parameter of the running function whose default is float32."""
-    wanted = (
-        [one.value for one in made.args if one.keyword and one.keyword.value == "dtype"]
-        if (isinstance(made, cst.Call))
-        else []
-    )
-    function = machine.calls[-1] if machine.calls else None
-    if not wanted or not isinstance(wanted[0], cst.Name) or not isinstance(function, cst.FunctionDef):
-        return False
-    given = (*function.params.params, *function.params.kwonly_params)
-    default = next((one.default for one in given if one.name.value == wanted[0].value), None)
-    return DTYPES.get(dotted(default) or "") == "float32" if default is not None else False
 
 
 def of(machine: Machine, state: State, layer: Module) -> Tensor:
