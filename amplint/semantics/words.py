@@ -196,10 +196,10 @@ TIMESTEPS = Guess(
 INDICES = Guess(
     name="what selects elements of a tensor",
     of="what an assignment to elements is indexed with",
-    pattern=r"mask|indices|inds$|idxs$|indexes",
+    pattern=r"mask|indices|inds$|idxs$|indexes|positions$|input_pos$|cache_position$",
     because="Indices that are a tensor make the assignment an `index_put`, which converts nothing.",
-    examples=("valid_mask", "indices", "pos_inds", "idxs", "indexes"),
-    counterexamples=("i", "idx", "batch", "inds_count"),
+    examples=("valid_mask", "indices", "pos_inds", "idxs", "indexes", "positions", "input_pos", "cache_position"),
+    counterexamples=("i", "idx", "batch", "inds_count", "pos", "start_pos"),
     decides=True,
 )
 EPSILON = Guess(
@@ -345,6 +345,14 @@ FLOATING = Guess(
     counterexamples=("input_ids", "imagenet", "melody", "x", "batch"),
     decides=True,
 )  # fmt: skip
+PROJECTED = Guess(
+    name="the result of a layer",
+    of="a parameter whose limits fill a product of it",
+    pattern=r"(?:^|_)(?:q|k|v|qk|query|queries|keys?|values?|scores?|logits|attn|attention|sims?|dots)\d?(?:$|_)",
+    because="Autocast has made queries and keys half already, and the limits of their dtype fit their product.",
+    examples=("q", "query", "key", "query_states", "attn_weights"),
+    counterexamples=("x", "embeddings", "hidden_states", "features"),
+)
 LIKE_WEIGHT = Guess(
     name="a weight",
     of="an input of a custom autograd function",

@@ -149,6 +149,7 @@ LEGACY_TENSORS = {
 }  # fmt: skip
 """Class of tensors, in `torch` and in `torch.cuda` -> their dtype."""
 FLOAT16_MAX = 65504.0
+FLOAT32_MAX = 3.4028234663852886e38
 FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14
 
@@ -190,11 +191,12 @@ Repetitions in such patterns are bounded, so that a search is linear in the leng
 HALF_ASSUMED = regex(
     HALF_SIGNS.pattern
     + rb"|type_as\(|\.to\([^()]{0,400}dtype|Parameter\(|(?<![a-z])[gG]at(?:es?|ing)\b|[rR]out(?:er|ing)"
-    rb"|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
+    rb"|saved_tensors|norm\([^\n]{0,400}\.grad\b|\.grad\b[^\n]{0,400}\.norm\("
 )
 """Text in a file whose operations depend on half even where tensors are only assumed to be."""
 _LIMITS_OF_WIDE = rb"|finfo\((?:(?:torch|np|numpy)\.float(?:32|64)?\b|float|[\"']float|\))"
 HUGE_NUMBERS = regex(
+    rb"finfo\([\w.]{1,80}\.dtype\)|"
     rb"\d(?:\.?[eE]\+?\d|\d{5}|_\d{3}| ?\*\* ?\d| ?<< ?\d)|\b[6-9]\d{4}|maxsize|float_info|\biinfo\(|\bpow\(\d"
     + _LIMITS_OF_WIDE
 )

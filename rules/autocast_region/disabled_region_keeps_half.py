@@ -37,9 +37,10 @@ class DisabledRegionKeepsHalf(Rule):
     ```
 
     Reported are tensors that certainly are half, those whose neighbours are converted in the same statement, and, as an
-    info, parameters of a method that other files call, unless they are named after positions or frequencies. Selected
-    by its code, the rule also tells, as an info, of products in a function that converts their operands to float32 and
-    the result back: a region around its caller undoes that.
+    info, what a layer or a matrix product returned before the region, and parameters of a method that other files call,
+    unless they are named after positions or frequencies. Selected by its code, the rule also tells, as an info, of
+    products in a function that converts their operands to float32 and the result back: a region around its caller
+    undoes that.
 
     ## Fix safety
     The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.

@@ -42,7 +42,8 @@ class AccumulationInHalf(Rule):
     windows are reported as an info: how much they add up to, the weights decide.
 
     Where the rule is selected by name or `ALL`, it also reports sums of half tensors, running sums whose result is
-    converted back to another tensor's dtype, and norms of gradients that are half where the parameters are.
+    converted back to another tensor's dtype, norms of gradients that are half where the parameters are, and running
+    sums of gradients in the backward pass of a custom autograd function.
 
     ## Example
     ```python

@@ -36,7 +36,9 @@ class ConstantOverflowsHalf(Rule):
     float32, where -1e9 is fine.
 
     Where the rule is selected by name or `ALL`, it goes by names, too: a function out of sight that is given a mask and
-    such a number fills by it, and an imported `NEAR_INF` is such a number.
+    such a number fills by it, and an imported `NEAR_INF` is such a number. It then also reports the limits of an
+    input's dtype where they fill a matrix product of that input: autocast makes the product float16 and leaves the
+    input alone.
 
     ## Example
     ```python
@@ -71,6 +73,16 @@ class ConstantOverflowsHalf(Rule):
             return
         masks = event.assumed and op == "Multiply" and (number.value < 0 or INVERTED in event.tensor.traits)
         if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None and not masks:
+            return
+        if number.limit_of is not None:
+            yield self.report(
+                event,
+                f"a limit of the dtype of {number.limit_of} does not fit this product where autocast makes it float16",
+                reason="Autocast casts the operands of a matrix product, and leaves them what they are elsewhere.",
+                advice="Take the limit of the dtype of the tensor that is filled: torch.finfo(x.dtype).min.",
+                at=number.place,
+                notes=number_notes(event, number),
+            )
             return
         infinity = "inf" if number.value > 0 else "-inf"
         outcome = f"becomes {infinity}" if op in ("where", "to", *ARITHMETIC) else f"raises or becomes {infinity}"

@@ -22,6 +22,7 @@ from amplint.semantics.events import (
     PositionsConverted,
     TimestepsCast,
 )
+from amplint.semantics.tensors.tensors import FROM_PARAMETER
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES, HALF_SIGNS
@@ -88,6 +89,7 @@ class IntegersInHalf(Rule):
                 reason=f"Whole numbers are exact up to {limits}; behind that neighbours fall together.",
                 advice="Compute positions and angles in float32, and convert sines and cosines.",
                 premises=_unseen(event, half, announced),
+                at=half.node if announced and event.op in ("sin", "cos") else None,
                 notes=[(half.node, half.text)] if half.node not in (None, event.node) else (),
             )
 
@@ -154,6 +156,6 @@ def _lost(event: Operation) -> Evidence | None:
         return event.becomes if wanted in event.result.traits and not few else None
     if event.op in LOWER and whole:
         return event.becomes if rounded else None
-    if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in HALF_DTYPES:
+    if event.op in ("sin", "cos") and ANGLES in traits[0] and event.operands[0].dtype in (*HALF_DTYPES, FROM_PARAMETER):
         return event.operands[0].half
     return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, InputsDiffer, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
@@ -28,7 +29,8 @@ class DtypeMismatchAfterAutocast(Rule):
     Attention of other libraries (`flash_attn`, `xformers`) is not known to autocast and wants one dtype for queries,
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
-    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, as an info.
+    Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
+    that is an argument or a setting, as an info.
 
     ## Example
     ```python
@@ -59,7 +61,7 @@ class DtypeMismatchAfterAutocast(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = (MEETING,)
+    assumed = ((*MEETING, b"flash_attn"),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
@@ -79,6 +81,15 @@ class DtypeMismatchAfterAutocast(Rule):
 
     def on_inputs_differ(self, event: InputsDiffer) -> Iterator[Report]:
         why = event.half.half
+        if event.half.dtype is None:
+            yield self.report(
+                event,
+                f"{event.op} raises where autocast is on around the caller: norm layers leave some inputs in float32",
+                reason="Autocast runs norm layers in float32 and products in half, and does not convert these inputs.",
+                advice="Convert what the norm layers return: q.to(v.dtype).",
+                premises=[Premise.REGION_OF_CALLER],
+            )
+            return
         yield self.report(
             event,
             f"{event.op} raises: its inputs are float32 and {event.half.dtype}",
@@ -93,7 +104,7 @@ class DtypeMismatchAfterAutocast(Rule):
         if event.handed and event.steady.made is not None:
             yield self.report(
                 event,
-                f"made without a dtype, this tensor makes {event.op} raise in half precision: {event.refusal}",
+                f"made without a dtype, this makes {event.op} raise in half precision: {event.refusal}",
                 advice="Make it with dtype=x.dtype of the tensor it is used with, or convert it: mask.to(x.dtype).",
                 at=event.steady.made,
                 notes=[(event.node, f"here it meets, or has made float32, an operand of {event.op} beside a half one")],

@@ -69,6 +69,7 @@ class How(enum.Enum):
     ROUTING = "its result chooses among experts"
     OUTPUT = "its input comes out of something that is converted to half"
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
+    BACKWARD = "it adds up gradients in the backward pass of a custom function"
     ELSEWHERE = "another branch converts the same tensor to float32"
     DRAWN = "its result, probabilities, is added up or drawn from"
     CANCELS = "it takes the square of a mean from a mean of squares"

@@ -13,13 +13,18 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.provenance import creating_call
-from amplint.semantics.tensors.tensors import is_data, used_as_tensor
+from amplint.semantics.tensors.tensors import is_data, names_dtype, used_as_tensor
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
 from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import words
+
+_MOVES = words("to cuda cpu contiguous")
+_ENCODES = words("encode encode_image encode_first_stage get_image_features")
+"""Methods of pretrained models that run layers on pictures or sounds."""
 
 
 def fed(
@@ -70,9 +75,24 @@ def _float32_guesses(machine: Machine, place: cst.BaseExpression, value: Value) 
     """The guesses by which an input is float32, as images and audio from a loader are; None for other inputs."""
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
         return () if value.dtype == "float32" and value.rank != 0 else None
-    name = (dotted(place) or "").rpartition(".")[2]
+    name = _name(place)
     named = FLOATING.search(name) is not None and isinstance(value, (Unknown, Tensor))
     return FLOATING.guesses(name) if named and is_data(machine, value.symbol) else None  # type: ignore[union-attr]
+
+
+def _name(place: cst.BaseExpression) -> str:
+    """The name of a variable, attribute or entry, seen through moves to a device; "" for anything else."""
+    while (
+        isinstance(place, cst.Call)
+        and isinstance(place.func, cst.Attribute)
+        and place.func.attr.value in _MOVES
+        and not names_dtype(place)
+    ):
+        place = place.func.value
+    if isinstance(place, cst.Subscript) and len(place.slice) == 1 and isinstance(place.slice[0].slice, cst.Index):
+        key = place.slice[0].slice.value
+        return str(key.evaluated_value) if isinstance(key, cst.SimpleString) else ""
+    return (dotted(place) or "").rpartition(".")[2]
 
 
 class HalfModels(Tracker):
@@ -83,3 +103,5 @@ class HalfModels(Tracker):
         if Models in call.notes:
             model, path = call.notes[Models]
             fed(self.machine, state, call.node, model, path, call.arguments)
+        elif call.name in _ENCODES and isinstance(call.owner, Unknown) and isinstance(call.node.func, cst.Attribute):
+            fed(self.machine, state, call.node, call.owner, call.node.func.value, call.arguments)

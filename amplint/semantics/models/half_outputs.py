@@ -18,7 +18,8 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.tensors.masks import branches_on_dtypes
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.provenance import ARITHMETIC
+from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
@@ -26,6 +27,7 @@ from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES
 from amplint.torchlib.sharding import SHARDERS
@@ -37,6 +39,8 @@ _CHECKED = LOSSES | {_LOG_PROBABILITIES}
 _OF_LANGUAGE = frozenset({"cross_entropy", "nll_loss", _LOG_PROBABILITIES})
 _LOADERS = frozenset({"from_pretrained", "from_config"})
 _CONVERT_OUTPUTS = frozenset({"Accelerator", "Fabric"})
+_COMBINES = operations_with("joins") | operations_with("matrices") | {"MatrixMultiply"}
+"""Operations of tensors of one dtype, which outside of any region is that of the result."""
 _SIDES_KEPT = 4
 _SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS) | {"deepspeed"}
 _HANDED = _TAKEN | {"part", "wrapped"}
@@ -134,6 +138,11 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[i
         follows = name in KEEPS_DTYPE
     elif callee.rpartition(".")[2][:1].isupper() and not callee.startswith("torch."):
         return parts if "wrapped" in passed else ()
+    elif key[0] in _COMBINES:
+        return parts[:1]
+    elif key[0] in ARITHMETIC:
+        tensors = tuple(part for part in parts if not is_number(machine, Unknown(part)))
+        return tensors if len(tensors) == 1 else ()
     else:
         field = key[0] == "attribute" and OUTPUT_FIELD.search(str(key[1])) is not None
         follows = field or key[0] in passed or key[0] in KEEPS_DTYPE
@@ -289,6 +298,12 @@ class HalfOutputs(Tracker):
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation of PyTorch that may be a loss."""
         computed(self.machine, state, node, op, place, value)
+
+    def comprehension_value(self, element: Value) -> Value | None:
+        """A list of outputs, as one of them."""
+        if not isinstance(element, Unknown) or element.symbol not in self.known:
+            return None
+        return self.machine.unknown("part", "each", parts=(element.symbol,))
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Check an unseen call that may be a loss."""

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events import InputsDiffer
+from collections.abc import Set
+
+from amplint.semantics.events import InputsDiffer, Operand
 from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.clashes import operand_with_evidence
+from amplint.semantics.tensors.provenance import dtype_root
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Ref
+from amplint.semantics.values.values import Ref, Tensor
 from amplint.torchlib.attention import SAME_DTYPE
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import FLOAT32, LOWER
+
+_NORMS = (operations_with("normalises") | {"rms_norm"}) & FLOAT32
+"""Norm layers that CUDA autocast runs in float32."""
 
 
 class Attention(Tracker):
@@ -31,6 +40,18 @@ class Attention(Tracker):
         ]
         wide = [one for one in operands if one.dtype == "float32"]
         half = [one for one in operands if one.dtype in HALF_DTYPES and one.half is not None]
+        op = call.callee.name.rpartition(".")[2]
         if wide and half:
-            op = call.callee.name.rpartition(".")[2]
             self.machine.emit(state, InputsDiffer, call.node, op=op, wide=tuple(wide), half=half[0])
+        elif self.machine.assumes and innermost(self.machine, state)[0] is None:
+            wide = [one for one in operands if self._is_result_of(one, _NORMS)]
+            half = [one for one in operands if self._is_result_of(one, LOWER)]
+            if wide and half:
+                self.machine.emit(state, InputsDiffer, call.node, op=op, wide=tuple(wide), half=half[0], assumed=True)
+
+    def _is_result_of(self, operand: Operand, ops: Set[str]) -> bool:
+        """Whether an input of unknown dtype is what one of these operations returns."""
+        value = operand.value
+        if not isinstance(value, Tensor) or value.dtypes is not None:
+            return False
+        return self.machine.symbols.key(dtype_root(self.machine, value.symbol))[0] in ops

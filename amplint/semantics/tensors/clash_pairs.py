@@ -21,16 +21,18 @@ from amplint.semantics.tensors.provenance import (
     like,
     uncast_source_call,
 )
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
 from amplint.semantics.tensors.widened import widened_by
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Method, Module, Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ALIKE, ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE
+from amplint.torchlib.policy import words
 
 _ALL_ALIKE = operations_with("matrices") | operations_with("convolves")
+_QUOTIENTS = words("Divide div true_divide")
 _WRITES, _PRODUCTS, _JOINS = operations_with("writes"), operations_with("matrices"), operations_with("joins")
 """Operations that write into a tensor what has to have its dtype, that multiply matrices, and that join tensors."""
 
@@ -47,7 +49,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
             target = replace(target, made=creating_call(machine, target.value.symbol, asked=True))
             operands = [target, source]
-        if is_like_another(machine, target) and _is_float32(machine, source):
+        callers = target.dtype == FROM_PARAMETER and target.half is not None
+        if (callers or is_like_another(machine, target)) and _is_float32(machine, source):
             return source, target
     if op in ALIKE or op in _JOINS:
         operands = [_with_float32_source(machine, operand, op) for operand in operands]
@@ -94,6 +97,9 @@ def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
 
 
 def _is_kept(machine: Machine, value: Value) -> bool:
+    """Whether this is a parameter or buffer, or the `weight` or `bias` of a layer."""
+    if isinstance(value, Method):
+        return isinstance(value.owner, Module) and value.name in ("weight", "bias") and value.owner.dtype is None
     return isinstance(value, Tensor) and is_parameter_or_buffer(machine, value.symbol)
 
 
@@ -170,12 +176,13 @@ def _is_wide_mask(machine: Machine, operand: Operand) -> bool:
 
 
 def _is_float32(machine: Machine, operand: Operand) -> bool:
-    """Whether a tensor is surely float32: made here, or cast from booleans or integers."""
+    """Whether a tensor is surely float32: made here, cast from booleans or integers, or a quotient."""
     value = operand.value
     if not isinstance(value, Tensor) or value.dtype != "float32":
         return False
     return (
         operand.made is not None
+        or (machine.symbols.key(dtype_root(machine, value.symbol))[0] in _QUOTIENTS and not value.supposed)
         or is_cast_boolean(machine, value)
         or uncast_source_call(machine, value.symbol) is not None
     )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
-from amplint.semantics.events import Because, Clash, Operand
+from amplint.regex import regex
+from amplint.semantics.events import Because, Clash, Evidence, Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
@@ -29,8 +30,8 @@ from amplint.semantics.tensors.kinship import (
     tensors_in,
 )
 from amplint.semantics.tensors.masks import branches_on_dtypes
-from amplint.semantics.tensors.provenance import creating_call, uncast_source_call
-from amplint.semantics.tensors.tensors import COMPARISONS, runs_layers, used_as_tensor
+from amplint.semantics.tensors.provenance import creating_call, dtype_root, uncast_source_call
+from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
 from amplint.semantics.tensors.widened import widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -51,7 +52,11 @@ _WEIGHTED = operations_with("weights", "alike").union(fact_values("recurrent"), 
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
+_LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
+_UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
+_LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w*\(|collate")
+"""A loader that may convert what it gives."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")
 _SHAPES = words("view reshape permute")
@@ -183,7 +188,23 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
 
     If a region has made the source half, the model is assumed to be float32.
     """
-    if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED or weights.dtype is not None:
+    if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED:
+        return
+    if weights.dtype in HALF_DTYPES:
+        if source.dtype is None and _is_given_by_loader(machine, source.value) and not branches_on_dtypes(machine):
+            half = operand_with_evidence(machine, state, node.func, weights)
+            machine.emit(state, Clash, node, op=op, steady=source, half=half, refusal=_LOADED, assumed=True)
+        return
+    if weights.dtype is not None:
+        chosen = _chosen_conversion(machine, source.value)
+        if chosen is not None and not branches_on_dtypes(machine):
+            text = "the dtype that it is converted to here can be half"
+            announced = Evidence(Because.ANNOUNCED, HALF_DTYPES, text, chosen)
+            made = weights.why_half if isinstance(weights.why_half, cst.Call) else None
+            steady, met = Operand(node.func, weights, made=made), replace(source, half=announced)
+            machine.emit(
+                state, Clash, node, op=op, steady=steady, half=met, refusal=_UNCONVERTED, handed=True, assumed=True
+            )
         return
     if (
         source.dtype in HALF_DTYPES
@@ -204,6 +225,27 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         machine.emit(
             state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
         )
+
+
+def _is_given_by_loader(machine: Machine, value: Value) -> bool:
+    """Whether this is an item of the training data, and nothing in the file lets the loader make it half."""
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return False
+    kinds = {machine.symbols.key(one)[0] for one in machine.symbols.derivation(value.symbol)}
+    if not kinds.isdisjoint(("cast", "converted")):
+        return False
+    return is_data(machine, value.symbol) and not any(_LOADS_HALF.search(one.text) for one in machine.program.chunks)
+
+
+def _chosen_conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
+    """The call that converted a tensor to a dtype that is an argument or a setting, unknown here."""
+    if isinstance(value, Tensor) and value.dtypes is not None:
+        return value.why_half if value.dtype == FROM_PARAMETER else None
+    if not isinstance(value, (Tensor, Unknown)):
+        return None
+    key = machine.symbols.key(dtype_root(machine, value.symbol))
+    found = key[2] if key[0] == "converted" and key[1] is None else None
+    return found if isinstance(found, cst.CSTNode) else None
 
 
 def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:

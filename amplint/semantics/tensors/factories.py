@@ -15,6 +15,7 @@ from amplint.semantics.tensors.tensors import (
     follows,
     is_dtype_assumed,
     is_number,
+    is_size,
 )
 from amplint.semantics.tensors.traits import counted
 from amplint.semantics.values.arguments import Arguments
@@ -23,10 +24,8 @@ from amplint.semantics.values.values import (
     TRUE,
     Const,
     Items,
-    Method,
     OneOf,
     Tensor,
-    Unknown,
     Value,
     number,
     number_operand,
@@ -68,6 +67,7 @@ def make(
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
     kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
     own = like is None or wanted is not None
+    other = provenance.owner_of_dtype(machine, wanted.value) if wanted is not None and dtypes is None else None
     plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
@@ -76,6 +76,8 @@ def make(
         symbol = provenance.new_tensor_symbol(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
         symbol = provenance.new_symbol_like(machine, node, like.symbol)
+    elif other is not None:
+        symbol = provenance.new_symbol_like(machine, node, other)
     else:
         symbol = (
             provenance.new_integer_symbol(machine, node) if op == "arange" and dtypes is not None else machine.fresh()
@@ -178,6 +180,8 @@ def _kind(machine: Machine, value: Value) -> str | None:
         return value.dtype if value.dtype != FROM_PARAMETER and not value.supposed else None
     if isinstance(value, Const) and isinstance(value.value, bool):
         return "bool"
+    if is_size(machine, value):
+        return "int64"
     constant = number(value)
     if constant is None:
         return None
@@ -219,20 +223,4 @@ def _depth(machine: Machine, value: Value) -> int | None:
         return inner + 1 if inner is not None else None
     if isinstance(value, Tensor):
         return value.rank
-    return 0 if isinstance(value, Const) or is_number(machine, value) or _is_one_size(machine, value) else None
-
-
-def _is_one_size(machine: Machine, value: Value) -> bool:
-    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`."""
-    if not isinstance(value, Unknown):
-        return False
-    parts = machine.symbols.parts(value.symbol)
-    method = machine.symbols.method(value.symbol)
-    if method is not None:
-        return method[0] == "size" and len(parts) > 1
-    if machine.symbols.key(value.symbol)[0] not in ("index", "part") or not parts:
-        return False
-    key = machine.symbols.key(parts[0])
-    if key[0] == "value":
-        return isinstance(key[1], Method) and key[1].name == "shape"
-    return key[:2] == ("attribute", "shape")
+    return 0 if isinstance(value, Const) or is_number(machine, value) or is_size(machine, value) else None

@@ -23,6 +23,7 @@ from amplint.semantics.tensors import (
 from amplint.semantics.tensors.devices import common, reaches
 from amplint.semantics.tensors.evidence import evidence, evidence_of_source
 from amplint.semantics.tensors.masks import branches_on_dtypes_before
+from amplint.semantics.tensors.operands import runs
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
     Tensors,
@@ -166,7 +167,9 @@ def emit_operation(
     if machine.assumes and late and (half := told[0].half) is not None:
         guesses = traits.scale_guesses(machine, told[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
-    if supposing and machine.assumes and raises is None and (met := clash_pairs.pair(machine, op, told)) is not None:
+    plain = op != "einsum" or runs(op, arguments) == op
+    supposing = supposing and plain and machine.assumes and raises is None
+    if supposing and (met := clash_pairs.pair(machine, op, told)) is not None:
         supposed = _assumed_outcome(machine, state, op, told, met[1], in_place)
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     joins.ran(machine, op, node, result)

@@ -10,6 +10,7 @@ from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
+from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
@@ -45,6 +46,7 @@ def stored(
     if machine.assumes:
         clashes.assigned(machine, state, node, target, owner, (source, value))
     met = number_operand(value, source, target.value)
+    met = met or limit_of_another(machine, state, value, source, owner, target.value)
     large = met is not None and abs(met.value) > FLOAT16_MAX
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return

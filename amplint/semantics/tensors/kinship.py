@@ -25,12 +25,35 @@ _PLACED = words("device shape size get_device new")
 @cached_per_file
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors or annotates as such."""
-    found = set(used_as_tensors(function))
+    return used_as_tensors(function) | annotated_as_tensors(function)
+
+
+@cached_per_file
+def annotated_as_tensors(function: cst.CSTNode) -> frozenset[str]:
+    """The parameters that a function annotates as tensors."""
+    found = set[str]()
     for node in every(function, cst.Param):
         if node.annotation is not None:
             words_of = {inner.value for inner in walk(node.annotation) if isinstance(inner, cst.Name)}
             if "Tensor" in words_of:
                 found.add(node.name.value)
+    return frozenset(found)
+
+
+@cached_per_file
+def numbers_in(function: cst.CSTNode) -> frozenset[str]:
+    """The parameters that are Python numbers by their annotation or default, or as the end of a range."""
+    if not isinstance(function, cst.FunctionDef):
+        return frozenset()
+    found = set[str]()
+    for param in (*function.params.params, *function.params.kwonly_params):
+        annotation = param.annotation.annotation if param.annotation is not None else None
+        typed = isinstance(annotation, cst.Name) and annotation.value in ("int", "float")
+        if typed or (annotation is None and isinstance(param.default, (cst.Integer, cst.Float))):
+            found.add(param.name.value)
+    for call in every(function, cst.Call):
+        if (dotted(call.func) or "").rpartition(".")[2] in ("range", "arange"):
+            found |= {argument.value.value for argument in call.args if isinstance(argument.value, cst.Name)}
     return frozenset(found)
 
 

@@ -29,6 +29,7 @@ from amplint.semantics.tensors import (
 )
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
+from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
@@ -53,6 +54,7 @@ from amplint.semantics.tensors.tensors import (
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    TRUE,
     Const,
     Items,
     Method,
@@ -81,7 +83,7 @@ from amplint.torchlib.policy import (
     NOT_CAST_IN_PLACE,
     words,
 )
-from amplint.torchlib.promotion import FLOATING, INTEGRAL, promote
+from amplint.torchlib.promotion import FLOATING, INTEGRAL, SOME_DIMENSIONS, promote
 
 ARITHMETIC = ("Add", "Subtract", "Multiply")
 _PUT = {op: put[0] for op, put in parameters("number").items()}
@@ -444,6 +446,8 @@ def _operation(
     for keyword, position in slots:
         argument = arguments.get(keyword, position + shift)
         met = numbers.constant_operand(machine, argument.value, argument.node.value, beside) if argument else None
+        if met is None and argument is not None and name in FILLS:
+            met = limit_of_another(machine, state, argument.value, argument.node.value, operand, beside)
         if met is None or (op in _BOUNDS and argument is not None and isinstance(argument.value, Const)):
             continue  # a number passed to `max` is the dimension
         written = met
@@ -535,7 +539,9 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     resize(machine, state, arguments.value("out"), rank)
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
-        met = numbers.constant_operand(machine, argument.value, argument.node.value, other.node.value)
+        place, beside = argument.node.value, other.node.value
+        met = numbers.constant_operand(machine, argument.value, place, beside)
+        met = met or limit_of_another(machine, state, argument.value, place, other.value, beside)
         if met is None or is_number(machine, other.value):
             continue
         written = met
@@ -550,6 +556,17 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     if written is not None:
         numbers.record_elements(machine, made, written)
     return replace(made, infinity=infinity or made.infinity, rank=rank)
+
+
+_BESIDE_DISTINCT = ("return_inverse", "return_counts")
+
+
+def _distinct(machine: Machine, owner: Tensor, arguments: Arguments) -> Value:
+    """The distinct elements of a tensor, with the places and counts that `unique` is asked for."""
+    found = replace(derived(machine, owner, "unique"), symbol=machine.fresh())
+    asked = [name for name in _BESIDE_DISTINCT if arguments.value(name) == TRUE]
+    beside = [Tensor(machine.fresh(), "int64", rank=SOME_DIMENSIONS) for _ in asked]
+    return Items((found, *beside)) if beside else found
 
 
 def _reduced(machine: Machine, state: State, node: cst.Call, name: str, given: list[Value]) -> Tensor:
@@ -574,6 +591,7 @@ class Numerics(Tracker):
         """Built-in functions of Python that accept tensors."""
         return {
             "builtins.abs": self._absolute,
+            **dict.fromkeys(("torch.unique", "torch.unique_consecutive"), self._unique),
             **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
         }
 
@@ -582,6 +600,10 @@ class Numerics(Tracker):
         if len(values) != 1 or not isinstance(values[0], Tensor):
             return None
         return derived(self.machine, values[0], "builtins.abs", values[0].rank)
+
+    def _unique(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        return _distinct(self.machine, tensor(self.machine, values[0]), call.arguments) if values else None
 
     def _reduction(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
@@ -609,6 +631,8 @@ class Numerics(Tracker):
     def method(self, state: State, call: Call) -> Value | None:
         """Call a method of a tensor."""
         assert call.owner is not None
+        if call.name == "unique" and any(call.arguments.value(one) == TRUE for one in _BESIDE_DISTINCT):
+            return _distinct(self.machine, tensor(self.machine, call.owner), call.arguments)
         return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
 
     def binary(self, state: State, operands: Operands) -> Value | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.values.values import Method, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.policy import words
@@ -19,6 +21,8 @@ _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
 _KEEP_ARRAYS = ARITHMETIC | words("attribute index part Minus MatrixMultiply Power")
 _NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
 """Operations that can create a tensor without dimensions, which does not widen other operands."""
+_EXTREMES = words("max min")
+"""Operations of one tensor along a dimension, or of two tensors."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
@@ -68,8 +72,36 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
     if name == "attribute":
         name = str(key[1])
     elif (callee := machine.symbols.method(symbol)) is not None:
-        name, parts = callee
+        others, (name, parts) = parts[1:], callee
+        if name in _EXTREMES and others and all(_is_constant(machine, other) for other in others):
+            return parts[0]
+        if name == "to" and any(_is_dtype_of_another(machine, other) for other in others):
+            return None
+    elif name in _EXTREMES and len(parts) == 1:
+        given = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
+        return parts[0] if all(_is_constant(machine, other) for _, other in given) else None
     return parts[0] if parts and name in _VIEWS else None
+
+
+def owner_of_dtype(machine: Machine, value: Value) -> int | None:
+    """The symbol of `x` where `value` is `x.dtype`."""
+    if isinstance(value, Method):
+        return symbol_of(machine, value.owner) if value.name == "dtype" else None
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[:2] != ("attribute", "dtype"):
+        return None
+    return machine.symbols.parts(value.symbol)[0]
+
+
+def _is_constant(machine: Machine, symbol: int) -> bool:
+    return machine.symbols.key(symbol)[0] == "value"
+
+
+def _is_dtype_of_another(machine: Machine, symbol: int) -> bool:
+    """Whether this is `x.dtype`."""
+    key = machine.symbols.key(symbol)
+    if key[0] == "value":
+        return isinstance(key[1], Method) and key[1].name == "dtype"
+    return key[:2] == ("attribute", "dtype")
 
 
 def is_array(machine: Machine, symbol: int) -> bool:
@@ -142,6 +174,10 @@ def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
             return key[3]
         seen.add(current)
         if key[0] in _CONVERSIONS:
+            before = machine.symbols.parts(current)[0] if key[1] == "float32" and kinds else None
+            made = creating_call(machine, before, asked=True) if before is not None else None
+            if made is not None:
+                return made
             kinds = (_COUNTED,) if key[1] == "float32" else ()
         elif key[0] in _MAKES_FLOATING:
             kinds = (*kinds, _COUNTED)

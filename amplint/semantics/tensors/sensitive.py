@@ -16,6 +16,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.masks import branches_on_dtypes, running
+from amplint.semantics.tensors.supposed import is_backward
 from amplint.semantics.tensors.tensors import converts_to, follows, is_number, runs_layers, tensor_guesses
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value, number
@@ -29,6 +30,7 @@ from amplint.torchlib.policy import LOSSES, words
 CURVES = words("exp expm1 log log1p log2 log10 logsumexp softmax log_softmax softmin")
 NORMS = words("norm vector_norm")
 SUMS = words("sum cumsum cumprod logcumsumexp")
+_RUNNING = words("cumsum logcumsumexp")
 _SQUARES = words("pow square mul")
 _PROBABILITIES = words("softmax softmin")
 _DRAWS = words("cumsum multinomial")
@@ -91,8 +93,14 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
             _report_probabilities(machine, state, node, behind)
         if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), behind)):
             _emit_run(machine, state, this, How.GRADIENT)
+        if op in _RUNNING and _in_backward(machine):
+            _emit_run(machine, state, this, How.BACKWARD)
         if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
             _emit_run(machine, state, this, How.OUTPUT, cast)
+
+
+def _in_backward(machine: Machine) -> bool:
+    return bool(machine.calls) and is_backward(machine.calls[-1])
 
 
 def _report_probabilities(machine: Machine, state: State, node: cst.CSTNode, sources: frozenset[int]) -> None:
@@ -256,7 +264,7 @@ class SensitiveRuns(Tracker):
         elif call.name == "type_as" or any(follows(self.machine, one) for one in call.arguments.given):
             for source in sources(self.machine, symbol, arithmetic=False):
                 back = self.runs.get(source)
-                if back is not None and back.op in _BACK:
+                if back is not None and (back.op in _BACK or (back.op == "sum" and _in_backward(self.machine))):
                     _emit_run(self.machine, state, back, How.CONVERTED_BACK, call.node)
         return None
 

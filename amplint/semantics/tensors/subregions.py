@@ -14,6 +14,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.tracker import Regions
 from amplint.semantics.tensors import cast_back
 from amplint.semantics.tensors.cast_back import PRODUCTS, name_within, root
+from amplint.semantics.tensors.halves import is_of_layer
 from amplint.semantics.tensors.masks import branches_on_dtypes_before, tests_for_half_after
 from amplint.semantics.tensors.tensors import converts_to, is_data, is_number, tensor
 from amplint.semantics.values.arguments import Arguments
@@ -23,7 +24,7 @@ from amplint.semantics.words import FREQUENCY, POSITION
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import LOWER, words
 
 PRECISE = words(
     "baddbmm bmm binary_cross_entropy binary_cross_entropy_with_logits cdist cosine_similarity cross_entropy einsum "
@@ -73,7 +74,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         return
     whole = not isinstance(region.entered_by, cst.With)
     shown = whole and tests_for_half_after(machine, node)
-    if tensors and all(_stays_half(machine, region, value, shown) for _, value in tensors):
+    if tensors and all(_stays_half(machine, region, op, value, shown) for _, value in tensors):
         if branches_on_dtypes_before(machine, node):
             return
         place, operand = tensors[0]
@@ -86,6 +87,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
             and not any(_is_coordinate(place) or _is_entry(machine, value.symbol) for place, value in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
+        given = given or (not certain and _is_of_products(machine, op, operand.symbol))
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),
@@ -138,11 +140,22 @@ def is_switched_off(state: State) -> bool:
     return _switched_off(state) is not None
 
 
-def _stays_half(machine: Machine, region: Region, value: Tensor, shown: bool) -> bool:
+def _is_of_products(machine: Machine, op: str, symbol: int) -> bool:
+    """Whether autocast around the caller has made this half: it comes from a matrix product or a convolution.
+
+    Products of what a submodule returns count as well; to other operations it may return a loss.
+    """
+    origin = _root(machine, symbol)
+    return machine.symbols.key(origin)[0] in LOWER or (op in PRODUCTS and is_of_layer(machine, origin))
+
+
+def _stays_half(machine: Machine, region: Region, op: str, value: Tensor, shown: bool) -> bool:
     """Whether `value` is half, or came from outside of the region uncast; with `shown`, from any origin."""
     if value.dtype is not None:
         return value.dtype in HALF_DTYPES
     origin = _root(machine, value.symbol)
+    if _is_of_products(machine, op, origin):
+        return _is_outside(machine, region, origin) and not _was_converted(machine, origin)
     while _is_of_layer(machine, origin):
         origin = _root(machine, machine.symbols.parts(origin)[-1])
     return (

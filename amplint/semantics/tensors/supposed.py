@@ -8,6 +8,7 @@ from amplint.findings import Guessed
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.provenance import ARITHMETIC, dtype_root
 from amplint.semantics.tensors.tensors import Tensors, is_number, runs_layers, tensor, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Unknown, Value
@@ -40,6 +41,8 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     function = next((call for call in reversed(machine.calls) if isinstance(call, cst.FunctionDef)), None)
     if function is None:
         return value
+    if is_backward(function) and _is_of_gradients(machine, value):
+        return tensor(machine, value)
     if isinstance(node, cst.Call):
         return tensor(machine, value) if _reduces_input(function, node) else value
     if not isinstance(node, cst.Name):
@@ -52,6 +55,25 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     named = machine[Tensors].named
     named[value.symbol] = min(named.get(value.symbol, told), told, key=len)
     return tensor(machine, value)
+
+
+def is_backward(function: cst.CSTNode) -> bool:
+    """Whether this is the backward pass of a custom autograd function, which is given `ctx` and gradients."""
+    if not isinstance(function, cst.FunctionDef) or function.name.value != "backward":
+        return False
+    return bool(function.params.params) and function.params.params[0].name.value != "self"
+
+
+def _is_of_gradients(machine: Machine, value: Unknown) -> bool:
+    """Whether saved tensors or gradients went into a value by arithmetic and operations that keep the dtype."""
+    symbols = machine.symbols
+
+    def operands(one: int) -> list[int]:
+        parts = symbols.parts(one) if symbols.key(one)[0] in ARITHMETIC else ()
+        return [dtype_root(machine, part) for part in parts]
+
+    reached = [symbols.key(one) for one in symbols.closure(dtype_root(machine, value.symbol), operands)]
+    return any(key[:2] == ("attribute", "saved_tensors") or key[0] == "parameter" for key in reached)
 
 
 def _reduces_input(function: cst.FunctionDef, node: cst.Call) -> bool:

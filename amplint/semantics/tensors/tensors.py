@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
+from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
 from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    NONE,
     Const,
     Device,
     Function,
@@ -46,6 +49,7 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor, not methods, whose values are unknown."""
 _INFINITY = "<infinity>"
+_DTYPE_NAME = regex(r"dtype|type$|precision|float|half")
 COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
@@ -58,7 +62,7 @@ def tensor(machine: Machine, value: Value) -> Tensor:
     if isinstance(value, Unknown):
         key = machine.symbols.key(value.symbol)
         if key[0] == "converted":
-            return Tensor(value.symbol, str(key[1]), key[2])  # type: ignore[arg-type]
+            return Tensor(value.symbol, key[1], key[2] if key[1] is not None else None)  # type: ignore[arg-type]
     return Tensor(symbol_of(machine, value))
 
 
@@ -160,6 +164,25 @@ def _is_comparison(machine: Machine, symbol: int) -> bool:
     return machine.symbols.key(symbol)[0] in COMPARISONS
 
 
+def _converts_tensor(machine: Machine, call: Call) -> bool:
+    """Whether this converts a tensor to an unknown dtype: a parameter annotated as one, or training data."""
+    owner = call.node.func.value if isinstance(call.node.func, cst.Attribute) else None
+    running = machine.calls[-1] if machine.calls else None
+    named = isinstance(owner, cst.Name) and running is not None and owner.value in annotated_as_tensors(running)
+    if named and any(follows(machine, argument) for argument in call.arguments.given):
+        return True
+    return names_dtype(call.node) and isinstance(call.owner, Unknown) and is_data(machine, call.owner.symbol)
+
+
+def names_dtype(call: cst.Call) -> bool:
+    """Whether an argument of `.to(...)` is a dtype by its keyword or name."""
+    return any(
+        (argument.keyword is not None and argument.keyword.value == "dtype")
+        or _DTYPE_NAME.search((last_name(argument.value) or "").lower())
+        for argument in call.args
+    )
+
+
 def _only_moves(arguments: Arguments) -> bool:
     """Whether all arguments of `.to(...)` are devices, by their values or names."""
     return all(
@@ -191,7 +214,7 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
         if key[:2] == ("attribute", "dtype"):
             return tensor(machine, Unknown(int(key[2]))).dtype  # type: ignore[call-overload]
         if key[0] == "converted":
-            return str(key[1])
+            return key[1]  # type: ignore[return-value]
     return None
 
 
@@ -236,7 +259,7 @@ def follows(machine: Machine, dtype: Argument | None) -> bool:
     """Whether an argument is another tensor or its dtype, unless that one holds integers by its name."""
     if dtype is None:
         return False
-    if isinstance(used_as_tensor(machine, dtype.value), Tensor):
+    if isinstance(used_as_tensor(machine, dtype.value), Tensor) or _is_saved(machine, dtype.value):
         return True
     node = dtype.node.value
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and not node.args:
@@ -249,19 +272,54 @@ def follows(machine: Machine, dtype: Argument | None) -> bool:
     return owner is not None or (isinstance(dtype.value, Method) and dtype.value.name == "dtype")
 
 
+def _is_saved(machine: Machine, value: Value) -> bool:
+    """Whether this is a part of `ctx.saved_tensors`."""
+    if not isinstance(value, Unknown) or machine.symbols.key(value.symbol)[0] not in ("part", "index"):
+        return False
+    held = machine.symbols.parts(value.symbol)[0]
+    return machine.symbols.key(held)[:2] == ("attribute", "saved_tensors")
+
+
 def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
     """Whether `value` is a Python number, known or not, which does not change a tensor's dtype."""
     if not isinstance(value, Unknown):
         return number(value) is not None
     key = machine.symbols.key(value.symbol)
     if key[0] == "call":
-        return str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
+        known = str(key[1]).startswith(("math.", "builtins.len", "builtins.int", "builtins.float"))
+        return known or is_size(machine, value)
+    if key[0] in ("index", "part"):
+        return is_size(machine, value)
     if key[0] == "value":
         return isinstance(key[1], Const)
+    if key[0] == "parameter":
+        return any(id(function) == key[1] and key[2] in numbers_in(function) for function in machine.calls)
     if key[0] not in _NUMBERS or not depth:
         return False
     parts = [part for part in key[1:] if isinstance(part, int)]
     return key[0] == "number" or all(is_number(machine, Unknown(part), depth - 1) for part in parts)
+
+
+def is_size(machine: Machine, value: Value) -> bool:
+    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`."""
+    if not isinstance(value, Unknown):
+        return False
+    parts = machine.symbols.parts(value.symbol)
+    method = machine.symbols.method(value.symbol)
+    if method is not None:
+        return method[0] == "size" and len(parts) > 1
+    if machine.symbols.key(value.symbol)[0] not in ("index", "part") or not parts:
+        return False
+    key = machine.symbols.key(parts[0])
+    if key[0] == "value":
+        return isinstance(key[1], Method) and key[1].name == "shape"
+    return key[:2] == ("attribute", "shape") or _is_shape(machine, parts[0])
+
+
+def _is_shape(machine: Machine, symbol: int) -> bool:
+    """Whether this is `x.size()`, called without a dimension."""
+    method = machine.symbols.method(symbol)
+    return method is not None and method[0] == "size" and len(machine.symbols.parts(symbol)) == 1
 
 
 _DEFAULTS = frozenset({"set_default_dtype", "set_default_tensor_type"})
@@ -383,7 +441,12 @@ class Tensors(Tracker):
         """Cast a receiver that is not known to be a tensor."""
         assert call.owner is not None
         if is_conversion(call):
-            return converted(self.machine, call.node, call.owner, call.name, call.arguments) or call.owner
+            made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
+            if made is None and _converts_tensor(self.machine, call):
+                return Tensor(self.machine.fresh())
+            if made is None and isinstance(call.owner, Unknown) and call.arguments.value("dtype") not in (None, NONE):
+                return self.machine.unknown("converted", None, call.node, parts=(call.owner.symbol,))
+            return made or call.owner
         if call.name == "type" and not isinstance(call.owner, Tensor):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments)
         return None

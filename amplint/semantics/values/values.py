@@ -259,13 +259,15 @@ class OneOf:
 class Number:
     """A Python number combined with a tensor: its value, its expression, and the tensor's expression.
 
-    `written` is the definition site of the number, if that is elsewhere.
+    `written` is the definition site of the number, if that is elsewhere, and `limit_of` the name of the tensor whose
+    dtype it is a limit of, if that is assumed to be float32.
     """
 
     value: float
     node: cst.BaseExpression
     beside: cst.BaseExpression | None = None
     written: cst.BaseExpression | None = None
+    limit_of: str | None = None
 
     @property
     def place(self) -> cst.BaseExpression:
