@@ -230,7 +230,7 @@ def test_a_repair_or_a_conversion_that_fails(amplint: Command, project: Path, mo
         return text, []
 
     (project / "a.py").write_text(f"{BAD}# this one\n", encoding="utf-8")
-    monkeypatch.setattr(fixing, "apply_round", fail)
+    monkeypatch.setattr(fixing, "apply_verified", fail)
     for option in ("--fix", "--diff"):
         ran = amplint(option, "--output-format", "concise")
         assert ran.status == 2

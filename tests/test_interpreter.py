@@ -12,7 +12,11 @@ from amplint.semantics import interpret
 from amplint.semantics.reading.program import Program
 from amplint.source.source import Source
 
-RULES = [rule for rule in Registry().load().rules.values() if rule.code.startswith(("AMP1", "AMP2", "AMP3"))]
+RULES = [
+    rule
+    for rule in Registry().load().rules.values()
+    if rule.code.startswith(("AMP1", "AMP2", "AMP3")) and rule.code != "AMP108"  # most scripts here leave out regions
+]
 HEADER = """import contextlib, functools, torch
 from torch.amp import GradScaler, autocast
 clip = torch.nn.utils.clip_grad_norm_

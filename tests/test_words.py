@@ -21,6 +21,7 @@ IN_SOURCE = {
         "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
         "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_KERNELS", "_MAKES_DEVICE", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
     ],
+    "clashes.py": ["_LOADS_HALF"],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],

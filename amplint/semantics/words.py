@@ -332,6 +332,14 @@ DTYPE = Guess(
     examples=("dtype", "input_dtype"),
     counterexamples=("dtypes", "type", "shape"),
 )
+DTYPE_GIVEN = Guess(
+    name="a dtype that a setting holds",
+    of="an argument of `.to(...)`",
+    pattern=r"(?i)dtype|type$|precision|float|half",
+    because="A conversion to it changes the dtype, where one to a device keeps it.",
+    examples=("dtype", "dtype_of_model", "compute_type", "precision", "as_float", "half"),
+    counterexamples=("device", "other", "types"),
+)
 FLOATING = Guess(
     name="pictures or sounds",
     of="what a model is called with",
@@ -350,9 +358,12 @@ PROJECTED = Guess(
     of="a parameter whose limits fill a product of it",
     pattern=r"(?:^|_)(?:q|k|v|qk|query|queries|keys?|values?|scores?|logits|attn|attention|sims?|dots)\d?(?:$|_)",
     because="Autocast has made queries and keys half already, and the limits of their dtype fit their product.",
-    examples=("q", "query", "key", "query_states", "attn_weights"),
+    examples=(
+        "q", "k", "v", "qk", "query_states", "queries", "key", "keys", "value", "values", "score", "scores", "logits",
+        "attn_weights", "attention", "sim", "sims", "dots", "cross_attn",
+    ),
     counterexamples=("x", "embeddings", "hidden_states", "features"),
-)
+)  # fmt: skip
 LIKE_WEIGHT = Guess(
     name="a weight",
     of="an input of a custom autograd function",

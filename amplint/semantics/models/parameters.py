@@ -230,19 +230,27 @@ def root(machine: Machine, symbol: int) -> int:
     """
     while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
         symbol = machine.symbols.parts(symbol)[0]
-    if machine.symbols.key(symbol)[0] == "either":
+    if machine.symbols.key(symbol)[0] != "either":
+        return symbol
+    roots = machine[Parameters].roots
+    if symbol not in roots:
         behind = {root(machine, part) for part in machine.symbols.parts(symbol)}
-        return behind.pop() if len(behind) == 1 else symbol
-    return symbol
+        roots[symbol] = behind.pop() if len(behind) == 1 else symbol
+    return roots[symbol]
 
 
 def _cast_on_a_path(machine: Machine, symbol: int) -> cst.CSTNode | None:
     """The cast of a model to float16 on one of the joined paths, or for some settings."""
-    kind, *more = machine.symbols.key(symbol)
-    if kind == "converted" and isinstance(more[1], cst.CSTNode):
-        return more[1] if more[0] == "float16" or more[1] in machine[Parameters].chosen else None
-    below = machine.symbols.parts(symbol) if kind in ("either", "prepared") else ()
-    return next((cast for part in below if (cast := _cast_on_a_path(machine, part)) is not None), None)
+
+    def below(one: int) -> Iterable[int]:
+        return reversed(machine.symbols.parts(one)) if machine.symbols.key(one)[0] in ("either", "prepared") else ()
+
+    for one in machine.symbols.closure(symbol, below):
+        kind, *more = machine.symbols.key(one)
+        cast = more[1] if kind == "converted" else None
+        if isinstance(cast, cst.CSTNode) and (more[0] == "float16" or cast in machine[Parameters].chosen):
+            return cast
+    return None
 
 
 def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CSTNode] | None:
@@ -453,7 +461,7 @@ class Parameters(Tracker):
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train.
+    that run to the cast of what they train. `roots` caches the root of joins, whose paths grow exponentially.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -462,6 +470,7 @@ class Parameters(Tracker):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
+        self.roots: dict[int, int] = {}
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
-from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -32,7 +31,7 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import DEVICE, WHOLE_NUMBERS
+from amplint.semantics.words import DEVICE, DTYPE_GIVEN, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.methods import CASTS
@@ -49,7 +48,6 @@ _ASKED = frozenset(
 )
 """Attributes of a tensor, not methods, whose values are unknown."""
 _INFINITY = "<infinity>"
-_DTYPE_NAME = regex(r"dtype|type$|precision|float|half")
 COMPARISONS = frozenset({"LessThan", "GreaterThan", "==", "same", "compare"})
 _RUN = words("forward __call__")
 _NUMBERS = frozenset({"number", "Add", "Subtract", "Multiply", "Divide", "FloorDivide", "Power", "Minus"})
@@ -178,7 +176,7 @@ def names_dtype(call: cst.Call) -> bool:
     """Whether an argument of `.to(...)` is a dtype by its keyword or name."""
     return any(
         (argument.keyword is not None and argument.keyword.value == "dtype")
-        or _DTYPE_NAME.search((last_name(argument.value) or "").lower())
+        or DTYPE_GIVEN.search(last_name(argument.value) or "")
         for argument in call.args
     )
 
