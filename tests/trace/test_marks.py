@@ -30,18 +30,25 @@ BAD = [program for program in programs() if program.is_bad and program.code.star
 IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP502", "AMP504")
 """Rules whose findings all rest on a region that is on."""
 
-BY_CONVERSION = ("AMP502-dtype-mismatch-after-autocast/bad_chosen_dtype.py",)
+BY_CONVERSION = (
+    "AMP502-dtype-mismatch-after-autocast/bad_chosen_dtype.py",
+    "AMP502-dtype-mismatch-after-autocast/bad_float32_mask.py",
+)
 """Programs of these rules that convert the model instead."""
 
 OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_bare_statement.py": [None],  # what nothing enters does nothing to be seen
     "AMP106-autocast-has-no-effect/bad_device_of_the_caller.py": [None],  # one run sees one device
+    "AMP106-autocast-has-no-effect/bad_device_of_a_section.py": [None],
     "AMP106-autocast-has-no-effect/bad_dtype_asked_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_float32_elsewhere.py": [None],
     "AMP106-autocast-has-no-effect/bad_joined_by_and.py": [None],
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
     "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
+    "AMP107-autocast-arguments/bad_type_for_the_old_class.py": [
+        Verdict.NOT_EXERCISED
+    ],  # it raises before any operation
     "AMP108-forward-outside-autocast/bad_scaled_unseen_model.py": [Verdict.UNDECIDED],  # no region anywhere
     "AMP108-forward-outside-autocast/bad_scaled_without_region.py": [Verdict.UNDECIDED],
     "AMP109": [None],  # other threads are not watched
@@ -49,6 +56,8 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP113": [None],  # the compiled backward pass is not watched
     "AMP404-bce-in-autocast/bad_one_of_several.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],  # the first one raises
     "AMP407-accumulation-in-half/bad_weights_of_copy.py": [None, None],  # nor is what has become of parameters
+    "AMP408-loss-in-half/bad_loaded_as_half.py": [None],  # what a model out of sight returns is not marked
+    "AMP408-loss-in-half/bad_output_of_engine.py": [None],
     "AMP408-loss-in-half/bad_output_of_sharded.py": [None],  # the run has no processes to shard over
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
