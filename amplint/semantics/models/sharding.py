@@ -8,6 +8,7 @@ from dataclasses import replace
 from amplint.semantics.events import PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.parameters import Parameters, change, root, sources
+from amplint.semantics.protocol.reads import only_infers
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
@@ -105,7 +106,8 @@ class Sharding(Tracker):
                 for name, value in given.items()
                 if value == NONE or dtype_of(self.machine, value) is not None
             }
-            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes)
+            infers = only_infers(self.machine.program.chunks)
+            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes, only_infers=infers)
         return Unknown(symbol)
 
     def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:
