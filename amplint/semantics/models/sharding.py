@@ -8,10 +8,10 @@ from dataclasses import replace
 from amplint.semantics.events import PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.parameters import Parameters, change, root, sources
-from amplint.semantics.protocol.reads import only_infers
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.inference import only_infers
 from amplint.semantics.tensors.tensors import dtype_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import MAY_SCALE
 from amplint.source import syntax as cst
@@ -13,9 +12,6 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
-_INFERS = regex(r"\bno_grad\b|\binference_mode\b|\.eval\(\)")
-_DIFFERENTIATES = regex(r"backward\b|\bautograd\b|[Oo]ptimizer|\boptim\b|\.fit\(|Trainer|(?<!model)\.train\(|\.step\(")
-_STARTS = regex(r"__main__|\binit_process_group\(")
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 
@@ -32,14 +28,6 @@ def _mentions_scaling(chunk: Chunk) -> bool:
 def names_cuda(chunks: Iterable[Chunk]) -> bool:
     """Whether a word in `chunks` names CUDA."""
     return any("cuda" in chunk.text for chunk in chunks)
-
-
-def only_infers(chunks: Iterable[Chunk]) -> bool:
-    """Whether `chunks` are a script that evaluates a model, and no word in them is about gradients or training."""
-    texts = [chunk.text for chunk in chunks]
-    if not any(map(_STARTS.search, texts)) or not any(map(_INFERS.search, texts)):
-        return False
-    return not any(map(_DIFFERENTIATES.search, texts))
 
 
 def never_read(machine: Machine, node: cst.Call) -> bool:
