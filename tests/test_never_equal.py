@@ -98,3 +98,19 @@ def test_a_scaler_that_a_comparison_disables() -> None:
     codes = ("AMP205", "AMP209", "AMP212")
     assert not found(SCALER.replace("SWITCH", '"float16"'), *codes)
     assert {"AMP205", "AMP212"} <= found(SCALER.replace("SWITCH", "torch.float16"), *codes)
+
+
+@pytest.mark.parametrize(
+    ("switch", "expected"),
+    [
+        ('(dtype == "float16")', True),
+        ('dtype in ("float16", "fp16")', True),
+        ("dtype == torch.float16", False),
+        ('config.dtype == "float16"', False),
+        ("False", False),
+    ],
+)
+def test_float16_without_the_scaler_that_was_meant(switch: str, expected: bool) -> None:
+    program = SCALER.replace("(dtype == SWITCH)", switch)
+    assert bool(found(program, "AMP208")) is expected
+    assert not found(program.replace("torch.float16}", "torch.bfloat16}"), "AMP208")
