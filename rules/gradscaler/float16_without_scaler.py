@@ -71,8 +71,8 @@ class Float16WithoutScaler(Rule):
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         switch = next((one.value for one in event.call.args if one.keyword and one.keyword.value == "enabled"), None)
-        disables = event.scaler.enabled == FALSE and isinstance(switch, cst.Comparison)
-        self.made[event.call] = switch if disables and self.made.get(event.call, switch) is switch else None
+        disables = switch if event.scaler.enabled == FALSE and isinstance(switch, cst.Comparison) else None
+        self.made[event.call] = disables if self.made.get(event.call, disables) is disables else None
         yield from ()
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
