@@ -67,6 +67,8 @@ class LossNotDivided(Rule):
         self._windows: dict[cst.CSTNode, Accumulation] = {}
         self._divided: set[cst.CSTNode] = set()
         self._multiplied: dict[cst.CSTNode, LossMultiplied] = {}
+        self._cleared: set[cst.CSTNode] = set()
+        """Loops that clear the gradients of every micro-batch, so that none add up, which AMP304 reports."""
 
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
         for backward in event.by_position:
@@ -78,6 +80,8 @@ class LossNotDivided(Rule):
                 at=backward,
                 notes=[window_end_note(event)],
             )
+        if event.counted and any(done.job is Job.CLEAR and done.certain for done in event.inside):
+            self._cleared.add(event.loop)
         verdicts = {divided for _, divided in event.backwards}
         if True in verdicts or event.rescaled:
             self._divided.update(node for node, _ in event.backwards)
@@ -97,7 +101,7 @@ class LossNotDivided(Rule):
             )
         loops: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for backward, window in self._windows.items() if not self._multiplied else ():
-            if backward not in self._divided:
+            if backward not in self._divided and window.loop not in self._cleared:
                 loops.setdefault(window.loop, []).append(backward)
         for backward, *others in loops.values():
             window = self._windows[backward]
@@ -114,10 +118,11 @@ class LossNotDivided(Rule):
             return None
         if event.by_position:
             return None
-        edits = [edit for node, _ in event.backwards for edit in divided_loss(node, event.every, rewrite)]
-        complete = len(edits) == sum(done.job is Job.BACKWARD for done in event.closing) or event.guard is None
-        if not edits or not complete:
-            return None
+        nodes = [node for node, _ in event.backwards]
+        edits = [edit for node in nodes for edit in divided_loss(node, event.every, rewrite)]
+        ending = {done.node for done in event.closing if done.job is Job.BACKWARD} if event.guard is not None else set()
+        if len(edits) < len(nodes) or not ending <= set(nodes):
+            return None  # micro-batches would weigh unequally
         return Fix("Divide the loss by the number of micro-batches", tuple(edits), Applicability.UNSAFE)
 
 

@@ -14,6 +14,9 @@ from amplint.source import syntax as cst
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_UNSCALE = "Call scaler.unscale_(optimizer) first, once per optimizer."
+_DIVIDE = "Divide what is read by scaler.get_scale(), or read it between scaler.unscale_(optimizer) and the step."
+
 
 class ClipWithoutUnscale(Rule):
     """Gradients are clipped, measured or changed while they still carry the loss scale.
@@ -55,16 +58,21 @@ class ClipWithoutUnscale(Rule):
         "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
     )
 
+    def __init__(self) -> None:
+        self._uses: dict[cst.CSTNode, list[GradientUse]] = {}
+        """The uses of the scaled gradients of each backward pass, in the order of their execution."""
+
     def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
         gradients = event.gradients
         if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
+            self._uses.setdefault(gradients.backward, []).append(event)
             unless = "unless this method unscales them first, " if event.hidden else ""
             by_name = Severity.WARNING if event.guesses else None
             yield self.report(
                 event,
                 f"{unless}gradients are {event.what} while they still carry the loss scale",
                 severity=Severity.INFO if event.hidden else by_name,
-                advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
+                advice=_UNSCALE if event.mutates else _DIVIDE,
                 notes=event.steps_from(gradients.backward),
             )
 
@@ -76,7 +84,7 @@ class ClipWithoutUnscale(Rule):
         yield self.report(
             event,
             message,
-            advice="Call scaler.unscale_(optimizer) first, once per optimizer.",
+            advice=_UNSCALE,
             notes=[(event.unscaled, "divides them by the scale here" if event.certain else "unscales them here")],
             severity=(Severity.WARNING if event.guesses else None) if event.certain else Severity.INFO,
         )
@@ -86,13 +94,9 @@ class ClipWithoutUnscale(Rule):
             return None
         assert isinstance(event, GradientUse)
         assert event.gradients.scaler is not None
-        scaler = event.gradients.scaler.symbol
-        optimizers = {o for o in event.optimizers if o in event.index.steps} or set(
-            event.index.partners.get(scaler, [])
-        )
-        if len(optimizers) != 1:
+        scaler, optimizer = event.gradients.scaler.symbol, _optimizer(event)
+        if optimizer is None or self._follows_another(event, optimizer, rewrite):
             return None
-        (optimizer,) = optimizers
         if any(rewrite.same_function(call, event.node) for call in event.index.unscales.get(optimizer, [])):
             return None
         step = next((s for s in event.index.steps.get(optimizer, []) if rewrite.shares_block(s, event.node)), None)
@@ -105,3 +109,20 @@ class ClipWithoutUnscale(Rule):
         edit = protocol.unscale(place, spelled, owner, rewrite) if spelled and owner else None
         known = Applicability.UNSAFE if event.guesses else Applicability.SAFE
         return Fix("Unscale the gradients first", (edit,), known) if edit else None
+
+    def _follows_another(self, event: GradientUse, optimizer: int, rewrite: Rewriter) -> bool:
+        """Whether the repair of an earlier use of the same gradients in the block unscales them for this one."""
+        for earlier in self._uses.get(event.gradients.backward, ()) if event.gradients.backward is not None else ():
+            if earlier.node is event.node:
+                return False
+            if _optimizer(earlier) == optimizer and rewrite.shares_block(earlier.node, event.node):
+                return True
+        return False
+
+
+def _optimizer(event: GradientUse) -> int | None:
+    """The only optimizer that takes the gradients, None for none or several."""
+    known = {one for one in event.optimizers if one in event.index.steps}
+    scaler = event.gradients.scaler
+    found = known or set(event.index.partners.get(scaler.symbol, []) if scaler is not None else [])
+    return next(iter(found)) if len(found) == 1 else None

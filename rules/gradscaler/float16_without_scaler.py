@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd, ShardedStep
-from amplint.semantics.values.values import Autocast
+from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScalerCreated, ScriptEnd, ShardedStep
+from amplint.semantics.values.values import FALSE, Autocast
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class Float16WithoutScaler(Rule):
     The gradients of what autocast ran in float16 are float16 too, and become 0 below 0.00000003. Layers behind such
     small ones learn slowly or not at all, and nothing raises. A `GradScaler` multiplies the loss by a factor that keeps
     them, divides it out before the step, and skips steps that overflowed. bfloat16 has float32's range and needs none.
-    Where float16 is one of several dtypes to choose from, this is an info.
+    Where float16 is one of several dtypes to choose from, this is an info. A scaler does not help whose `enabled` is a
+    comparison that is never true, such as that of a `torch.dtype` with a string.
 
     The same holds for a model that FSDP shards with a policy of `param_dtype=torch.float16`, which scales nothing
     either. There `fully_shard` takes a plain `GradScaler`, `FullyShardedDataParallel` a `ShardedGradScaler`.
@@ -64,11 +65,21 @@ class Float16WithoutScaler(Rule):
         self.plain: dict[cst.CSTNode, Autocast] = {}
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
         self.sharded: dict[cst.CSTNode, ShardedStep] = {}
+        self.backwards: list[Backward] = []
+        self.made: dict[cst.CSTNode, cst.Comparison | None] = {}
+        """The constructions of scalers, each with the comparison that disables it."""
+
+    def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
+        switch = next((one.value for one in event.call.args if one.keyword and one.keyword.value == "enabled"), None)
+        disables = switch if event.scaler.enabled == FALSE and isinstance(switch, cst.Comparison) else None
+        self.made[event.call] = disables if self.made.get(event.call, disables) is disables else None
+        yield from ()
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
             if region.is_float16_on_cuda or _may_be_float16(region):
                 self.plain.setdefault(event.node, region)
+                self.backwards.append(event)
         yield from ()
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
@@ -91,6 +102,19 @@ class Float16WithoutScaler(Rule):
                 advice="Use a gradient scaler, or bfloat16 where the hardware has it.",
                 at=met.shards.node,
                 notes=[(met.node, "the optimizer takes what is left")],
+            )
+        switches = [switch for switch in self.made.values() if switch is not None]
+        if self.backwards and switches and len(switches) == len(self.made):
+            first = self.backwards[0]
+            yield self.report(
+                first,
+                "a model is trained under float16 autocast with a scaler that is always disabled",
+                advice="Enable it where the dtype is float16: dtype == torch.float16.",
+                at=switches[0],
+                notes=[
+                    (self.plain[first.node].node, "this can be float16"),
+                    (first.node, "runs on a loss without scale"),
+                ],
             )
         for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
             region = self.plain[backward]

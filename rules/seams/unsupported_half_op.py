@@ -89,12 +89,15 @@ class UnsupportedHalfOp(Rule):
             return
         dtypes = " or ".join(sorted(half.dtypes))
         certain = half.because is not Because.ANNOUNCED and not event.assumed
+        message = (
+            f"{event.op} raises for a {dtypes} tensor" if certain else f"{event.op} raises if its operand is {dtypes}"
+        )
         yield self.report(
             event,
-            f"{event.op} raises for a {dtypes} tensor" if certain else f"{event.op} raises if its operand is {dtypes}",
+            f"{message} where none of its operands has more than 25 rows" if event.if_small else message,
             advice="Convert the operand with .float() first.",
             notes=[(half.node, half.text)] if half.node is not None else (),
-            severity=None if certain else Severity.INFO,
+            severity=None if certain and not event.if_small else Severity.INFO,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

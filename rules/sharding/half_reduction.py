@@ -27,7 +27,8 @@ class HalfReduction(Rule):
 
     float32 costs bandwidth for gradients, and nothing to speak of for buffers. This is an info: how much is lost
     depends on the number of ranks and on the buffers of the model. Where only bfloat16 sums are asked for, which trade
-    digits for bandwidth, it is reported only where the rule is selected by its code.
+    digits for bandwidth, it is reported only where the rule is selected by its code. A script that only evaluates a
+    model adds no gradients up, so that there its buffers alone count.
 
     ## Example
     ```python
@@ -91,6 +92,8 @@ def _lost(event: PolicyMade) -> list[tuple[str, str, str]]:
     dtypes = event.dtypes
     computed = dtypes.get("param_dtype") if "reduce_dtype" in dtypes else None
     reduced, kept = dtypes.get("reduce_dtype") or computed, dtypes.get("buffer_dtype")
+    if event.only_infers:
+        reduced = None
     found = [
         ("reduce_dtype", "gradients are added up", reduced),
         ("buffer_dtype", "buffers are kept", kept),

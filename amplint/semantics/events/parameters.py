@@ -74,11 +74,12 @@ class ShardsClipped(Event):
 class PolicyMade(Event):
     """A policy says in which dtypes a sharded model computes; `dtypes` holds what each argument asks for that is known.
 
-    What is not given is None there.
+    What is not given is None there. `only_infers` says that the script evaluates its models and computes no gradients.
     """
 
     policy: Policy
     dtypes: Mapping[str, str | None]
+    only_infers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

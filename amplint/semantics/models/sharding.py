@@ -11,6 +11,7 @@ from amplint.semantics.models.parameters import Parameters, change, root, source
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.inference import only_infers
 from amplint.semantics.tensors.tensors import dtype_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -105,7 +106,8 @@ class Sharding(Tracker):
                 for name, value in given.items()
                 if value == NONE or dtype_of(self.machine, value) is not None
             }
-            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes)
+            infers = only_infers(self.machine.program.chunks)
+            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes, only_infers=infers)
         return Unknown(symbol)
 
     def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
-from amplint.semantics.python.truth import assume, decide_value, equal, is_none, negate, symbol_of, truth
+from amplint.semantics.python.truth import assume, contained, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -145,9 +145,7 @@ def comparison(machine: Machine, state: State, node: cst.Comparison) -> Value:
     if isinstance(kind, (cst.NotEqual, cst.IsNot)):
         return negate(machine, equal(machine, state, left, right))
     if isinstance(kind, (cst.In, cst.NotIn)) and isinstance(right, Items):
-        found: Value = machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
-        if isinstance(left, Const) and all(isinstance(item, Const) for item in right.keys or right.values):
-            found = Const(left in (right.keys or right.values))
+        found = contained(machine, state, left, right)
         return found if isinstance(kind, cst.In) else negate(machine, found)
     if isinstance(left, Const) and isinstance(right, Const):
         folded = _compare(kind, left.value, right.value)

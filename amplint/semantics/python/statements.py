@@ -261,11 +261,12 @@ def _loop(
         after = machine.merged(after, PATH_LIMIT)
         for iteration_ends in machine.hooks.iteration_ends:
             iteration_ends(node, after, time == 0)
+        whole = after if once or time else [one for one in after if not _is_one_by_name(machine, one, node)] or after
         for state in after + inside.breaks:
             state.iteration = outer_iterations
             machine.forget_facts_since(state, started)
         broken += inside.breaks
-        exits += after
+        exits += whole
         heads = [state.copy() for state in after]
         call_each(machine.hooks.next_iteration, heads, node)
         heads = [state for state in heads if seen.is_new(state)]
@@ -287,6 +288,21 @@ def _loop(
     if node.orelse is not None:
         exits = run_block(machine, exits, _body(node.orelse.body), flow)
     return exits + broken
+
+
+def _is_one_by_name(machine: Machine, state: State, loop: cst.For | cst.While) -> bool:
+    """Whether the path has found the element of this iteration equal to a string.
+
+    A loop that tells one element by its name has others, so that it does not end after that one alone.
+    """
+    for fact, value in state.facts.items():
+        if isinstance(fact, tuple) and fact[0] == "value of" and isinstance(value.value, str):
+            symbol = fact[1]
+            while machine.symbols.key(symbol)[0] == "part":
+                symbol = machine.symbols.parts(symbol)[0]
+            if machine.symbols.key(symbol)[:2] == ("item", id(loop)):
+                return True
+    return False
 
 
 def _for(machine: Machine, states: list[State], node: cst.For, flow: Flow) -> list[State]:

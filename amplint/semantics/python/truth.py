@@ -6,16 +6,19 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values import facts
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    FALSE,
     NONE,
     TRUE,
     Class,
     Const,
+    Device,
     Function,
     Instance,
     Items,
     Method,
     Module,
     Namespace,
+    OneOf,
     Ref,
     Tensor,
     Unknown,
@@ -74,9 +77,42 @@ def equal(machine: Machine, state: State, left: Value, right: Value) -> Value:
         if known is not None:
             return Const(known.value == right.value)
         return Unknown(machine.symbols.intern("==", right, parts=(left.symbol,)))
-    if left == right and not isinstance(left, Unknown):
+    if left == right and not isinstance(left, (Unknown, OneOf, Device)):
         return TRUE
+    kinds = _kind(left), _kind(right)
+    if None not in kinds and kinds[0] != kinds[1]:
+        return FALSE
     return Unknown(machine.symbols.intern("same", parts=(symbol_of(machine, left), symbol_of(machine, right))))
+
+
+def contained(machine: Machine, state: State, left: Value, right: Items) -> Value:
+    """`left in right` as a constant or a remembered condition."""
+    members = right.values if right.keys is None else right.keys
+    if isinstance(left, Const) and all(isinstance(member, Const) for member in members):
+        return Const(left in members)
+    if _kind(left) is not None:
+        answers = [equal(machine, state, member, left) for member in members]
+        if TRUE in answers or all(answer == FALSE for answer in answers):
+            return Const(TRUE in answers)
+    return machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
+
+
+def _kind(value: Value) -> type | str | None:
+    """The type of a value that equals no value of another kind, None if it is unknown or has such equals.
+
+    `torch.dtype` and `torch.device` do not compare with strings or numbers. A device without known types may be known
+    only by an annotation, which a string can contradict.
+    """
+    if isinstance(value, Const):
+        return str if isinstance(value.value, str) else float if value.value is not None else None
+    if isinstance(value, Device):
+        return "torch.device" if value.types is not None else None
+    if isinstance(value, Method):
+        return "torch.dtype" if value.name == "dtype" and isinstance(value.owner, Tensor) else None
+    options = value.options if isinstance(value, OneOf) else (value.name,) if isinstance(value, Ref) else ()
+    if options and all(option in DTYPES for option in options):
+        return "torch.dtype"
+    return str if isinstance(value, OneOf) and not any(option in DTYPES for option in options) else None
 
 
 def negate(machine: Machine, value: Value) -> Value:

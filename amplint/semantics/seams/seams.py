@@ -19,7 +19,7 @@ from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_r
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import Ref, Tensor, Unknown, Value, number
 from amplint.semantics.words import LOSS, RAW
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
@@ -55,6 +55,8 @@ _OF_SOUNDS = words("stft")
 """Operations on audio, which is float32 by default."""
 _WINDOWED = words("stft")
 """Operations that multiply their input by a window, whose dtype can widen the product."""
+_BY_PRODUCTS = words("cdist")
+"""Operations that large operands let compute by a matrix product, which has kernels for half."""
 _REFUSED = (NEVER | LIFTED | FFT | COMPLEX).union(SINGULAR_VALUES)
 
 
@@ -154,6 +156,9 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if region is not None and ("cuda" not in (region.devices or ()) or op in LIFTED):
         return  # autocast runs these in float32
     certain = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
+    if_small = op in _BY_PRODUCTS and not _is_by_elements(machine, state, node)
+    if if_small and not certain:
+        return
     if not certain and conversion(machine, value.symbol) in (None, *HALF_DTYPES):
         machine[Seams].refusing[node] = Operand(place, value)
     plain = (
@@ -173,8 +178,20 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if guesses is None:
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
+    if if_small and (assumed or why.because is Because.ANNOUNCED):
+        return
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
-    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed, guesses=guesses)
+    machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed, if_small=if_small, guesses=guesses)
+
+
+def _is_by_elements(machine: Machine, state: State, node: cst.Call) -> bool:
+    """Whether distances are computed element by element: by their mode, or in another norm than the Euclidean one."""
+    given = {one.keyword.value if one.keyword is not None else place: one.value for place, one in enumerate(node.args)}
+    mode, order = given.get("compute_mode", given.get(3)), given.get("p", given.get(2))
+    if mode is not None and str(_literal(mode)).startswith("donot_use_mm"):
+        return True
+    norm = number(machine.evaluate(state, order)) if order is not None else None
+    return norm is not None and norm != 2
 
 
 def _is_half_window(machine: Machine, state: State, node: cst.Call) -> bool:

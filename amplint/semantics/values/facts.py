@@ -22,7 +22,7 @@ class Known(Protocol):
         """The fact assumed under `key`, None without one."""
 
 
-_CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value"})
+_CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value", "Modulo"})
 """Operations whose truth value follows from their operands'."""
 
 
@@ -49,9 +49,14 @@ def symbol_truth(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH
         return decides if decides in sides else None if None in sides else not decides
     if kind in ("==", "in"):
         value = facts.get(("value of", parts[0]))
-        return _compared(symbols, symbol, value) if value is not None else None
+        if value is None:
+            return _remainder_truth(symbols, facts, symbol)
+        return _compared(symbols, symbol, value)
+    if kind == "Modulo":
+        return _remainder_truth(symbols, facts, symbol)
     if kind == "same":
-        return _same_member(symbols, facts, *parts)
+        known = _same_member(symbols, facts, *parts)
+        return known if known is not None else _remainder_truth(symbols, facts, symbol)
     if kind == "value":
         constant = symbols.key(symbol)[1]
         return bool(constant.value) if isinstance(constant, Const) else None
@@ -109,6 +114,45 @@ def _same_member(symbols: Symbols, facts: Known, left: int, right: int) -> bool 
     return None
 
 
+def _at_one(symbols: Symbols, symbol: int) -> tuple[int, bool] | None:
+    """`n` of the condition `x % n`, `x % n == c` or `x % n == n - c`, and whether it holds where `n` is 1.
+
+    None for any other value.
+    """
+    key, parts = symbols.key(symbol), symbols.parts(symbol)
+    for left, right in (parts, parts[::-1]) if key[0] == "same" else ((parts[0] if key[0] == "==" else symbol, None),):
+        if symbols.key(left)[0] != "Modulo":
+            continue
+        divisor = symbols.parts(left)[1]
+        if left == symbol:
+            return divisor, False
+        if right is None:
+            return divisor, key[1] == Const(0)
+        if symbols.key(right)[0] == "Subtract" and symbols.parts(right)[0] == divisor:
+            return divisor, symbols.key(symbols.parts(right)[1]) == ("value", Const(1))
+    return None
+
+
+def _remainder_truth(symbols: Symbols, facts: Known, symbol: int) -> bool | None:
+    """Whether a condition on `x % n` holds where `n` is 1, so that the remainder is 0; None for any other."""
+    found = _at_one(symbols, symbol)
+    return found[1] if found is not None and _is_one(symbols, facts, found[0]) else None
+
+
+def _is_one(symbols: Symbols, facts: Known, divisor: int) -> bool:
+    """Whether a divisor of counters is 1: it is known to be, or not to be more."""
+    known = facts.get(("value of", divisor))
+    one = Const(1)
+    if known is not None or symbols.key(divisor)[0] == "value":
+        return known == one or symbols.key(divisor) == ("value", one)
+    return facts.get(_exceeds_one(symbols, divisor)) == FALSE
+
+
+def _exceeds_one(symbols: Symbols, symbol: int) -> int:
+    """The condition `symbol > 1`."""
+    return symbols.intern("GreaterThan", parts=(symbol, symbols.intern("value", Const(1))))
+
+
 def is_on(symbols: Symbols, facts: Known, enabled: Value) -> bool | None:
     """Whether a flag is true under `facts`, None if it can be either."""
     if isinstance(enabled, Const):
@@ -121,6 +165,10 @@ def record_fact(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> Non
     facts[symbol] = TRUE if holds else FALSE
     _infer_last_part(symbols, facts)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    counted = _at_one(symbols, symbol)
+    if counted is not None and counted[1] is not holds and symbols.key(counted[0])[0] != "value":
+        facts[symbols.intern("==", Const(1), parts=(counted[0],))] = FALSE
+        facts[_exceeds_one(symbols, counted[0])] = TRUE
     if kind == "not":
         record_fact(symbols, facts, parts[0], not holds)
     elif (kind == "and" and holds) or (kind == "or" and not holds):
