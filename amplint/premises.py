@@ -80,6 +80,7 @@ _SLIGHT = frozenset(
         Premise.PRODUCTS,
         Premise.ALL_INDEPENDENT,
         Premise.SETTING_CHANGES,
+        Premise.RESUMED,
     }
 )
 
