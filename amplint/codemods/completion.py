@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.codemods.conversion import Remark
+from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import all_rules, findings_of
 from amplint.codemods.rows import row_before
 from amplint.codemods.surroundings import check_time
@@ -46,7 +47,7 @@ class Completion:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them."""
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
-            fixes = [one.fix for one in self._new(text) if one.fix is not None and one.name in names]
+            fixes = list(even_fixes(text, self._path, [one for one in self._new(text) if one.name in names]))
             repaired, applied, why = apply_verified(text, fixes)
             if not applied or why is not None:
                 break

@@ -17,6 +17,7 @@ from amplint.source.tree import every, walk
 
 _RANDOM_NAMES = regex(r"rand|sampl|shuffle|seed|noise|dropout")
 """Names of functions that may draw random numbers, whose order is preserved."""
+_ABOUT_GRADIENTS = regex(r"(?i)back|grad|optimi[sz]")
 _TIMES = frozenset({"time", "perf_counter", "monotonic", "process_time", "synchronize", "record"})
 _READERS = frozenset({"item", "tolist", "size", "numel", "len", "float", "int", "detach", "print"})
 """Functions and methods that read their argument without changing it."""
@@ -86,11 +87,20 @@ def _row_groups(script: Script, statements: list[cst.CSTNode]) -> Iterator[tuple
 def _cut(script: Script, rows: tuple[int, int], edits: list[Edit]) -> str:
     """The text of `rows`, with a comment that belongs to them alone; `edits` receives their removal."""
     lines, (first, last) = script.lines, rows
-    alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1)
+    alone = last == len(lines) or lines.blank(last + 1) or lines.comment(last + 1) or _is_headline(script, first)
     first = lines.commented(first) if alone else first
     surplus = first > 1 and lines.blank(first - 1) and last < len(lines) and lines.blank(last + 1)
     edits.append(Edit(script.lines.rows(first, last + surplus), ""))
     return script.indented(range(first, last + 1), "")
+
+
+def _is_headline(script: Script, row: int) -> bool:
+    """Whether the comment above `zero_grad()` in `row`, behind a blank line, is about the backward pass."""
+    lines = script.text.splitlines()[: row - 1]
+    if not lines or "zero_grad" not in script.text.splitlines()[row - 1]:
+        return False
+    comment, above = lines[-1].strip(), lines[-2].strip() if len(lines) > 1 else ""
+    return comment.startswith("#") and not above and _ABOUT_GRADIENTS.search(comment) is not None
 
 
 def _movable_statements(flow: Flow, region: Region) -> Iterator[cst.CSTNode]:

@@ -129,7 +129,11 @@ def observe(script: Script, goal: Goal) -> Observed:
         call: call.func.value for call in watch.found.backwards if isinstance(call.func, cst.Attribute)
     }
     named = watch.found.forwards - watch.found.shared
-    evaluating = (call for call in script.calls if call in named and disables_gradients(script.source, call))
+    evaluating = (
+        call
+        for call in script.calls
+        if call in named and disables_gradients(script.source, call) and not watch.sets_up(call)
+    )
     watch.found.evaluations |= {(call,): None for call in evaluating}
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
     for name in script.source.imports:
@@ -317,6 +321,13 @@ class _Watch:
         seed, owner = call.args[0], dotted(func.value)
         known = owner is None or owner in ("self", "ctx", "torch.autograd", "autograd") or self._is_model(func.value)
         return not known and not seed.star and (seed.keyword is None or seed.keyword.value == "gradient")
+
+    def sets_up(self, call: cst.Call) -> bool:
+        """Whether `call` is `forward()` of nothing, of an object that is used as no model: it makes constants."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "forward" or call.args:
+            return False
+        return not self._is_model(func.value)
 
     def uses_model(self, call: cst.Call) -> bool:
         """Whether `call` runs a model, by its name."""

@@ -44,7 +44,10 @@ _OF_TENSORS = frozenset(
     ]
 )
 _WEIGHTS = frozenset({"parameters", "named_parameters", "modules", "named_modules"})
+_LEAVING = frozenset({"item", "numpy", "tolist", "cpu", "append", "update", "write"})
 _GAP = 2
+_NEAR = 3
+"""The number of statements behind a forward pass of evaluation that may be anything."""
 _WIDTH = 110
 """The last column up to which a header takes another context."""
 _OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
@@ -269,18 +272,31 @@ class Regions:
         return yields or self._flow.trains(statement) or isinstance(statement, (cst.FunctionDef, cst.ClassDef))
 
     def _losses(self) -> set[str]:
-        """The names of the callees in the regions of training, forward passes apart."""
+        """The names of the callees in the regions of training, forward passes and metrics apart."""
         return {
             name
             for region in self.training
+            for metrics in [list(self._metrics(region.statements))]
             for statement in region.statements
-            for node in walk(statement)
-            if isinstance(node, cst.Call)
-            and (name := callee(node))
+            for node in every(statement, cst.Call)
+            if (name := callee(node))
             and node not in self._observed.forwards
             and name.rpartition(".")[2] not in _OF_TENSORS
             and not hasattr(builtins, name)
+            and not any(self._script.inside(one, node) for one in metrics)
         }
+
+    def _metrics(self, statements: list[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+        """The assignments in a region of variables that neither the loss differentiated here nor the region reads."""
+        home = self._script.function_of(statements[0])
+        losses = [loss for loss in self._observed.losses.values() if self._script.function_of(loss) is home]
+        plain = [one for statement in statements for one in every(statement, cst.Assign)]
+        names = [one for statement in statements for one in every(statement, cst.Name)]
+        targets = {name for one in plain for target in one.targets for name in every(target, cst.Name)}
+        read = {name.value for name in names if name not in targets} | {path for one in losses for path in paths(one)}
+        for one in plain if losses else ():
+            if all(isinstance(target.target, cst.Name) for target in one.targets) and not bound_paths(one) & read:
+                yield one
 
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
         chosen: dict[cst.CSTNode, None] = {}
@@ -296,7 +312,7 @@ class Regions:
                 continue
             if any(self._script.inside(one, statement) for one in (*taken, *self._apart)) or self._parts(statement):
                 continue
-            run = self._with_losses(statement, losses)
+            run = self._mirrored(statement) or self._with_losses(statement, losses)
             taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
         for run in self._runs(chosen):
@@ -307,27 +323,48 @@ class Regions:
         block = self._script.block_of(statements[0])
         return block[block.index(statements[0]) : block.index(statements[-1]) + 1]
 
+    def _mirrored(self, statement: cst.CSTNode) -> list[cst.CSTNode]:
+        """The condition around `statement`, if its code is that of one in a region of training; else nothing."""
+        trained = [one for region in self.training for one in region.statements if isinstance(one, cst.If)]
+        for one, _ in self._script.enclosing_statements(statement):
+            if isinstance(one, cst.If) and any(one.deep_equals(other) for other in trained):
+                return [one]
+        return []
+
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
         """`statement`, a forward pass, and its dependents up to the last loss function that training uses as well.
 
-        If these follow the condition around it, the condition is included.
+        If these follow the condition around it, or a block without gradients of the forward pass alone, that is
+        included.
         """
         for one, block in self._script.enclosing_statements(statement):
-            if one is not statement and (not isinstance(one, cst.If) or self._flow.trains(one)):
+            around = isinstance(one, cst.If) or self._only_runs_without_gradients(one)
+            if one is not statement and (not around or self._flow.trains(one)):
                 break
             run = self._up_to_loss(one, block, losses)
             if len(run) > 1:
                 return run
         return [statement]
 
+    def _only_runs_without_gradients(self, statement: cst.CSTNode) -> bool:
+        """Whether a statement is a forward pass alone below a `with` that disables gradients."""
+        return is_no_grad_block(statement) and isinstance(statement, cst.With) and len(statement.body.body) == 1
+
     def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
-        """`statement` and its dependents among the next statements of `block`, up to the last loss in `losses`."""
+        """`statement` and its dependents among the next statements of `block`, up to the last loss in `losses`.
+
+        These are few, or compute nothing but tensors.
+        """
         start = block.index(statement)
         tainted, found, end = self._flow.binds(statement), [statement], 1
-        for following in block[start + 1 : start + 4]:
+        apart = 0
+        for place, following in enumerate(block[start + 1 :]):
             if not isinstance(following, cst.SimpleStatementLine) or self._parts(following):
                 break
-            if not paths(following) & tainted:
+            if place >= _NEAR and (apart > _GAP or not self._computes_tensors(following, losses)):
+                break
+            apart = 0 if paths(following) & tainted else apart + 1
+            if apart:
                 continue
             tainted |= self._flow.binds(following)
             found.append(following)
@@ -336,10 +373,22 @@ class Regions:
                 end = len(found)
         return found[:end]
 
+    def _computes_tensors(self, statement: cst.SimpleStatementLine, losses: set[str]) -> bool:
+        """Whether a statement assigns what operations of PyTorch, methods of tensors, or `losses` compute."""
+        calls = list(every(statement, cst.Call))
+        known = (callee(call) in losses or _is_of_torch(call) or called_name(call)[:1].isupper() for call in calls)
+        return len(statement.body) == 1 and isinstance(statement.body[0], cst.Assign) and all(known)
+
 
 def computes(loss: cst.BaseExpression) -> bool:
     """Whether an expression does more than to add up, average or pick losses that are there already."""
     return not all(map(_is_trivial, every(loss, cst.Call)))
+
+
+def _is_of_torch(call: cst.Call) -> bool:
+    """Whether a call is of an operation of PyTorch, or of a method that is none of a tensor's to NumPy or to Python."""
+    owner = (dotted(call.func) or "").partition(".")[0]
+    return isinstance(call.func, cst.Attribute) and owner not in ("np", "numpy") and called_name(call) not in _LEAVING
 
 
 def _is_trivial(call: cst.Call) -> bool:

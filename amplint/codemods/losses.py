@@ -1,0 +1,51 @@
+"""Casts of what a loss is given, the same at each of its calls in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.codemods.training.observed import disables_gradients
+from amplint.findings import Finding, Fix
+from amplint.source import syntax as cst
+from amplint.source.rewrite import Rewriter
+from amplint.source.source import Source
+from amplint.source.tree import every
+
+_RULE = "loss-in-half"
+
+
+def even_fixes(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
+    """The fixes of `findings` in `text`, with those of one loss at all of its calls or at none.
+
+    Calls of training decide: where each of them has a fix, a variable given to it in evaluation is cast, too.
+    """
+    told: dict[str, list[Finding]] = {}
+    for one in findings:
+        if one.name == _RULE and one.elsewhere is None:
+            told.setdefault(one.message, []).append(one)
+    uneven = [group for group in told.values() if len({one.fix is None for one in group}) > 1]
+    apart = {id(one) for group in uneven for one in group}
+    yield from (one.fix for one in findings if one.fix is not None and id(one) not in apart)
+    if not uneven:
+        return
+    source = Source(path or "<text>", text, path)
+    calls = {source.span(call): call for chunk in source.chunks for call in every(chunk.module, cst.Call)}
+    for group in uneven:
+        nodes = [calls.get(one.span) for one in group]
+        trained = [
+            one for one, call in zip(group, nodes, strict=True) if call is None or not disables_gradients(source, call)
+        ]
+        if not trained or any(one.fix is None for one in trained):
+            continue
+        for one, call in zip(group, nodes, strict=True):
+            fix = one.fix or _cast(source, call, trained[0])
+            if fix is not None:
+                yield fix
+
+
+def _cast(source: Source, call: cst.Call | None, like: Finding) -> Fix | None:
+    """The cast of the variable that `call` is given first, with the message of the fix of `like`."""
+    first = call.args[0].value if call is not None and call.args else None
+    if like.fix is None or not isinstance(first, cst.Name):
+        return None
+    return Fix(like.fix.message, (Rewriter(source).add_float(first),))
