@@ -372,7 +372,7 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
     run, source = found(text, path), Source(path or "<text>", text, path)
-    rewrite = Rewriter(source)
+    rewrite, optional = Rewriter(source), _optional_outputs(source)
     for chunk in source.chunks:
         for node in every(chunk.module, cst.Call, cst.Name, cst.Attribute):
             span, above = source.span(node), source.parent(node)
@@ -387,9 +387,38 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
                     yield Lift(span.start.row, rewrite.add_float(node))
             elif isinstance(above, cst.Element):
                 name = source.code(node)
-                edit = rewrite.insert_after(node, f"{name} = {name}.float()")
+                unpacked = source.parent(above)
+                places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
+                absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
+                cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
+                edit = rewrite.insert_after(node, f"{name} = {cast}")
                 if edit is not None:
                     yield Lift(source.span(_call_of(source, node) or node).start.row, edit)
+
+
+def _optional_outputs(source: Source) -> set[tuple[int, int]]:
+    """The lengths of tuples that models in sight return, each with the index of an element that can be None there."""
+    found = set[tuple[int, int]]()
+    for chunk in Program(source, Lookups(modules(), source), whole=True).chunks:
+        for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
+            if function.name.value != "forward":
+                continue
+            absent = {path for one in every(function, cst.Assign) if _is_none(one.value) for path in bound_paths(one)}
+            for one in every(function, cst.Return):
+                parts = one.value.elements if isinstance(one.value, cst.Tuple) else ()
+                found |= {
+                    (len(parts), index)
+                    for index, part in enumerate(parts)
+                    if _is_none(part.value) or dotted(part.value) in absent
+                }
+    return found
+
+
+def _is_none(value: cst.CSTNode) -> bool:
+    """Whether `value` is None, or so under a condition."""
+    if isinstance(value, cst.IfExp):
+        return _is_none(value.body) or _is_none(value.orelse)
+    return dotted(value) == "None"
 
 
 def _array_casts(text: str, path: str) -> Iterator[Lift]:

@@ -189,12 +189,12 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
         elif (
             chunk.name
             and not chunk.is_class
-            and not any(chunk.name in one.words for one in source.chunks if one is not chunk)
+            and not any(chunk.name in one.words for one in source.chunks if one is not chunk and one.name)
         ):
             calls.append(f"    {chunk.name}(*arguments)")
     rules = tuple(rule for rule in all_rules() if rule.assumed)
     called = "\n".join((text, "import torch", header, *calls, ""))
-    return findings_of(rules, called, path, frozenset(rule.code for rule in rules))
+    return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
 
 
 def _rows_in_regions(chunk: Chunk) -> list[range]:

@@ -32,12 +32,18 @@ def all_rules() -> tuple[type[Rule], ...]:
 
 
 def findings_of(
-    rules: tuple[type[Rule], ...], text: str, path: str, asked: frozenset[str] = frozenset(), *, whole: bool = False
+    rules: tuple[type[Rule], ...],
+    text: str,
+    path: str,
+    asked: frozenset[str] = frozenset(),
+    *,
+    whole: bool = False,
+    inside: bool = False,
 ) -> list[Finding]:
     """The findings of `rules` in `text`, the content of the file at `path` if it is in one.
 
     Rules with a code in `asked` also assume half for tensors of unknown dtype. With `whole`, the findings include those
-    in imported files.
+    in imported files. With `inside`, half is assumed in regions alone.
     """
     raw = encode(text)
     if whole:
@@ -46,7 +52,7 @@ def findings_of(
     others = tuple(rule for rule in rules if rule not in screened) if path and follows(raw) else ()
     if not screened and not others:
         return []
-    return analyse(Job(path, path, raw, screened, others, asked=asked), modules()).findings
+    return analyse(Job(path, path, raw, screened, others, asked=asked, inside=inside), modules()).findings
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:

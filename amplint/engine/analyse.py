@@ -80,7 +80,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             reached = (other for other in program.sources if other is not source)
             rules = (*job.rules, *screen_together(job.others, job.raw, reached, job.asked))
             assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
-            dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole)
+            dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole, inside=job.inside)
             stopped = None
             if rules:
                 words = words_of(assuming) if assuming else None

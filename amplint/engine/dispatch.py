@@ -35,8 +35,8 @@ class Dispatcher:
     dtypes, and their findings may rest on more than one unseen premise.
     Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
     that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
-    program counts: then they are reported here, except for assumed ones outside of regions. All findings rest on
-    `premises`.
+    program counts: then they are reported here, except for assumed ones outside of regions. With `inside`, those of the
+    file itself are left out as well. All findings rest on `premises`.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Dispatcher:
         asked: Set[str] = frozenset(),
         *,
         whole: bool = False,
+        inside: bool = False,
         premises: tuple[Premise, ...] = (),
     ) -> None:
         self._premises = premises
         self._program = program
         self._whole = whole
+        self._inside = inside
         self._asked = asked
         self._source = program.main
         self._rewriter = Rewriter(program.main)
@@ -81,7 +83,8 @@ class Dispatcher:
             place = (rule.code, event.kind, event.node)
             if rule.code in self._crashes or (event.assumed and (event.option or not self._assumes(rule))):
                 continue
-            if self._whole and event.assumed and event.entered_from is not None and event.region is None:
+            away = self._whole and event.entered_from is not None
+            if (away or self._inside) and event.assumed and event.region is None:
                 continue
             try:
                 reports = {(rule.code, report.at): (place, report) for report in handler(event)}

@@ -18,8 +18,8 @@ class Job:
 
     `others` are rules whose screen only the imported files may satisfy. `torch` is the PyTorch version to assume.
     `asked` are the codes that were selected explicitly rather than by default. `whole` reports everything in imported
-    files as well. `seconds` limits the CPU time of the interpretation, and `libraries` overrides the library versions
-    that the project requires.
+    files as well. `inside` assumes half in autocast regions alone. `seconds` limits the CPU time of the interpretation,
+    and `libraries` overrides the library versions that the project requires.
     """
 
     filename: str
@@ -30,5 +30,6 @@ class Job:
     torch: str | None = None
     asked: frozenset[str] = frozenset()
     whole: bool = False
+    inside: bool = False
     seconds: float = SECONDS
     libraries: tuple[Wanted, ...] = ()

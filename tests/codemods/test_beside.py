@@ -137,3 +137,28 @@ def test_what_other_libraries_are_given_is_named(use: str, named: bool) -> None:
     conversion = convert(OWN.format(use=use), Wish(to="amp", dtype="bfloat16"))
     rows = [remark.row for remark in conversion.left if "can be given half tensors here" in remark.text]
     assert [conversion.text.splitlines()[row - 1].strip() for row in rows] == ([use] if named else [])
+
+
+DECODED = """import torch
+from transformers import AutoModel, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("t5")
+model = AutoModel.from_pretrained("t5").cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in [{"x": torch.ones(2, 4).cuda()}]:
+    optimizer.zero_grad()
+    loss = model(**batch).loss
+    loss.backward()
+    optimizer.step()
+model.eval()
+with torch.no_grad():
+    made = model(torch.ones(2, 4).cuda())
+texts = tokenizer.DECODE(made)
+"""
+
+
+@pytest.mark.parametrize(("decode", "told"), [("batch_decode", False), ("decode", False), ("pad", True)])
+def test_a_tokenizer_reads_whole_numbers(decode: str, told: bool) -> None:
+    conversion = convert(DECODED.replace("DECODE", decode), Wish(to="amp"))
+    why = f"tokenizer.{decode}() can be given half tensors here; make sure that it takes them"
+    assert (why in [one.text for one in conversion.left]) is told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from amplint.codemods import Wish, convert
@@ -78,3 +80,36 @@ def test_only_outputs_without_which_something_is_lost_become_float32(forward: st
         assert conversion.refused == ()
         assert f"        {becomes}" in conversion.text
         assert conversion.text.count(".float()") == becomes.count(".float()")
+
+
+TWO = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, classifies):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.classifies = classifies
+
+    def forward(self, x):
+        out = self.layer(x)
+        code = self.layer(x) {condition}
+        return out, code
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "cast"),
+    [("if self.classifies else None", "code.float() if code is not None else None"), ("* 2", "code.float()")],
+    ids=["perhaps None", "a tensor"],
+)
+def test_an_output_that_can_be_none_is_cast_where_it_is_a_tensor(tmp_path: Path, condition: str, cast: str) -> None:
+    (tmp_path / "nets.py").write_text(TWO.format(condition=condition), encoding="utf-8")
+    lines = "torch.log1p(-out.sigmoid()).mean() + torch.log1p(-code.sigmoid()).mean()"
+    text = LOOP.format(forward="out, code = model(x)", loss=lines).replace(
+        "import zoo", "import zoo\nfrom nets import Net"
+    )
+    path = tmp_path / "train.py"
+    conversion = convert(text.replace('zoo.create("net")', "zoo.wrap(Net(True))"), Wish(to="amp"), str(path))
+    assert conversion.refused == ()
+    assert f"        out = out.float()\n        code = {cast}\n" in conversion.text

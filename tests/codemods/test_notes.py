@@ -447,3 +447,42 @@ def test_a_model_of_another_file_in_threads_is_not_the_distributed_one_here(tmp_
     for there, told in ((text, False), (LAYERED, True)):
         left = _left(there, "bfloat16", str(tmp_path / "train.py"))
         assert any("with several GPUs" in one for _, one in left) is told
+
+
+LIFTED = """import torch
+from torch import nn
+
+
+class Embedder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(4, 4), nn.SiLU())
+
+    def forward(self, t):
+        return self.mlp(torch.cos(t[:, None].float() * torch.ones(4)[None]))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedder = Embedder()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        out = self.layer(x)
+        return out * self.embedder(x[:, 0]) / torch.sqrt({square}.sum(1))
+
+    def sample(self, x, scale):
+        return x + scale * self.forward(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("square", "told"),
+    [("x.pow(2)", False), ("(x ** 2)", False), ("(out * out)", True)],
+    ids=["pow", "power", "product"],
+)
+def test_what_a_model_runs_outside_of_regions_is_not_named(tmp_path: Path, square: str, told: bool) -> None:
+    (tmp_path / "nets.py").write_text(LIFTED.format(square=square), encoding="utf-8")
+    left = [one for _, one in _left(LAYERED, "float16", str(tmp_path / "train.py"))]
+    assert [one[:23] for one in left if one.startswith("nets.py")] == ["nets.py:22: the squares"][: 1 * told]

@@ -157,3 +157,18 @@ def test_all_reasons_are_told() -> None:
 def test_all_places_of_the_scaler_that_are_in_doubt_are_told() -> None:
     text = LIBRARY + LIBRARY.replace("train_batch", "train_another")
     assert [remark.row for remark in convert(text, Wish(to="amp")).refused] == [4, 8]
+
+
+KEYED = LOOP.replace("optimizer.step()", 'optimizer.step("decoder")')
+
+
+def test_a_key_is_no_closure() -> None:
+    refused = convert(KEYED, Wish(to="amp")).refused
+    assert refused == (Remark(10, "the optimizer is stepped with a key, as no optimizer of PyTorch is"),)
+    conversion = convert(KEYED, Wish(to="amp", dtype="bfloat16"))
+    assert conversion.refused == ()
+    assert "dtype=torch.bfloat16):\n        loss = model(x).mean()\n" in conversion.text
+
+
+def test_a_closure_is_refused_in_bfloat16_too() -> None:
+    assert len(convert(CLOSURE, Wish(to="amp", dtype="bfloat16")).refused) == 1

@@ -87,18 +87,24 @@ class Beside:
                 continue
             self.foreign_calls += (call for call in every(node, cst.Call) if self._is_foreign_call(call, half))
             if isinstance(node.body[0], cst.Assign):
-                converts = any(called_name(call) in _CONVERTING for call in every(node, cst.Call))
+                converts = any(
+                    called_name(call) in _CONVERTING or _reads_tokens(call) for call in every(node, cst.Call)
+                )
                 bound = self._flow.binds(node)
                 half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
 
     def _is_foreign_call(self, call: cst.Call, half: set[str]) -> bool:
         """Whether `call` passes a result of a region to another library without a cast."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
-        return strange and any(
-            path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
-            for argument in call.args
-            if not _is_wide(argument)
-            for path in paths(argument.value)
+        return (
+            strange
+            and not _reads_tokens(call)
+            and any(
+                path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
+                for argument in call.args
+                if not _is_wide(argument)
+                for path in paths(argument.value)
+            )
         )
 
     def _is_module(self, call: cst.Call) -> bool:
@@ -118,6 +124,12 @@ def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
     for node in script.of_kind(cst.Assign):
         if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
             yield from bound_paths(node)
+
+
+def _reads_tokens(call: cst.Call) -> bool:
+    """Whether `call` turns token ids, which are whole numbers, into text."""
+    name = called_name(call)
+    return name == "batch_decode" or (name == "decode" and "tokenizer" in (dotted(call.func) or "").lower())
 
 
 def _is_wide(node: cst.CSTNode) -> bool:

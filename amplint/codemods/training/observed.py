@@ -242,7 +242,11 @@ class _Watch:
             if self._goal is Goal.REGIONS:
                 return
             raise Refusal(self._here(event), "an optimizer steps in another file")
-        if event.closure or (isinstance(event, OptimizerStep) and event.call.args):
+        given = event.call.args if isinstance(event, OptimizerStep) else ()
+        chooses = len(given) == 1 and isinstance(given[0].value, (cst.SimpleString, cst.Integer))
+        if chooses and self._goal is not Goal.REGIONS:
+            raise Refusal(event.node, "the optimizer is stepped with a key, as no optimizer of PyTorch is")
+        if not chooses and (event.closure or given):
             windows = self._goal is Goal.WINDOWS
             why = "makes and uses gradients in one call" if windows else "a gradient scaler cannot step"
             raise Refusal(event.node, f"the optimizer runs a closure, which {why}")
