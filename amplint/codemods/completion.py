@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.losses import even_fixes
-from amplint.codemods.repairs import all_rules, findings_of
+from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.rows import row_before
 from amplint.codemods.surroundings import check_time
 from amplint.findings import Finding, Severity
@@ -104,5 +104,4 @@ def _remark(finding: Finding) -> Remark:
 def all_findings(text: str, path: str) -> list[Finding]:
     """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype."""
     check_time()
-    rules = all_rules()
-    return findings_of(rules, text, path, frozenset(rule.code for rule in rules if rule.assumed))
+    return findings_of(all_rules(), text, path, selected())

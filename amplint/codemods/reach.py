@@ -15,7 +15,7 @@ from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.handed import models_run_on_half
-from amplint.codemods.repairs import all_rules, findings_of
+from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.observed import AT_HOME
 from amplint.engine.modules import Lookups
@@ -65,8 +65,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
     if any(_relative(other, source) for other in program.sources):
-        asked = frozenset(rule.code for rule in rules if rule.assumed)
-        found += [one for one in findings_of(rules, after, path, asked, whole=True) if one.elsewhere]
+        found += [one for one in findings_of(rules, after, path, selected(), whole=True) if one.elsewhere]
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS]

@@ -31,6 +31,15 @@ def all_rules() -> tuple[type[Rule], ...]:
     return tuple(rule for rule in load_registry().rules.values() if rule.default and rule.handlers())
 
 
+@functools.cache
+def selected() -> frozenset[str]:
+    """The codes that a conversion selects: rules that assume half, and that of checkpoints.
+
+    A conversion saves the scaler's state with the optimizer's, also where nothing in sight restores them.
+    """
+    return frozenset(rule.code for rule in all_rules() if rule.assumed or rule.name == "scaler-not-checkpointed")
+
+
 def findings_of(
     rules: tuple[type[Rule], ...],
     text: str,
@@ -42,7 +51,7 @@ def findings_of(
 ) -> list[Finding]:
     """The findings of `rules` in `text`, the content of the file at `path` if it is in one.
 
-    Rules with a code in `asked` also assume half for tensors of unknown dtype. With `whole`, the findings include those
+    Rules with a code in `asked` speak as if selected by it, and those that can also assume half. With `whole`, the findings include those
     in imported files. With `inside`, half is assumed in regions alone.
     """
     raw = encode(text)
