@@ -51,8 +51,8 @@ def findings_of(
 ) -> list[Finding]:
     """The findings of `rules` in `text`, the content of the file at `path` if it is in one.
 
-    Rules with a code in `asked` speak as if selected by it, and those that can also assume half. With `whole`, the findings include those
-    in imported files. With `inside`, half is assumed in regions alone.
+    Rules with a code in `asked` speak as if selected by it, and those that can also assume half. With `whole`, the
+    findings include those in imported files. With `inside`, half is assumed in regions alone.
     """
     raw = encode(text)
     if whole:
