@@ -46,9 +46,6 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
     "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
-    "AMP107-autocast-arguments/bad_type_for_the_old_class.py": [
-        Verdict.NOT_EXERCISED
-    ],  # it raises before any operation
     "AMP108-forward-outside-autocast/bad_scaled_unseen_model.py": [Verdict.UNDECIDED],  # no region anywhere
     "AMP108-forward-outside-autocast/bad_scaled_without_region.py": [Verdict.UNDECIDED],
     "AMP109": [None],  # other threads are not watched
