@@ -99,9 +99,8 @@ def _is_constant(machine: Machine, symbol: int) -> bool:
 def _is_dtype_of_another(machine: Machine, symbol: int) -> bool:
     """Whether this is `x.dtype`."""
     key = machine.symbols.key(symbol)
-    if key[0] == "value":
-        return isinstance(key[1], Method) and key[1].name == "dtype"
-    return key[:2] == ("attribute", "dtype")
+    value = key[1] if key[0] == "value" else Unknown(symbol)
+    return isinstance(value, (Method, Unknown)) and owner_of_dtype(machine, value) is not None
 
 
 def is_array(machine: Machine, symbol: int) -> bool:
