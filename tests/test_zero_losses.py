@@ -25,6 +25,8 @@ for inputs in torch.randn(4, 16, 8):
     [
         ("(logits * 0).sum()", False),
         ("(0.0 * logits.mean())", False),
+        ("(0.0 + 0.0 * logits.sum())", False),
+        ("torch.mean(logits * 0)", False),
         ("(logits * 0.5).sum()", True),
         ("(logits.sum() + 0 * logits.mean())", True),
         ("(logits * 0).exp().sum()", True),
@@ -33,3 +35,9 @@ for inputs in torch.randn(4, 16, 8):
 def test_backward_on_zero(loss: str, expected: bool) -> None:
     job = Job("program.py", "", PROGRAM.format(loss=loss).encode(), (load_registry().rules["AMP101"],))
     assert bool(analyse(job, Modules()).findings) is expected
+
+
+def test_zero_through_a_name() -> None:
+    program = PROGRAM.format(loss="unused").replace("        unused", "        unused = 0 * logits.sum()\n        unused")
+    job = Job("program.py", "", program.encode(), (load_registry().rules["AMP101"],))
+    assert not analyse(job, Modules()).findings

@@ -27,7 +27,7 @@ from amplint.semantics.events import (
     Stage,
     Unscale,
 )
-from amplint.semantics.losses import penalties, readings
+from amplint.semantics.losses import penalties, readings, zeros
 from amplint.semantics.memory import undone
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import (
@@ -153,7 +153,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     windows.record_backward(machine, state, node, loss)
     of_leaf = isinstance(loss, Tensor) and loss.symbol in machine[Tensors].leaves
     regions = ran.regions(machine, state, scaler)
-    of_zero = isinstance(node.func, cst.Attribute) and _is_zero(node.func.value)
+    of_zero = zeros.is_zero(machine, loss)
     machine.emit(
         state, Backward, node, loss=loss, scaler=scaler, regions=regions, of_leaf=of_leaf, of_zero=of_zero,
     )  # fmt: skip
@@ -179,18 +179,6 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
     state.change(Progress).gradients = after
-
-
-def _is_zero(loss: cst.BaseExpression) -> bool:
-    """Whether a loss is the sum or the mean of a product with a literal 0, or that product."""
-    while (
-        isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value in ("sum", "mean")
-    ):
-        loss = loss.func.value
-    if not isinstance(loss, cst.BinaryOperation) or not isinstance(loss.operator, cst.Multiply):
-        return False
-    factors = (loss.left, loss.right)
-    return any(isinstance(one, (cst.Integer, cst.Float)) and float(one.evaluated_value) == 0 for one in factors)
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
