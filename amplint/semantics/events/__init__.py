@@ -1,4 +1,4 @@
-"""What happens in a script, told to the rules: one class per kind of event, with the state just before it."""
+"""The events of a script: one class per kind, with the state just before it."""
 
 from __future__ import annotations
 

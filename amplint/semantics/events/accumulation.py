@@ -26,7 +26,7 @@ class Job(enum.Enum):
 class Work:
     """A call that does such a job, in which round of which loops, and whether every joined path has done it.
 
-    `closes` says that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
+    `closes` means that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
     """
 
     job: Job
@@ -44,11 +44,11 @@ class Accumulation(Event):
 
     `guard` is the condition that ends a window, None if `loop` runs over the micro-batches of one window, `every`
     what spells their number, `remainder` the expression `counter % every`. `backwards` holds each backward with whether
-    its loss was divided by that number, None if that cannot be told. `inside` is what runs on micro-batches that do
-    not end the window, `closing` what runs on those that do. `counted` says that the condition counts them and is not
+    its loss was divided by that number, None if that is unknown. `inside` is what runs on micro-batches that do
+    not end the window, `closing` what runs on those that do. `counted` means that the condition counts them and is not
     a flag of a caller. `first` is how many micro-batches the first window holds where that is not their number.
-    `others` says that another condition can end one too, `rescaled` that gradients are multiplied before the step.
-    `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` says that
+    `others` means that another condition can end one too, `rescaled` that gradients are multiplied before the step.
+    `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` means that
     `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
     `by_position` are backwards of losses that were divided by what counts the micro-batches instead of by how many
     there are.

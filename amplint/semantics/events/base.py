@@ -52,7 +52,7 @@ class Event:
     of execution, `decisions` the conditions among them that could have turned out otherwise. `idle` holds the calls
     known to do no tensor work; like `index`, it is complete once the file is interpreted. `entered_from` is set for
     what happens in another file: the call in the linted one that leads there. `calls` are the functions being run, the
-    outermost first, and `sites` what called each of them, None if nothing did. `assumed` says that nothing says
+    outermost first, and `sites` what called each of them, None if nothing did. `assumed` means that nothing says
     that a dtype is half, without which this is no event. `option` is the class of the module that is called, where that
     can be another one, too. Without the names in `guesses` it would be none either, or one of its fields another.
     `premises` are what it takes for granted unseen.

@@ -26,9 +26,9 @@ class CheckpointLacksScaler(Event):
     """The state of an optimizer that `scaler` steps goes into a checkpoint, or comes back, without the scaler's.
 
     `saves` and `restores` are the places where that happens, `restores` empty if a scaler's state does come back;
-    `saved` says that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
-    scaler steps an optimizer, or is handed to code `out_of_sight` that does; `perhaps_none` says that a path goes
-    without the scaler.
+    `saved` means that it is saved, `resumes` that the optimizer's state or a scaler's comes back. `step` is where the
+    scaler steps an optimizer, or is passed to unseen code, `out_of_sight`, that does; `perhaps_none` means that a path
+    has no scaler.
     """
 
     scaler: Scaler

@@ -1,4 +1,4 @@
-"""What happens where a framework or an older library runs mixed precision, told to the rules."""
+"""Events of frameworks and older libraries that run mixed precision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HalfManaged(Event):
 class HalvesMixed(Event):
     """Mixed precision in `precision`, a half dtype, is asked for around weights that `cast` puts into the other one.
 
-    In a configuration file, where `adapted` says that there are adapters for the weights, or that they are quantized.
+    In a configuration file, where `adapted` means that there are adapters for the weights, or that they are quantized.
     """
 
     precision: str
@@ -63,7 +63,7 @@ class ManagedBackward(Event):
 class Bypassed(Event):
     """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
 
-    `step` is where that shows, `spelled` names the manager there, `synced` says that the manager is known to finish a
+    `step` is where that shows, `spelled` names the manager there, `synced` means that the manager is known to finish a
     window of micro-batches.
     """
 

@@ -1,4 +1,4 @@
-"""What the two passes of a custom `torch.autograd.Function` make of autocast, told to the rules."""
+"""Events of custom `torch.autograd.Function`s: the effect of autocast on their two passes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 class CustomFunctionEvent(Event):
     """Something about a class that derives from `torch.autograd.Function`, called `name`.
 
-    `announced` says that the files within reach speak of autocast or a gradient scaler, `applied` is a call of it in a
+    `announced` means that the reachable files mention autocast or a gradient scaler, `applied` is a call of it in a
     region that is or can be on, and `device` the type of device that region is for, CUDA where none is seen.
     """
 
@@ -26,7 +26,7 @@ class Unpaired(CustomFunctionEvent):
     """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
 
     `api` is a qualified name, without a module where the decorator is known by its name only. `instead` is a decorator
-    of the wrong kind in that place. `casts` says that `custom_fwd` converts the inputs, so that forward runs with
+    of the wrong kind in that place. `casts` means that `custom_fwd` converts the inputs, so that forward runs with
     autocast off.
     """
 
@@ -54,7 +54,7 @@ class MixedBackward(CustomFunctionEvent):
     """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
 
     `forward` and `backward` are the passes, `product` what gave the result its dtype, `weight` how forward calls it.
-    `managed` says that the passes enter or leave regions themselves.
+    `managed` means that the passes enter or leave regions themselves.
     """
 
     op: str
@@ -67,7 +67,7 @@ class MixedBackward(CustomFunctionEvent):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LeftOut(CustomFunctionEvent):
-    """Forward converts some tensors to the dtype of `like` for a kernel, and hands it another one, `missing`, as it is.
+    """Forward converts some tensors to the dtype of `like` for a kernel, and passes it another, `missing`, unconverted.
 
     The event is at the last conversion, `handed` is the kernel's argument.
     """
@@ -82,7 +82,7 @@ class HandedOver(CustomFunctionEvent):
     """Forward passes `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
 
     Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
-    `with_out` says that it is an operation of PyTorch that is given its output, which autocast leaves alone.
+    `with_out` means that it is an operation of PyTorch that is given its output, which autocast leaves alone.
     """
 
     kernel: str

@@ -14,7 +14,7 @@ class ScaledLossRead(Event):
     """A value that carries the loss scale is `how` (summed, logged, compared, divided, returned) as the loss.
 
     `scaled` is the call of `scale()`. What is returned goes to callers in unseen code, after a backward pass. A value
-    is divided by the scale that `update` has left behind, not by the one it was multiplied by. `divided` says that the
+    is divided by the scale that `update` has left behind, not by the one it was multiplied by. `divided` means that the
     script asks for the scale somewhere.
     """
 
@@ -51,7 +51,7 @@ class PenaltyScaled(Event):
 class LossOfOutput(Event):
     """`loss` gets `output`, which is what a model that computes in half returned, and nothing is known to widen it.
 
-    `seen` says that it is a loss of PyTorch, which runs where no autocast reaches it.
+    `seen` means that it is a loss of PyTorch, which runs where no autocast reaches it.
     """
 
     loss: str

@@ -21,7 +21,7 @@ class Recipe(enum.Enum):
 
 
 class Purpose(enum.Enum):
-    """What a forward pass is for, as far as modes, gradients, backward passes and the names of functions tell."""
+    """The purpose of a forward pass, inferred from modes, gradients, backward passes and the names of functions."""
 
     TRAINING = "training"
     EVALUATION = "evaluation"
@@ -30,7 +30,7 @@ class Purpose(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class OutputInHalf(Event):
-    """A model gives `output` in a region, and nothing tells that it is not half; only for an analysis that asks.
+    """A model gives `output` in a region, and nothing shows that it is not half; only for rules selected explicitly.
 
     Of several that the call at the event's node is unpacked to, this is the one at `target`, else None.
     """
@@ -123,9 +123,9 @@ class FlashInFloat32(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaledWithoutRegion(Event):
-    """Backward ran at `backward` on a scaled loss of the forward pass at `node`, and no text in reach speaks of half.
+    """Backward ran at `backward` on a scaled loss of the forward pass at `node`, and no reachable text mentions half.
 
-    `seen` says that the model is in visible code, too.
+    `seen` means that the model is in visible code, too.
     """
 
     scaler: Scaler
@@ -138,7 +138,7 @@ class RegionMissed(Event):
     """The call at `node` starts a thread, whose `work` autocast would cast, without the autocast of its caller.
 
     `lost` is the region that is on, `lost_with` began it. Both are None if the caller's regions are in unseen code and
-    the thread takes over its gradient mode instead, with `work`. `thread` says what runs.
+    the thread takes over its gradient mode instead, with `work`. `thread` is the kind of thread.
     """
 
     work: cst.CSTNode

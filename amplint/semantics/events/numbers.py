@@ -96,7 +96,7 @@ class TimestepsCast(Event):
 class HalfCast(Event):
     """A tensor is converted to a half dtype that is written out; `dtype` is that dtype.
 
-    `stored` says that it leaves the GPU right before or behind, so that it is kept rather than computed with.
+    `stored` means that it leaves the GPU right before or behind, so that it is kept rather than computed with.
     """
 
     dtype: str

@@ -23,7 +23,7 @@ SCORES = "scores"
 SCALED_LATE = "scaled late"
 """Such products, divided afterwards by what is to keep them small."""
 INTEGERS = "integers"
-"""Positions, indices and counts, which may be more than float16 and bfloat16 can tell apart."""
+"""Positions, indices and counts, which may be more than float16 and bfloat16 can distinguish."""
 COORDINATES = "coordinates"
 """Positions that the function which makes them turns into a grid or into angles."""
 UNIFORM = "uniform"
@@ -49,7 +49,8 @@ ZEROS = "zeros"
 class Because(enum.Enum):
     """Why a value is half, the most certain first.
 
-    ANNOUNCED means that the code around only provides for it, ASSUMED that nothing tells and the user wants to know.
+    ANNOUNCED means that the code around only provides for it, ASSUMED that there is no evidence and the rule was
+    selected explicitly.
     """
 
     CAST = "cast"
@@ -82,7 +83,7 @@ class How(enum.Enum):
 class Evidence:
     """Why a value is, or can be, half.
 
-    `dtypes` are the half dtypes it can have, `text` says what happened at `node`, where it became half. It is none but
+    `dtypes` are the half dtypes it can have, `text` describes the event at `node`, where it became half. It is none but
     for the `guesses`.
     """
 
@@ -125,7 +126,7 @@ class Operation(Event):
     are the tensors and numbers that go into it, the object of a method first, before autocast converts them, `result`
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
-    None if it does not, or where that is unknown. `asked` says that an operand is half, and a function being run
+    None if it does not, or where that is unknown. `asked` means that an operand is half, and a function being run
     asks for dtypes before: it provides for callers in unseen code, which may have a region.
     """
 
@@ -150,7 +151,7 @@ class Operation(Event):
 class Sensitive(Event):
     """`op`, which should run in float32, runs outside of any region on `operand`, which can be half.
 
-    `how` says what the code around gives away about that.
+    `how` is the evidence in the code around it.
     """
 
     op: str

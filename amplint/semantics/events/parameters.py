@@ -1,4 +1,4 @@
-"""What happens to the parameters of models, told to the rules."""
+"""Events of the parameters of models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HalfStepped(Event):
 
     `made` constructs the optimizer, whose class is `cls`. `epsilon` is what it adds to its denominators in that dtype,
     None if it does nothing like it or the number is not known. `decay` is what it takes of each weight, as far as
-    the learning rate is written there. `shards` says that the model is sharded.
+    the learning rate is written there. `shards` means that the model is sharded.
     """
 
     dtype: str
@@ -49,7 +49,7 @@ class HalfStepped(Event):
 class ShardedStep(Event):
     """A step of an optimizer of `torch.optim`, which `made` constructs, for a model that is sharded.
 
-    `outdated` says that the optimizer holds parameters that are no longer the model's.
+    `outdated` means that the optimizer holds parameters that are no longer the model's.
     """
 
     made: cst.Call
@@ -74,7 +74,7 @@ class ShardsClipped(Event):
 class PolicyMade(Event):
     """A policy says in which dtypes a sharded model computes; `dtypes` holds what each argument asks for that is known.
 
-    What is not given is None there. `only_infers` says that the script evaluates its models and computes no gradients.
+    What is not given is None there. `only_infers` means that the script evaluates its models and computes no gradients.
     """
 
     policy: Policy

@@ -77,7 +77,7 @@ class Gradients:
 class Stage:
     """How far a (scaler, optimizer) pair is, the call that brought it there and the loop iteration it happened in.
 
-    `unchecked` says that `unscale_` found no gradients to check for inf and NaN.
+    `unchecked` means that `unscale_` found no gradients to check for inf and NaN.
     """
 
     state: OptState
@@ -97,7 +97,7 @@ class RanRegion:
 
     `scaler_on` says whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
     `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them. `distant` says that another file decides whether the region is on, or
+    same configuration, this one among them. `distant` means that another file decides whether the region is on, or
     that it ran before the loop around the backward pass.
     """
 
@@ -161,7 +161,7 @@ class ScaleDiscarded(Event):
 class ScalerCreated(Event):
     """A gradient scaler is constructed.
 
-    `for_bfloat16` says that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
+    `for_bfloat16` means that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
     `never_read` that the variable it goes to is not used for anything.
     """
 
@@ -179,7 +179,7 @@ class PairEvent(Event):
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
     loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
     binds. `foreign` is the latest pass scaled by what is certainly another scaler.
-    `inside_window` says that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
+    `inside_window` means that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
     """
 
     scaler: Scaler
@@ -259,7 +259,7 @@ class ScalerUpdate(Event):
 class OptimizerStep(Event):
     """`optimizer.step()` called directly; a `closure` has made the gradients.
 
-    `disputed` says that it and backward are chosen by conditions that may be one. `overlooked` is the `unscale_` whose
+    `disputed` means that it and backward are chosen by conditions that may be one. `overlooked` is the `unscale_` whose
     search for inf and NaN the path has not asked about.
     """
 
@@ -274,9 +274,9 @@ class OptimizerStep(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GradientUse(Event):
-    """Gradients are clipped, measured or changed. `mutates` tells clipping from reading.
+    """Gradients are clipped, measured or changed. `mutates` distinguishes clipping from reading.
 
-    `hidden` says that an inherited method does so, which may unscale them first.
+    `hidden` means that an inherited method does so, which may unscale them first.
     """
 
     gradients: Gradients
@@ -291,7 +291,7 @@ class GradientUse(Event):
 class ClippedEarly(Event):
     """Gradients of unknown state are clipped, and only then unscaled by `unscaled`, which can be the scaler's step.
 
-    `certain` says that they cannot have been unscaled before.
+    `certain` means that they cannot have been unscaled before.
     """
 
     unscaled: cst.CSTNode

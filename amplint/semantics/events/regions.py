@@ -16,9 +16,9 @@ from amplint.torchlib.versions import Wanted
 class AutocastCreated(Event):
     """An autocast context is constructed from these arguments (parameter name -> node and value).
 
-    `by_use` says that the device type is a device because what it belongs to is used like a model or a tensor,
+    `by_use` means that the device type is a device because what it belongs to is used like a model or a tensor,
     `indexed` that it is the text of a device, which can hold an index: its premises without evidence, None for no text.
-    `torch` then are the versions of PyTorch that the project requires. `needs_type` tells that what is called takes a
+    `torch` then are the versions of PyTorch that the project requires. `needs_type` means that the callee takes a
     device type, on this path or, by another import of its name, on the usual one. `float32_elsewhere` is what makes the
     dtype float32 where the region is on and the device is not CUDA.
     """

@@ -14,7 +14,7 @@ from amplint.source import syntax as cst
 class SchedulerStep(Event):
     """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
 
-    `waits` says that a condition since then can know whether the step was skipped.
+    `waits` means that a condition since then can know whether the step was skipped.
     """
 
     call: cst.Call
@@ -39,7 +39,7 @@ class ScalerMadeAnew(Event):
     """A scaler lives no longer than one call of a function, or one round of a loop, and its optimizer does.
 
     `around` is that function, which unseen code calls, or that loop, which binds `loop_binds`; `used` is
-    where the scaler steps, or is passed on together with the optimizer. `once` says that it steps a single time.
+    where the scaler steps, or is passed on together with the optimizer. `once` means that it steps a single time.
     """
 
     scaler: Scaler

@@ -20,11 +20,10 @@ class ApiUse(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScriptEnd(Event):
-    """The whole file has been followed; `complete` says that no part of it was given up for want of time.
+    """The whole file has been followed; `complete` means that no part of it was given up for want of time.
 
-    For rules that speak of what a script never does: they keep what earlier events told and report here. `may_scale`
-    tells that a word in the file speaks of scaling losses, or of a framework that may do so, `names_cuda` that one
-    speaks of CUDA.
+    For rules about what a script never does: they record earlier events and report here. `may_scale` means that a word
+    in the file mentions scaling of losses, or a framework that may do so, `names_cuda` that one mentions CUDA.
     """
 
     complete: bool

@@ -34,8 +34,8 @@ class ConversionDiscarded(Event):
 class HalfRefused(Event):
     """`op`, which PyTorch does not have for these half dtypes, runs on `operand`, which is or can be of one of them.
 
-    `late` is the conversion of the result to float32, where that is what tells that the operand can be half. `if_small`
-    says that PyTorch has it for large operands: `cdist` computes more than 25 rows by a matrix product.
+    `late` is the conversion of the result to float32, where that is the evidence that the operand can be half.
+    `if_small` means that PyTorch has it for large operands: `cdist` computes more than 25 rows by a matrix product.
     """
 
     op: str

@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 class Checkpointed(Event):
     """`torch.utils.checkpoint` runs a segment.
 
-    `reentrant` says that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
+    `reentrant` means that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
     inputs can require a gradient, `wanted` that one was asked and does. `forgets` is the argument that has the random
     state not restored, `random` what the segment draws random numbers with.
     """
