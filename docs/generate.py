@@ -72,9 +72,9 @@ TODAY_PAGE = ROOT / "docs" / "today.md"
 EVENTS_INTRODUCTION = """\
 # Events
 
-What amplint tells rules of a script, in the order in which it happens on each path. A rule hears of an event by a
-method `on_` with the name of its kind, and imports its class from `amplint.semantics.events`. Every event carries what
-`Event` does; a path is told of at every event, so the same node can be told of several times.
+The events of a script that rules handle, emitted in execution order on each path. A rule handles an event by the method
+`on_` with the name of its kind, and imports its class from `amplint.semantics.events`. Every event has the fields of
+`Event`. An event is emitted on every path that reaches it, so that the same node can occur several times.
 """
 GUESSES_INTRODUCTION = """\
 # Guesses by name

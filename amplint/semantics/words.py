@@ -110,7 +110,7 @@ WHOLE_NUMBERS = Guess(
     ),
     because=(
         "What holds labels, positions or counts is not half. Only the end of the name counts: `index_embedding` holds "
-        "numbers with a fraction. What kernels are handed is judged by a list of its own."
+        "numbers with a fraction. Arguments of kernels are judged by a list of their own."
     ),
     examples=(
         "labels", "targets", "gt", "y", "num_classes", "lens", "lengths", "idx", "input_ids", "ind", "index", "indexes",
@@ -160,7 +160,7 @@ FREQUENCY = Guess(
     name="the frequencies of rotary or sinusoidal embeddings",
     of="a factor of a product of matrices",
     pattern=r"(?i)(?:freqs?|frequency|frequencies)$|^omegas?$",
-    because="Frequencies that are learned, or made out of sight, give angles with positions all the same.",
+    because="Frequencies that are learned, or made in unseen code, give angles with positions all the same.",
     examples=("freqs", "inv_freq", "base_frequency", "inverse_frequencies", "omega"),
     counterexamples=("freq_mask", "freqs_cis", "frequency_bins"),
     decides=True,
@@ -188,7 +188,7 @@ TIMESTEPS = Guess(
     name="timesteps of a diffusion model",
     of="what is converted to bfloat16, or the variable that it is assigned to",
     pattern=r"(?i)(?:^|_)timesteps?$",
-    because="Timesteps count up to 1000, and sines and cosines of them tell neighbours apart.",
+    because="Timesteps count up to 1000, and sines and cosines of them distinguish neighbours.",
     examples=("timestep", "timesteps", "next_timestep"),
     counterexamples=("timestep_embedding", "num_steps", "t", "sigma", "timestep_id"),
     decides=True,
@@ -213,7 +213,7 @@ EPSILON = Guess(
 )
 FILLS_BY_MASK = Guess(
     name="what fills by a mask",
-    of="a function out of sight that is given a mask and a number past 65504",
+    of="an unseen function that is passed a mask and a number past 65504",
     pattern=r"(?i)mask|fill|replace",
     because="A number past 65504 beside a mask is what the masked elements become.",
     examples=("apply_mask", "fill_where", "replace_padding", "maskedFill"),
@@ -453,7 +453,7 @@ TRAINING_STEP = Guess(
     name="a step that trains",
     of="a function around a forward pass",
     pattern=r"(?:^|_)(?:train|training)(?:_one)?(?:_epoch|_step|_batch|_iter|$)",
-    because="Its backward pass may be out of sight, and a model without gradients in it is a teacher.",
+    because="Its backward pass may be in unseen code, and a model without gradients in it is a teacher.",
     examples=(
         "train", "do_train", "training_step", "train_one_epoch", "train_batch", "train_iter", "train_iteration",
     ),
@@ -464,7 +464,7 @@ EVALUATES = Guess(
     name="an evaluation",
     of="a function around a forward pass",
     pattern=r"^(?!.*train).*(?:^|_)(?:eval|evaluate|evaluation|val|valid|validate|validation)(?:$|_)",
-    because="The mode of the model may be set out of sight.",
+    because="The mode of the model may be set in unseen code.",
     examples=(
         "eval", "do_eval", "evaluate", "run_evaluation", "val_step", "valid", "validate", "validation_epoch",
     ),
@@ -475,13 +475,13 @@ SELF_TEST = Guess(
     name="a test",
     of="a function of the linted file",
     pattern=r"^_*(?:unit)?tests?(?:_|$)",
-    because="What a test hands to a function says little of what others hand to it.",
+    because="The arguments that a test passes to a function say little about those of other callers.",
     examples=("test_layer", "_test", "unittest", "tests"),
     counterexamples=("tester", "latest", "attest_"),
 )
 TRAINS = Guess(
     name="an object that trains",
-    of="a class out of sight that is handed a scaler and its optimizer",
+    of="an unseen class that is passed a scaler and its optimizer",
     pattern=r"(?:Trainer|Learner)$",
     because="It steps the optimizer with the scaler, and is asked by name where it saves them.",
     examples=("Trainer", "QLearner"),
@@ -490,7 +490,7 @@ TRAINS = Guess(
 )
 RUNS_BACKWARD = Guess(
     name="what runs a backward pass",
-    of="a function out of sight that is called",
+    of="an unseen function that is called",
     pattern=r"^backward|backward$",
     because="It leaves gradients behind.",
     examples=("backward_loss", "manual_backward"),
@@ -556,7 +556,7 @@ NORMALISATION_SPARED = Guess(
 )  # fmt: skip
 CHANGES_PARAMETERS = Guess(
     name="a method that changes what is trained",
-    of="the method of a model out of sight",
+    of="the method of an unseen model",
     pattern=r"^apply$|freeze|adapter|lora|quantiz",
     because="It may give a model parameters of another dtype, or other ones to train.",
     examples=("apply", "freeze_backbone", "add_adapter", "merge_lora", "quantize"),
@@ -571,7 +571,7 @@ LOSS = Guess(
     pattern=(
         r"(?:^|_)(?:loss|losses|criterion|criteria|objective)(?:_?(?:fn|func|function|op|\d+))?$|[a-z]Loss$"
     ),
-    because="A loss out of sight is told of where it is handed what a model returned in half.",
+    because="An unseen loss is reported where it is passed the half result of a model.",
     examples=(
         "loss", "ce_loss", "losses", "criterion", "criteria", "objective", "loss_fn", "lossfunc", "loss_function",
         "loss_op", "loss2", "FocalLoss",
@@ -608,7 +608,7 @@ SPEAKS_OF_LOSS = Guess(
 
 SCALER = Guess(
     name="a gradient scaler",
-    of="what is handed to a call",
+    of="an argument of a call",
     pattern=r"(?i)scaler",
     because="A statement that hands a scaler to a function has to be interpreted.",
     examples=("grad_scaler", "self.amp_scaler", "GradScaler"),
@@ -671,7 +671,7 @@ MAY_UPDATE = Guess(
     of="the text of the program",
     pattern=r"(?<!ema)(?<!bar)(?<!ema_model)\.update\(\s*\)|(?i:scal\w*(?:\[[^]]*\]|\(\))?)\.update\(",
     because=(
-        "A scaler that is stepped out of sight of its `update` is not told of. Averages of weights and progress bars "
+        "A scaler that is stepped without a visible `update` is not reported. Averages of weights and progress bars "
         "are updated without arguments, too."
     ),
     examples=("manager.update()", "self.scaler.update(None)", "scalers[0].update(x)", "get_scaler().update(x)"),
@@ -708,7 +708,7 @@ SCHEDULER = Guess(
 )
 ADVANCES_SCHEDULERS = Guess(
     name="what advances schedulers of learning rates",
-    of="a function or method out of sight, called after the scaler's step",
+    of="an unseen function or method, called after the scaler's step",
     pattern=r"(?i)^(?!.*(?:optim|scaler|noise)).*(?:sched[a-z]*_?step|step_?(?:all_?)?(?:lr_?)?sched)",
     because="Schedulers that an object holds advance all at once.",
     examples=("scheduler_step_all", "lr_schedulers_step", "step_schedulers", "step_lr_scheduler", "stepAllSchedulers"),
@@ -732,14 +732,14 @@ OPTIMIZER_NAME = Guess(
     name="an optimizer",
     of="what is only stepped, beside a backward pass on a scaled loss",
     pattern=r"(?i)(?:^|[._])(?:opt|optim|optimi[sz]er)(?:_?[A-Za-z]?\d?|_\w+)$",
-    because="Its methods alone do not tell it from a scheduler.",
+    because="Its methods alone do not distinguish it from a scheduler.",
     examples=("opt", "self.opt_g", "optim", "optimizer", "optimiser_D", "optG", "optimizer_generator"),
     counterexamples=("scheduler", "options", "adopt"),
     decides=True,
 )
 OPTIMIZER_MAKER = Guess(
     name="what makes an optimizer",
-    of="the function out of sight that made something",
+    of="the unseen function that made an object",
     pattern=r"(?i)optimizer",
     because="`optim` would not do: `torch.optim.lr_scheduler` makes schedulers.",
     examples=("build_optimizer", "FusedOptimizer"),
@@ -748,7 +748,7 @@ OPTIMIZER_MAKER = Guess(
 )
 SPEAKS_OF_OPTIMIZER = Guess(
     name="something to do with an optimizer",
-    of="a wrapper out of sight, and the owner and arguments of a `step`",
+    of="an unseen wrapper, and the owner and arguments of a `step`",
     pattern=r"(?i)optim",
     because="What a wrapper of an optimizer wraps is that optimizer, and a `step` that names one is its.",
     examples=("optim", "FP16_Optimizer"),
@@ -914,7 +914,7 @@ ONE_EPOCH = Guess(
 
 KEEPS_RECORDS = Guess(
     name="a function that saves, loads or logs",
-    of="a function out of sight that is handed a scaler or an optimizer",
+    of="an unseen function that is passed a scaler or an optimizer",
     pattern=r"(?:^|_)(?:save|load|restore|resume|log|print)",
     because="It reads them only: nothing it does is part of the protocol.",
     examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
@@ -934,7 +934,7 @@ GIVES_STATE = Guess(
     name="what gives out state to be saved",
     of="a function that returns state, or what it is put into",
     pattern=r"(?i)state_?dict|checkpoint|ckpt|snapshot|get_?state|dump|serial|save",
-    because="Its caller saves what it returns, out of sight.",
+    because="Its unseen caller saves its result.",
     examples=("state_dict", "checkpoint", "ckpt", "snapshot", "get_state", "dump", "serialize", "save_dict"),
     counterexamples=("forward", "state", "config"),
     decides=True,
@@ -944,14 +944,14 @@ LOADS = Guess(
     name="a function that loads",
     of="the last name of what is called",
     pattern=r"(?i)load|resume|restor",
-    because="It restores what it is handed.",
+    because="It restores its argument.",
     examples=("load_checkpoint", "resume", "restore"),
     counterexamples=("save", "step"),
     decides=True,
 )
 SAVES_ONLY = Guess(
     name="a function that saves and does not restore",
-    of="the last name of what is handed a scaler",
+    of="the last name of a callee that is passed a scaler",
     pattern=r"^save",
     because="Others may do both.",
     examples=("save_checkpoint",),
@@ -960,14 +960,14 @@ SAVES_ONLY = Guess(
 LOOKS_ONLY = _one_of(
     "print isinstance hasattr type id bool str repr format info debug warning",
     name="a function that only looks",
-    of="the last name of what is handed a scaler",
+    of="the last name of a callee that is passed a scaler",
     because="Built-in functions and those of loggers keep nothing.",
     counterexamples=("save", "log", "printer"),
 )
 LOOKS_AT_MODEL = _one_of(
     "print isinstance super type str id watch hasattr",
     name="a function that only looks at a model",
-    of="the last name of what is handed a model, in a conversion",
+    of="the last name of a callee that is passed a model, in a conversion",
     because="Built-in functions, and `watch` of experiment trackers, do not run it.",
     counterexamples=("train", "fit", "debug"),
 )
@@ -1048,8 +1048,8 @@ HARMLESS_CONTEXT = _one_of(
     "memory_snapshot no_sync open patch profile progress range record_function record save_on_cpu sdp_kernel "
     "sdpa_kernel span start_run stream summary_writer tempdir time timeit timer tqdm trange zip",
     name="a context manager without autocast",
-    of="the last name of a context out of sight",
-    because="Any other context out of sight may enter a region. These have nothing to do with it, whoever has them.",
+    of="the last name of an unseen context",
+    because="Any other unseen context may enter a region. These names never do.",
     counterexamples=("autocast", "amp_context", "precision", "ctx", "open_amp"),
 )
 
@@ -1106,7 +1106,7 @@ CLIPS = Guess(
 )
 CLIPS_GRADIENTS = Guess(
     name="what clips gradients",
-    of="a function or method out of sight, called between a backward pass on a scaled loss and the step",
+    of="an unseen function or method, called between a backward pass on a scaled loss and the step",
     pattern=r"(?i)^_*(?:do_|apply_|dispatch_|adaptive_)?(?:clip\w*grad|grad\w*clip)",
     because="Gradients have to be unscaled before.",
     examples=("do_clip_grads", "apply_gradient_clipping", "dispatch_clip_grad", "adaptive_clip_grad", "clip_gradients"),
@@ -1115,7 +1115,7 @@ CLIPS_GRADIENTS = Guess(
 )
 CLIPPER = Guess(
     name="what clips the parameters' gradients",
-    of="a function or method out of sight that is handed parameters between a scaled backward pass and the step",
+    of="an unseen function or method that is passed parameters between a scaled backward pass and the step",
     pattern=r"^_?clip(?:_?fn|_?func|per|_params|_parameters|_norm|_norm_)?$",
     because="To clip parameters themselves makes little sense there.",
     examples=("clip", "clip_fn", "clip_func", "clipper", "clip_params", "clip_parameters", "clip_norm", "clip_norm_"),
