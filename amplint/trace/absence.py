@@ -15,12 +15,16 @@ def absence(record: Record) -> str:
     if record.taken:
         taken = f"{_times(record.taken, 'step')} {'was' if record.taken == 1 else 'were'} taken"
         return f"{taken}, none in the window, which leaves out the first{f' {record.skip}' if record.skip > 1 else ''}"
-    told = [f"backward() ran {_times(record.backwards, 'time')} and no optimizer stepped"] if record.backwards else []
+    observations = (
+        [f"backward() ran {_times(record.backwards, 'time')} and no optimizer stepped"] if record.backwards else []
+    )
     if record.started:
-        told.append(f"{_times(record.started, 'process', 'es')} that it started {_was(record.started)} not watched")
+        observations.append(
+            f"{_times(record.started, 'process', 'es')} that it started {_was(record.started)} not watched"
+        )
     if not record.operations:
-        told.append("no operation ran in the process that is watched")
-    return "; ".join(told)
+        observations.append("no operation ran in the process that is watched")
+    return "; ".join(observations)
 
 
 def _times(number: int, noun: str, plural: str = "s") -> str:

@@ -88,8 +88,8 @@ def through(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
 def within(one: Operation | NonFinite | HalfLoss | LineDrift) -> str:
     """As `through`, but ` (model.head)` if no library was called, and empty without either."""
     parts = [one.module, f"in {package_path(one.library) or one.library}:{one.library_row}" if one.library_row else ""]
-    told = ", ".join(filter(None, parts))
-    return f" ({told})" if told else ""
+    text = ", ".join(filter(None, parts))
+    return f" ({text})" if text else ""
 
 
 def times(count: int) -> str:

@@ -145,12 +145,12 @@ def _not_finite(claim: Claim, seen: Seen) -> Mark:
 
 def _numbers(seen: Seen) -> list[str]:
     """The numerical evidence of forward passes."""
-    told = [f"{origin.op} made {origin.kind}" for origin in seen.nonfinite if origin.phase != "backward"]
+    observations = [f"{origin.op} made {origin.kind}" for origin in seen.nonfinite if origin.phase != "backward"]
     for loss in seen.losses:
         for what, count in (("0", loss.underflowed), ("inf", loss.overflowed)):
             if count and loss.phase != "backward":
-                told.append(f"{loss.op} made {count} of {loss.elements} numbers {what}")
-    return list(dict.fromkeys(told))[:_SHOWN]
+                observations.append(f"{loss.op} made {count} of {loss.elements} numbers {what}")
+    return list(dict.fromkeys(observations))[:_SHOWN]
 
 
 def _kinds_text(kinds: Kinds | Calls) -> str:
@@ -161,6 +161,6 @@ def _kinds_text(kinds: Kinds | Calls) -> str:
 
 def _one(kind: Operation | Call, count: int) -> str:
     sides = (("took", kind.inputs), ("gave", kind.outputs))
-    told = ", ".join(f"{verb} {' and '.join(dict.fromkeys(dtypes))}" for verb, dtypes in sides if dtypes)
+    dtypes_text = ", ".join(f"{verb} {' and '.join(dict.fromkeys(dtypes))}" for verb, dtypes in sides if dtypes)
     name = kind.op if isinstance(kind, Operation) else kind.name
-    return f"{name} {told} ({'once' if count == 1 else f'{count} times'})"
+    return f"{name} {dtypes_text} ({'once' if count == 1 else f'{count} times'})"

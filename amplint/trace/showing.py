@@ -18,11 +18,11 @@ def text(record: Record, width: int) -> str:
     from amplint.reports.trace import summary
 
     found = findings(record)
-    told = summary(record, found, width) + unequal_lines_text(record)
+    report = summary(record, found, width) + unequal_lines_text(record)
     for one in found:
-        said = f"{display_path(one.filename)}:{one.span.start.row}: {one.code} {one.message}"
-        told += "\n" + "\n".join(wrap(one_line(said), width, "  ", ""))
-    return told.rstrip("\n") + "\n"
+        line = f"{display_path(one.filename)}:{one.span.start.row}: {one.code} {one.message}"
+        report += "\n" + "\n".join(wrap(one_line(line), width, "  ", ""))
+    return report.rstrip("\n") + "\n"
 
 
 def page(record: Record) -> str:

@@ -41,7 +41,7 @@ def smaller_batches(samples: int, tell: Tell) -> Iterator[None]:
     `tell` is called for loaders that cannot be truncated, and if there was none.
     """
     following: Callable[..., Any] = _BaseDataLoaderIter._next_index
-    told: set[Line] = set()
+    reported: set[Line] = set()
     found = False
 
     def following_fewer(self: Any) -> Any:
@@ -51,8 +51,8 @@ def smaller_batches(samples: int, tell: Tell) -> Iterator[None]:
         if isinstance(indices, (list, tuple)):
             return indices[:samples]
         line = calling_line()
-        if line not in told:
-            told.add(line)
+        if line not in reported:
+            reported.add(line)
             place = f"{Path(line[0]).name}:{line[1]}"
             tell(f"{place}: --max-batch leaves this DataLoader as it is: its dataset makes the batches")
         return indices

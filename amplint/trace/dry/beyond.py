@@ -102,11 +102,11 @@ def _message(line: Line, what: str, instead: str, failure: Exception | None = No
     source = linecache.getline(filename, row).strip()[:_WIDTH]
     near = os.path.relpath(filename) if filename else ""
     place = f"{filename if near.startswith(os.pardir) else near}:{row}: " if filename else ""
-    told = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}"
+    message = f"{place}a dry run cannot follow {what}{': ' if source else ''}{source}"
     if failure is None:
-        return f"{told}\n{instead}"
-    said = str(failure).strip().partition("\n")[0].partition(_BOILERPLATE)[0]
-    return f"{told}{_in_library(failure)}\n{instead}\nPyTorch said: {type(failure).__name__}: {said}"
+        return f"{message}\n{instead}"
+    reason = str(failure).strip().partition("\n")[0].partition(_BOILERPLATE)[0]
+    return f"{message}{_in_library(failure)}\n{instead}\nPyTorch said: {type(failure).__name__}: {reason}"
 
 
 def _in_library(failure: Exception) -> str:

@@ -32,17 +32,17 @@ def main() -> None:
     A single variant runs in this process. Of several, those that do not change the regions are not run again, and if
     the first, which is the script as it is, fails, the others are not tried. Takes over the process.
     """
-    asked = json.loads(sys.argv[1])
-    variants = [Variant(**each) for each in asked["variants"]]
-    told = os.dup(sys.stdout.fileno())
+    request = json.loads(sys.argv[1])
+    variants = [Variant(**each) for each in request["variants"]]
+    output = os.dup(sys.stdout.fileno())
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    for found in [_found(asked, variants[0])] if len(variants) == 1 else _all(asked, variants):
-        os.write(told, f"{found.to_json()}\n".encode())
+    for found in [_found(request, variants[0])] if len(variants) == 1 else _all(request, variants):
+        os.write(output, f"{found.to_json()}\n".encode())
 
 
-def _all(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
-    _load(asked["gpu"])
-    (first,) = _forked(asked, variants[:1])
+def _all(request: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
+    _load(request["gpu"])
+    (first,) = _forked(request, variants[:1])
     yield first
     others = []
     for each in variants[1:]:
@@ -52,7 +52,7 @@ def _all(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
             yield replace(first, variant=each.name)
         else:
             others.append(each)
-    yield from _forked(asked, others)
+    yield from _forked(request, others)
 
 
 def _load(gpu: str) -> None:
@@ -63,7 +63,7 @@ def _load(gpu: str) -> None:
     gc.freeze()
 
 
-def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
+def _forked(request: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
     """The estimates of `variants`, each from a fork of this process, in the order of completion."""
     left = [*variants]
     running: dict[int, tuple[Variant, Path]] = {}
@@ -74,7 +74,7 @@ def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
                 written = Path(folder, str(len(left)))
                 process = os.fork()
                 if not process:
-                    _run(asked, variant, written)
+                    _run(request, variant, written)
                 running[process] = variant, written
             process, status = os.wait()
             if process in running:
@@ -82,11 +82,11 @@ def _forked(asked: Any, variants: Sequence[Variant]) -> Iterator[Estimate]:
                 yield _read(variant, written, os.waitstatus_to_exitcode(status))
 
 
-def _run(asked: Any, variant: Variant, written: Path) -> None:
+def _run(request: Any, variant: Variant, written: Path) -> None:
     """Write the estimate of a variant, and the standard error of the script, and end the process."""
     try:
         os.dup2(os.open(f"{written}.err", os.O_WRONLY | os.O_CREAT), 2)
-        written.write_text(_found(asked, variant).to_json(), encoding="utf-8")
+        written.write_text(_found(request, variant).to_json(), encoding="utf-8")
     finally:
         with contextlib.suppress(Exception):
             sys.stderr.flush()
@@ -101,12 +101,14 @@ def _read(variant: Variant, written: Path, status: int) -> Estimate:
     return Estimate(variant.name, refused=f"{ended}: {said}" if said else ended)
 
 
-def _found(asked: Any, variant: Variant) -> Estimate:
+def _found(request: Any, variant: Variant) -> Estimate:
     _seed()
     try:
-        return estimate(asked["script"], asked["arguments"], variant, GPUS[asked["gpu"]], module=asked["module"])
+        return estimate(
+            request["script"], request["arguments"], variant, GPUS[request["gpu"]], module=request["module"]
+        )
     except NoScript as failure:
-        return Estimate(variant.name, refused=str(failure).removeprefix(f"{asked['script']}: "))
+        return Estimate(variant.name, refused=str(failure).removeprefix(f"{request['script']}: "))
 
 
 def _seed() -> None:
