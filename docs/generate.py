@@ -37,14 +37,14 @@ An **error** raises or corrupts training, a **warning** silently degrades it, an
 A fix is *safe* when it keeps every intended behaviour and *unsafe* when it may change results. `amplint rule AMP205` or
 `amplint rule clip-without-unscale` shows a page on the terminal.
 
-A rule speaks only where the mistake is real for that device and dtype: `BCELoss` is fine under CPU autocast, `1e-8` is
+A rule reports only mistakes that are real for the device and dtype at hand: `BCELoss` is fine under CPU autocast, `1e-8` is
 fine in bfloat16, a plain `loss.backward()` is right without a scaler.
 
 Findings rest on evidence that a tensor is half: a region, a conversion, half parameters. A rule that is selected, by
 code, prefix, name or `ALL`, and not just on by default, may go further: the rules about numerics, seams and custom
-functions (AMP401, 402, 404, 405, 408, 501 to 504, 601 and 605) then also tell, as infos, what would happen in half
-precision to tensors of which nothing says the dtype, other than in files of tests. Where nothing but its name tells
-what a thing is, a finding says so: [what is guessed by names](guesses.md).
+functions (AMP401, 402, 404, 405, 408, 501 to 504, 601 and 605) then also report, as infos, what would happen in half
+precision to tensors of unknown dtype, except in files of tests. Where only its name identifies an object, the finding
+says so: [what is guessed by names](guesses.md).
 
 Of AMP7, the codes AMP71x are about models that PyTorch shards, AMP72x about DeepSpeed, AMP73x about Accelerate and
 Fabric, AMP74x about frameworks that run the whole loop, AMP75x about float8 by torchao, and AMP76x about float8 by
