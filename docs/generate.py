@@ -37,8 +37,8 @@ An **error** raises or corrupts training, a **warning** silently degrades it, an
 A fix is *safe* when it keeps every intended behaviour and *unsafe* when it may change results. `amplint rule AMP205` or
 `amplint rule clip-without-unscale` shows a page on the terminal.
 
-A rule reports only mistakes that are real for the device and dtype at hand: `BCELoss` is fine under CPU autocast, `1e-8` is
-fine in bfloat16, a plain `loss.backward()` is right without a scaler.
+A rule reports only mistakes that are real for the device and dtype at hand: `BCELoss` is fine under CPU autocast,
+`1e-8` is fine in bfloat16, a plain `loss.backward()` is right without a scaler.
 
 Findings rest on evidence that a tensor is half: a region, a conversion, half parameters. A rule that is selected, by
 code, prefix, name or `ALL`, and not just on by default, may go further: the rules about numerics, seams and custom

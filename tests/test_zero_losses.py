@@ -38,6 +38,6 @@ def test_backward_on_zero(loss: str, expected: bool) -> None:
 
 
 def test_zero_through_a_name() -> None:
-    program = PROGRAM.format(loss="unused").replace("        unused", "        unused = 0 * logits.sum()\n        unused")
+    program = PROGRAM.replace("{loss}", "unused = 0 * logits.sum()\n        unused")
     job = Job("program.py", "", program.encode(), (load_registry().rules["AMP101"],))
     assert not analyse(job, Modules()).findings
