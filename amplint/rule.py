@@ -68,8 +68,8 @@ class Rule:
     with the others as notes. With `configs` it also handles events of configuration files. With `applies_to_bfloat16`
     it has findings in bfloat16 where it has none in float16.
 
-    With `fix_fits_one_dtype` its repair serves one half dtype at the cost of the other, so that findings have none where
-    the script chooses between both.
+    With `fix_fits_one_dtype` its repair serves one half dtype at the cost of the other, so that findings have none
+    where the script chooses between both.
 
     `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
     half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.

@@ -88,7 +88,7 @@ def _is_loop_item(machine: Machine, symbol: int) -> bool:
 
 
 def _divided(machine: Machine, symbol: int) -> Iterator[int]:
-    """The tensors whose pieces a loop over `symbol` goes through, such as those of `x.chunk(n)` or of several in `zip`."""
+    """The tensors whose pieces a loop over `symbol` goes through, such as `x` for `x.chunk(n)`, also in `zip`."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "call" and key[1] in _PASSES_ON:
         for part in parts:
