@@ -55,8 +55,8 @@ class BackwardWithoutScale(Rule):
 
     def __init__(self) -> None:
         self._foreign: dict[cst.CSTNode, PairEvent] = {}
-        self._several: set[cst.CSTNode] = set()
-        """Calls at which, on another path, passes of several optimizers wait, so that each can be meant for its own."""
+        self._meant: set[cst.CSTNode] = set()
+        """Calls that can be meant for gradients of their own scaler, which wait on another path."""
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         yield from self._check(event, "step()")
@@ -65,8 +65,10 @@ class BackwardWithoutScale(Rule):
         yield from self._check(event, "unscale_()")
 
     def _check(self, event: PairEvent, call: str) -> Iterator[Report]:
-        if event.gradients.state is GradState.UNKNOWN:
-            self._several.add(event.node)
+        if event.gradients.state is GradState.UNKNOWN or (
+            event.foreign is None and event.gradients.carries(event.scaler)
+        ):
+            self._meant.add(event.node)
         if not event.divides or event.gradients.consumed is not None:
             return
         gradients = _plain(event)
@@ -82,7 +84,7 @@ class BackwardWithoutScale(Rule):
             self._foreign.setdefault(event.node, event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for pair in [pair for node, pair in self._foreign.items() if node not in self._several]:
+        for pair in [pair for node, pair in self._foreign.items() if node not in self._meant]:
             assert pair.foreign is not None
             call = "step()" if isinstance(pair, ScalerStep) else "unscale_()"
             yield self.report(
