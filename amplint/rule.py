@@ -68,6 +68,9 @@ class Rule:
     with the others as notes. With `configs` it also handles events of configuration files. With `applies_to_bfloat16`
     it has findings in bfloat16 where it has none in float16.
 
+    With `fix_fits_one_dtype` its repair serves one half dtype at the cost of the other, so that findings have none
+    where the script chooses between both.
+
     `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
     half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.
 
@@ -94,6 +97,7 @@ class Rule:
     once: ClassVar[bool] = False
     configs: ClassVar[bool] = False
     applies_to_bfloat16: ClassVar[bool] = False
+    fix_fits_one_dtype: ClassVar[bool] = False
     anywhere: ClassVar[bool] = False
     yields_to: ClassVar[tuple[str, ...]] = ()
     goes_by: ClassVar[tuple[str, ...]] = ()

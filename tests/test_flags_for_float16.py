@@ -8,6 +8,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from amplint.findings import Finding
 
 PROGRAM = """
 import argparse
@@ -49,3 +50,45 @@ def test_a_flag_that_compares_a_dtype(flag: str, scaler: str, expected: bool) ->
     program = PROGRAM.format(flag=flag, scaler=scaler)
     job = Job("program.py", "", program.encode(), (load_registry().rules["AMP209"],))
     assert bool(analyse(job, Modules()).findings) is expected
+
+
+FLAGS = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--fp16", action="store_true")
+parser.add_argument("--bf16", action="store_true")
+args = parser.parse_args()
+
+
+def train(model, optimizer, loader):
+    if args.{made}:
+        scaler = torch.amp.GradScaler("cuda")
+    for batch in loader:
+        with torch.autocast("cuda", dtype=torch.bfloat16 if args.bf16 else torch.float16):
+            loss = model(batch).loss
+        if args.{made}:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def _findings(program: str) -> list[Finding]:
+    job = Job("program.py", "", program.encode(), (load_registry().rules["AMP209"],))
+    return list(analyse(job, Modules()).findings)
+
+
+def test_a_flag_for_float16_is_another_than_the_one_that_chooses_bfloat16() -> None:
+    assert not _findings(FLAGS.format(made="fp16"))
+    assert _findings(FLAGS.format(made="amp"))
+
+
+def test_no_repair_of_a_scaler_that_serves_float16_too() -> None:
+    (finding,) = _findings(FLAGS.format(made="amp"))
+    assert finding.fix is None

@@ -98,6 +98,12 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
     ),
     "a device that is handed over": ("AMP106", DEVICE.format(device="device"), None, INFO),
     "a region that is measured": ("AMP101", MEASURES, None, INFO),
+    "a region that is measured on numbers of NumPy": (
+        "AMP101",
+        MEASURES.replace("torch.randn(4, 8)", "torch.from_numpy(numpy.random.uniform(size=(4, 8)))"),
+        None,
+        INFO,
+    ),
     "a region that can be float32": ("AMP101", EITHER, INFO, INFO),
     "a step behind which nothing runs": (
         "AMP102",

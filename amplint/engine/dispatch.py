@@ -210,8 +210,12 @@ class Dispatcher:
         """A note at a call site, None in a library's stand-in."""
         return self._note(site, "") if site is not None else None
 
+    def _is_one_of_two_dtypes(self) -> bool:
+        """Whether the findings are those under one of several half dtypes that the script can choose."""
+        return bool(self._premises) and len(self._program.offered) > 1
+
     def _fix(self, report: Report) -> Fix | None:
-        if is_config(self._source.path):
+        if is_config(self._source.path) or (report.rule.fix_fits_one_dtype and self._is_one_of_two_dtypes()):
             return None
         try:
             return report.rule.fix(report.event, self._rewriter)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _MEASURES = regex(
     r"enable_timing|perf_counter|\btime\.time\(|\btimeit\b|benchmark\.Timer|do_bench|memory_allocated|memory_reserved"
 )
-_MAKES_UP = regex(r"\b(?:randn|rand|randint|randn_like|rand_like)\(")
+_MAKES_UP = regex(
+    r"\b(?:randn|rand|randint|randn_like|rand_like)\(|\brandom\.(?:choice|normal|uniform|standard_normal)\("
+)
 _LEARNS_OR_KEEPS = regex(
     r"(?i)data_?loader|\bloader\b|data_?sets?\b|\bsave|check_?point(?!_sequential|ing)|\bckpt|state_dict|validat|wandb"
     r"|SummaryWriter"

@@ -42,7 +42,8 @@ class ScalerNotNeeded(Rule):
 
     ## Fix safety
     Unsafe: steps that the scaler would have skipped are taken, and the gradients lose its rounding. The scaler is
-    switched off for good, which makes its calls pass everything through; one that is never used is removed.
+    switched off for good, which makes its calls pass everything through; one that is never used is removed. Where the
+    script chooses between float16 and bfloat16 there is no fix.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling>
@@ -52,6 +53,7 @@ class ScalerNotNeeded(Rule):
     name = "scaler-not-needed"
     severity = Severity.INFO
     applies_to_bfloat16 = True
+    fix_fits_one_dtype = True
     goes_by = ("for_bfloat16",)
     screen = (b"GradScaler",)
     fixable = Applicability.UNSAFE

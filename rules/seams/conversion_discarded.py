@@ -38,7 +38,8 @@ class DiscardedConversion(Rule):
     ```
 
     ## Fix safety
-    The fix keeps the result in the variable. It is unsafe, since what is computed behind it was in the other dtype.
+    The fix keeps the result in the variable. It is unsafe, since what is computed behind it was in the other dtype. A
+    module refuses a plain tensor in the place of a parameter, so a parameter gets the result as its `data`.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html>
@@ -55,13 +56,17 @@ class DiscardedConversion(Rule):
         into = f" to {event.dtype}" if event.dtype is not None else ""
         yield self.report(
             event,
-            f"this tensor is converted{into}, but the result is not kept",
-            advice="Assign the result: x = x.to(dtype).",
+            f"this {'parameter' if event.is_parameter else 'tensor'} is converted{into}, but the result is not kept",
+            advice="Replace its data: x.data = x.to(dtype)."
+            if event.is_parameter
+            else "Assign the result: x = x.to(dtype).",
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        assert isinstance(event, ConversionDiscarded)
         node = event.node
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
             return None
-        kept = f"{rewrite.text(node.func.value)} = {rewrite.text(node)}"
+        place = rewrite.text(node.func.value)
+        kept = f"{place}.data = {rewrite.text(node)}" if event.is_parameter else f"{place} = {rewrite.text(node)}"
         return Fix("Keep the result", (rewrite.replace(node, kept),), Applicability.UNSAFE)

@@ -25,9 +25,13 @@ class Narrowed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConversionDiscarded(Event):
-    """The statement at `node` converts a tensor, to `dtype` if that is known, and does not keep the result."""
+    """The statement at `node` converts a tensor, to `dtype` if that is known, and does not keep the result.
+
+    The tensor `is_parameter` where it is one of a module, which refuses a plain tensor in its place.
+    """
 
     dtype: str | None
+    is_parameter: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

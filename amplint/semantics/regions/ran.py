@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
+from amplint.semantics.events.protocol import BFLOAT16
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
@@ -112,7 +113,11 @@ def without_gradients(state: State) -> bool:
 
 def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanRegion, ...]:
     """The regions in which the operands of the present backward pass can have been computed."""
-    possible = [ran for ran in state[RegionsRun].ran if _are_compatible(ran.facts, state.facts)]
+    possible = [
+        ran
+        for ran in state[RegionsRun].ran
+        if _are_compatible(ran.facts, state.facts) and not _asks_for_another(machine, state, ran)
+    ]
     return tuple(
         RanRegion(
             ran.context,
@@ -124,6 +129,16 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
         )
         for ran in possible
     )
+
+
+def _asks_for_another(machine: Machine, state: State, ran: Ran) -> bool:
+    """Whether a flag for float16 is on although the region has bfloat16 by a choice, which no user asks for."""
+    if ran.context.dtypes != BFLOAT16:
+        return False
+    on = [key for key, fact in (*ran.facts.items(), *state.facts.items()) if isinstance(key, int) and fact == TRUE]
+    names = [name for name in (_name(machine, key) for key in on) if name is not None]
+    is_chosen = machine.supposition is not None or any(map(ASKS_FOR_BFLOAT16.search, names))
+    return is_chosen and any(map(ASKS_FOR_FLOAT16.search, names))
 
 
 def is_before(then: Iteration, now: Iteration) -> bool:

@@ -9,6 +9,7 @@ from amplint.regex import regex
 from amplint.semantics.events import ConversionDiscarded
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.tensors.provenance import is_constructed_parameter
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
@@ -56,7 +57,10 @@ class Discards(Tracker):
         if _names_dtype(node, value) and not any(_probes(above) for above in self._around(node)):
             known = {Premise.OTHER_DTYPE: owner.dtype, Premise.OTHER_WANTED: value.dtype}
             unseen = tuple(premise for premise, dtype in known.items() if dtype is None)
-            self.machine.emit(state, ConversionDiscarded, node, dtype=value.dtype, premises=unseen)
+            is_parameter = is_constructed_parameter(self.machine, owner.symbol)
+            self.machine.emit(
+                state, ConversionDiscarded, node, dtype=value.dtype, is_parameter=is_parameter, premises=unseen
+            )
 
     def _is_used_as_tensor(self, node: cst.BaseExpression) -> bool:
         """Whether the running function uses a variable as only tensors are used, or annotates it as one."""

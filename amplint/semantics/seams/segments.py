@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from amplint.regex import regex
 from amplint.semantics.events import Checkpointed, Traced
@@ -28,6 +28,9 @@ _OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "dete
 _NOTHING_TO_CAST = regex(r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype")
 """Text about weights that require no gradient or are half already."""
 _MOVES = operations_with("transfers") | FLOATING_CASTS
+_DIVIDES = operations_with("selects", "view")
+"""Operations that return pieces of a tensor."""
+_PASSES_ON = frozenset({"builtins.enumerate", "builtins.reversed", "builtins.zip"})
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
 _RENAMED = regex(r"\bcheckpoint(?:_sequential)? as (\w+)")
 
@@ -74,14 +77,28 @@ def _needs_no_gradient(machine: Machine, inputs: Sequence[Value]) -> bool:
 
 
 def _is_loop_item(machine: Machine, symbol: int) -> bool:
-    """Whether a value is an item of a loop, or a part, a view or a copy of one."""
+    """Whether a value is an item of a loop over data, or a part, a view or a copy of one."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "item":
-        return True
+        return all(_is_loop_item(machine, one) for one in _divided(machine, parts[0]))
     if key[0] == "call":
         name, of = machine.symbols.method(symbol) or ("", ())
         return name in _MOVES and _is_loop_item(machine, of[0])
     return (key[0] in _PARTS or key[0] in KEEPS_DTYPE) and bool(parts) and _is_loop_item(machine, parts[0])
+
+
+def _divided(machine: Machine, symbol: int) -> Iterator[int]:
+    """The tensors whose pieces a loop over `symbol` goes through, such as `x` for `x.chunk(n)`, also in `zip`."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "call" and key[1] in _PASSES_ON:
+        for part in parts:
+            yield from _divided(machine, part)
+    elif key[0] in _DIVIDES and parts:
+        yield parts[0]
+    elif key[0] == "call":
+        name, of = machine.symbols.method(symbol) or ("", ())
+        if name in _DIVIDES and of:
+            yield of[0]
 
 
 def _flat(values: Iterable[Value]) -> Iterable[Value]:

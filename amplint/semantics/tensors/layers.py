@@ -36,7 +36,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     last = name.rpartition(".")[2]
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
-        known = weights.kept(machine, content if isinstance(content, Tensor) else Tensor(0))
+        held = content if isinstance(content, Tensor) else Tensor(0)
+        known = weights.kept(machine, held, as_parameter=last == "Parameter")
         machine[Weights].symbols.add(known.symbol)
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()

@@ -14,7 +14,7 @@ from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
-_LIKE, _KEPT = "made like another", "kept by a module"
+_LIKE, _KEPT, _PARAMETER = "made like another", "kept by a module", "parameter"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
@@ -47,9 +47,14 @@ def new_symbol_like(machine: Machine, node: cst.Call, like: int) -> int:
     return machine.symbols.fresh(_LIKE, node, like)
 
 
-def kept(machine: Machine) -> int:
-    """A symbol for a parameter or buffer."""
-    return machine.symbols.fresh(_KEPT)
+def kept(machine: Machine, *, as_parameter: bool = False) -> int:
+    """A symbol for a parameter or buffer, one that is `as_parameter` where an `nn.Parameter` is constructed."""
+    return machine.symbols.fresh(_KEPT, *((_PARAMETER,) if as_parameter else ()))
+
+
+def is_constructed_parameter(machine: Machine, symbol: int) -> bool:
+    """Whether this is what a constructor of `nn.Parameter` returned, and no view or result of it."""
+    return machine.symbols.key(symbol)[2:4] == (_KEPT, _PARAMETER)
 
 
 def dtype_root(machine: Machine, symbol: int) -> int:
