@@ -40,6 +40,9 @@ Result = TypeVar("Result")
 T = TypeVar("T")
 
 PATH_LIMIT = 16
+"""How many paths are kept apart."""
+PATHS_AGAIN = 4
+"""The same where an earlier interpretation has emitted its events."""
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 30_000
@@ -196,6 +199,7 @@ class Machine:
         halves: bool = False,
         steps: int | None = None,
         supposition: str | None = None,
+        known: Set[Hashable] = frozenset(),
     ) -> None:
         self.program = program
         self.supposition = supposition
@@ -227,7 +231,8 @@ class Machine:
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
         self.summaries = Summaries()
-        self.novelty = Novelty()
+        self.novelty = Novelty(known)
+        self.path_limit = PATHS_AGAIN if known else PATH_LIMIT
         self.changing: set[cst.CSTNode] = set()
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
