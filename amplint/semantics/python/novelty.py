@@ -35,7 +35,7 @@ class Novelty:
 
     def __init__(self, known: Set[Hashable] = frozenset()) -> None:
         self._event_keys: set[Hashable] = set(known)
-        self._again = bool(known)
+        self.knows_earlier = bool(known)
         self._silent: Counter[Hashable] = Counter()
         self._steps: Counter[Hashable] = Counter()
 
@@ -61,5 +61,5 @@ class Novelty:
 
     def is_over(self, code: Hashable, patience: Patience) -> bool:
         """Whether another run of `code` is not worth its cost."""
-        runs = patience.again if self._again else patience.runs
+        runs = patience.again if self.knows_earlier else patience.runs
         return self._silent[code] >= runs and (runs == 0 or self._steps[code] >= patience.steps)

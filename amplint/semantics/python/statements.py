@@ -269,13 +269,14 @@ def _loop(
         exits += whole
         heads = [state.copy() for state in after]
         call_each(machine.hooks.next_iteration, heads, node)
+        told_first = told_first if time else machine.novelty.event_count
+        silent = time == 0 and told_first == told and machine.novelty.is_over(later, LATER_ROUNDS)
+        if silent and machine.novelty.knows_earlier:
+            silent = not any(map(seen.decides_otherwise, heads))
         heads = [state for state in heads if seen.is_new(state)]
-        if once or not heads:
+        if once or silent or not heads:
             break
-        if time == 0:
-            told_first, left_after_first = machine.novelty.event_count, machine.steps_left
-            if told_first == told and machine.novelty.is_over(later, LATER_ROUNDS):
-                break
+        left_after_first = left_after_first if time else machine.steps_left
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
