@@ -12,9 +12,12 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.semantics.events import Backward, Unscale
 from amplint.semantics.python import functions, statements
+from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.novelty import Novelty, Patience
 from amplint.semantics.reading.program import Program
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import FALSE, TRUE, Const
 from amplint.source import syntax as cst
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
@@ -229,14 +232,16 @@ def test_what_a_choice_of_dtypes_adds_is_looked_for_with_fewer_runs(monkeypatch:
     assert lint(text) == found
 
 
-def test_rounds_that_a_flag_tells_from_the_first_are_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    begins = "            optimizer.zero_grad()\n"
-    waits = "            if first:\n                first = False\n                continue\n"
-    text = CHOOSING.format(work=LONG_WORK).replace(begins, waits + begins)
-    text = text.replace("    for epoch", "    first = True\n    for epoch")
-    found = lint(text)
-    monkeypatch.setattr(Program, "emitted", NOTHING_KEPT, raising=False)
-    assert lint(text) == found
+@pytest.mark.parametrize(
+    ("name", "value", "otherwise"), [("first", FALSE, True), ("first", TRUE, False), ("n", FALSE, False)]
+)
+def test_a_round_with_another_flag_decides_otherwise(name: str, value: Const, otherwise: bool) -> None:
+    heads, state = Heads({"first"}), State()
+    for known in ("first", "n"):
+        state.bind(state.frame, known, TRUE)
+    heads.is_new(state)
+    state.bind(state.frame, name, value)
+    assert heads.decides_otherwise(state) is otherwise
 
 
 def test_events_of_an_earlier_interpretation_are_not_new() -> None:
