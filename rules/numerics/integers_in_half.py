@@ -43,7 +43,8 @@ class IntegersInHalf(Rule):
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions
     converted to the dtype of the activations, and rotary angles that a matrix product under autocast computes in
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
-    of a diffusion model. The rows and columns of an image are few enough for float16.
+    of a diffusion model. So do frequencies that a conversion of the whole model has rounded: float32 does not bring
+    their digits back. The rows and columns of an image are few enough for float16.
 
     A warning needs a range whose bound is known to be past that, or angles. A range of unknown length that is made in
     half is an info. Where the rule is selected by its code, it also reports other whole numbers that are converted to
@@ -86,7 +87,7 @@ class IntegersInHalf(Rule):
                 "frequencies were rounded to half, and are converted back to float32",
                 reason="The digits are lost: an angle is off by its share of a 500th, whole turns at far positions.",
                 advice="Compute frequencies in float32 again, or keep their buffer out of the model's conversion.",
-                notes=[(rounded.node, rounded.text)],
+                notes=[(rounded.node, rounded.text)] if rounded.node is not None else (),
             )
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
