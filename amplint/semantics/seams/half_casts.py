@@ -73,7 +73,10 @@ def _report_alike(machine: Machine, state: State, node: cst.Call, owner: Value, 
     if not alike or counted or not isinstance(owner, (Tensor, Unknown)) or not _names_bfloat16(machine.program.main):
         return
     timesteps = _timesteps(machine, node)
-    if timesteps is not None:
+    own = any(
+        TIMESTEPS.search((dotted(one.value) or "").removesuffix(".dtype").rpartition(".")[2]) for one in node.args
+    )
+    if timesteps is not None and not own:
         premises, guesses = (Premise.BFLOAT16_CHOSEN,), TIMESTEPS.guesses(timesteps)
         machine.emit(state, TimestepsCast, node, guesses=guesses, premises=premises)
 
