@@ -151,6 +151,77 @@ SCRIPTS = {
         """,
         ('"bf16"', '"torch_autocast": {"enabled": True, "dtype": "bfloat16"}, "gradient_clipping": 1.0, "bf16"'),
     ),
+    "a backward pass goes past the engine": (
+        """
+        import deepspeed
+
+        def training_step(engine, batch):
+            loss = engine(**batch).loss
+            loss.backward()  # expect: AMP725
+            return loss.item()
+
+        config = {"train_batch_size": 8, "fp16": {"enabled": True}, "zero_optimization": {"stage": 2}}
+        engine, _, _, _ = deepspeed.initialize(model=Decoder(), config=config)
+        for batch in batches:
+            training_step(engine, batch)
+            engine.step()
+        """,
+        ("loss.backward()", "engine.backward(loss)"),
+    ),
+    "adapters stay in bfloat16": (
+        """
+        import torch
+        from diffusers import FluxTransformer2DModel
+        from peft import LoraConfig, get_peft_model
+
+        net = FluxTransformer2DModel.from_pretrained(path, torch_dtype=torch.bfloat16)  # expect: AMP410
+        net.requires_grad_(False)
+        net = get_peft_model(net, LoraConfig(r=8, target_modules=["to_q"]), autocast_adapter_dtype=False)
+        optimizer = torch.optim.AdamW([weight for weight in net.parameters() if weight.requires_grad], 3e-4)
+        for batch in batches:
+            net(**batch).sample.float().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ("autocast_adapter_dtype=False", "autocast_adapter_dtype=True"),
+    ),
+    "latents are drawn in float32 for a model in half": (
+        """
+        import torch
+        from diffusers import DDIMScheduler, UNet2DConditionModel
+
+        scheduler = DDIMScheduler.from_pretrained(path, subfolder="scheduler")
+        net = UNet2DConditionModel.from_pretrained(path, subfolder="unet", torch_dtype=torch.float16).to("cuda")
+        noise = torch.randn((2, 4, 64, 64), device="cuda")
+        noise = noise * scheduler.init_noise_sigma
+        guess = net(noise, 10, encoder_hidden_states=texts).sample  # expect: AMP502
+        """,
+        ('device="cuda")', 'device="cuda", dtype=net.dtype)'),
+    ),
+    "weights in float16 meet a precision that is chosen": (
+        """
+        import argparse
+
+        import torch
+        from accelerate import Accelerator
+        from diffusers import UNet2DConditionModel
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--mixed_precision", default="bf16", choices=["no", "fp16", "bf16"])
+        args = parser.parse_args()
+        accelerator = Accelerator(mixed_precision=args.mixed_precision)
+        net = UNet2DConditionModel.from_pretrained(path, subfolder="unet")
+        net.to(accelerator.device, dtype=torch.float16)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-6)
+        net, optimizer = accelerator.prepare(net, optimizer)
+        for batch in batches:
+            loss = net(**batch).sample.float().mean()
+            accelerator.backward(loss)
+            optimizer.step()  # expect: AMP706
+            optimizer.zero_grad()
+        """,
+        ("dtype=torch.float16", "dtype=torch.float32"),
+    ),
     "Accelerate clips each micro-batch": (
         """
         from accelerate import Accelerator
@@ -781,3 +852,31 @@ def test_the_norm_of_shards_is_known_to_fsdp2(sharded: dict[str, Any]) -> None:
     kind, local, full = sharded["norm"]
     assert kind == "DTensor"
     assert local == full > 1
+
+
+@pytest.mark.parametrize(
+    ("choices", "dtype"),
+    [('["bfloat16", "float32"]', "bfloat16"), ('["float16", "float32"]', "float16"), ("None", "float16")],
+)
+def test_a_command_line_limits_the_dtypes(choices: str, dtype: str) -> None:
+    text = f"""
+    import argparse
+
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model-dtype", default="float32", choices={choices})
+    args = parser.parse_args()
+    net = AutoModelForCausalLM.from_pretrained(path, torch_dtype=getattr(torch, args.model_dtype))
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    for batch in batches:
+        net(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    """
+    source = textwrap.dedent(text).encode()
+    told = analyse(Job("train.py", "", source, RULES), Modules()).findings
+    assert [finding.message for finding in told if finding.code == "AMP410"] == [
+        f"the optimizer updates {dtype} parameters, of which there is no float32 copy"
+    ]

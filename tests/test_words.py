@@ -26,6 +26,7 @@ IN_SOURCE = {
     "clashes.py": ["_LOADS_HALF"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
+    "deepspeed.py": ["_PASSES_LOSS"],
     "device_types.py": ["_INDEXED"],
     "discards.py": ["_DISCARDED"],
     "display.py": ["_REAL", "_REFERENCE"],

@@ -25,6 +25,14 @@ OUTER_REGION_OFF = Change(
     before="It raised `AssertionError`.",
     source="<https://github.com/deepspeedai/DeepSpeed/pull/7543>",
 )
+PLAIN_BACKWARD = Change(
+    "deepspeed",
+    (0, 18, 3),
+    now="With ZeRO and without a loss scale, `loss.backward()` does what `engine.backward(loss)` does; elsewhere it "
+    "raises `RuntimeError`.",
+    before="It divided no loss, scaled none, and averaged no gradients without ZeRO.",
+    source="<https://github.com/deepspeedai/DeepSpeed/pull/7665>",
+)
 LOADED_AS_SAVED = Change(
     "transformers",
     (5, 0),
@@ -32,6 +40,6 @@ LOADED_AS_SAVED = Change(
     before="It loaded float32.",
     source="<https://github.com/huggingface/transformers/pull/42805>",
 )
-CHANGES = (SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, LOADED_AS_SAVED)
+CHANGES = (SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, PLAIN_BACKWARD, LOADED_AS_SAVED)
 CHANGING = tuple(sorted({change.package for change in CHANGES}))
 """Libraries other than PyTorch whose version findings depend on."""

@@ -43,6 +43,10 @@ KNOWN_BY = frozenset(
     }
 )
 """Settings that identify a dictionary with a block for a precision as a configuration of DeepSpeed."""
+STAGE = ("zero_optimization", "stage")
+"""The setting of ZeRO's stage; 0, the default, disables it."""
+WINDOW = "gradient_accumulation_steps"
+"""The number of micro-batches whose gradients `engine.step()` adds up, by which `engine.backward()` divides."""
 PARTITIONED = (("zero_optimization", "stage"), 2)
 """The first stage of ZeRO whose backward pass leaves no gradients on parameters but in the optimizer's buffers.
 

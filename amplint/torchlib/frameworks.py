@@ -158,6 +158,16 @@ ADDING = "add_adapter"
 
 Source: `PeftAdapterMixin.add_adapter` of transformers 4.33 to 5.24 and of diffusers 0.24 to 0.42.
 """
+CASTS_NO_INPUT = ("diffusers.UNet", "diffusers.Flux", "diffusers.SD3", "diffusers.AutoencoderKL")
+"""Prefixes of the qualified names of models whose first layer gets the input as it is passed.
+
+Source: `forward` of `UNet2DConditionModel`, `FluxTransformer2DModel` and `SD3Transformer2DModel`, and `encode` and
+`decode` of `AutoencoderKL`, in diffusers.
+"""
+LAYER_INPUTS = frozenset({"sample", "hidden_states", "x", "z"})
+"""The keywords of that input, which is the first argument."""
+NUMBERS = frozenset({"init_noise_sigma", "scaling_factor", "shift_factor", "num_train_timesteps"})
+"""Attributes of diffusers' schedulers and configurations that are numbers, or tensors without dimensions."""
 SWITCHES_ADAPTERS = frozenset({"enable_adapters", "disable_adapters", "set_adapter", "set_adapters"})
 """Methods that choose among adapters, and convert none."""
 DTYPE_NAMES = {

@@ -11,6 +11,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     ANGLES,
     COORDINATES,
+    FREQUENCIES,
     INTEGERS,
     PAST,
     SIDES,
@@ -42,7 +43,8 @@ class IntegersInHalf(Rule):
     bfloat16 the positions 1001 to 1003 are 1000 or 1004. `torch.arange(n, dtype=torch.bfloat16)`, positions
     converted to the dtype of the activations, and rotary angles that a matrix product under autocast computes in
     half (`positions @ inv_freq`) work in tests and fail on long sequences or large images, and so do the timesteps
-    of a diffusion model. The rows and columns of an image are few enough for float16.
+    of a diffusion model. So do frequencies that a conversion of the whole model has rounded: float32 does not bring
+    their digits back. The rows and columns of an image are few enough for float16.
 
     A warning needs a range whose bound is known to be past that, or angles. A range of unknown length that is made in
     half is an info. Where the rule is selected by its code, it also reports other whole numbers that are converted to
@@ -78,6 +80,15 @@ class IntegersInHalf(Rule):
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
+        rounded = _rounded_frequencies(event)
+        if rounded is not None:
+            yield self.report(
+                event,
+                "frequencies were rounded to half, and are converted back to float32",
+                reason="The digits are lost: an angle is off by its share of a 500th, whole turns at far positions.",
+                advice="Compute frequencies in float32 again, or keep their buffer out of the model's conversion.",
+                notes=[(rounded.node, rounded.text)] if rounded.node is not None else (),
+            )
         if (half := _lost(event)) is not None:
             limits = " and ".join(f"{LIMITS[dtype]} in {dtype}" for dtype in sorted(half.dtypes, reverse=True))
             announced = half.because in (Because.ANNOUNCED, Because.ASSUMED)
@@ -130,6 +141,15 @@ class IntegersInHalf(Rule):
         elif isinstance(call, cst.Call) and event.op == "to":
             edit = rewrite.float_instead(call)
         return Fix("Keep positions in float32", (edit,), Applicability.UNSAFE, ("import torch",)) if edit else None
+
+
+def _rounded_frequencies(event: Operation) -> Evidence | None:
+    """The evidence that frequencies, one per channel, were half before this conversion to float32."""
+    if event.op != "to" or event.result.dtype not in ("float32", "float64"):
+        return None
+    frequencies = event.operands[0]
+    known = isinstance(frequencies.value, Tensor) and FREQUENCIES in frequencies.value.traits
+    return frequencies.half if known and frequencies.dtype == "bfloat16" else None
 
 
 def _unseen(event: Operation, half: Evidence, announced: bool) -> tuple[Premise, ...]:

@@ -75,6 +75,21 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EngineBypassed(Event):
+    """PyTorch's own `call` (`backward`, `step`) replaces that of DeepSpeed's engine, which `made` starts.
+
+    `step` is the step of the engine or of its optimizer. `refused` says that its configuration makes each version
+    refuse the call, None if it is not visible. `version` is what the project asks for of DeepSpeed.
+    """
+
+    call: str
+    step: cst.CSTNode
+    made: cst.CSTNode
+    refused: bool | None
+    version: Wanted | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClipFollowed(Event):
     """Clipping is followed by a step, which has `used` the gradients, or by another backward pass."""
 

@@ -89,7 +89,7 @@ class PositionsConverted(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TimestepsCast(Event):
-    """The timesteps of a diffusion model are converted to bfloat16, which is written out."""
+    """The timesteps of a diffusion model are converted to bfloat16, or to the dtype of another tensor."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -8,16 +8,20 @@ from typing import TypeVar
 
 from amplint.premises import Premise
 from amplint.records import dataclass
+from amplint.regex import regex
 from amplint.semantics.configs.display import Reader, find, get, names
 from amplint.semantics.events import (
     Because,
     ClippingLost,
+    EngineBypassed,
     EngineConfigured,
     EngineDisagrees,
     EngineInRegion,
     Evidence,
+    GradState,
     LossOfOutput,
 )
+from amplint.semantics.memory.progress import ANY_OPTIMIZER, gradients_of
 from amplint.semantics.models import half_outputs
 from amplint.semantics.models.parameters import root, sources
 from amplint.semantics.python.machine import Machine
@@ -26,10 +30,10 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Items, Ref, Unknown, Value, number
+from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Ref, Unknown, Value, number
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.torchlib.changes import OUTER_REGION_REFUSED
+from amplint.torchlib.changes import OUTER_REGION_REFUSED, PLAIN_BACKWARD
 from amplint.torchlib.deepspeed import (
     AUTO,
     AUTOCAST,
@@ -42,17 +46,31 @@ from amplint.torchlib.deepspeed import (
     KNOWN_BY,
     PARTITIONED,
     PRECISIONS,
+    STAGE,
     STRATEGY,
+    WINDOW,
 )
 from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
 from amplint.torchlib.names import CLIPPERS
 
 _PLUGIN = "DeepSpeedPlugin"
 _LIMITS = ("max_norm", "clip_value")
+_ENGINES = frozenset({"backward", "step"})
 _CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items() if changes)
 
 
+_PASSES_LOSS = regex(r"\.backward\(\s*[^)\s]")
+
 _Known = TypeVar("_Known")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """PyTorch's own `call` in place of an engine's, and the `step` in which that shows."""
+
+    call: str
+    node: cst.CSTNode
+    step: cst.CSTNode
 
 
 @dataclass(frozen=True)
@@ -69,7 +87,8 @@ class DeepSpeed(Tracker):
 
     `plain` are engines without a region around them, `hidden` those with an unseen configuration, `unclipped` those
     whose gradients are not clipped although none are on their parameters, and `converted` those that convert their
-    model, each with the dtype.
+    model, each with the dtype. `engines` are all of them, each with the call that constructs it and the configuration,
+    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -82,21 +101,61 @@ class DeepSpeed(Tracker):
         self.unclipped: dict[int, _Config] = {}
         self.converted: dict[int, tuple[str, _Config]] = {}
         self.plugins: dict[int, _Config] = {}
+        self.engines: dict[int, tuple[cst.CSTNode, _Config | None]] = {}
+        self.stepped: set[int] = set()
+        self.bypassed: dict[int, _Call] = {}
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
-        events = (EngineConfigured, EngineInRegion, EngineDisagrees, ClippingLost, LossOfOutput)
+        events = (EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls that clip gradients, in a file that starts an engine."""
-        starts = any("deepspeed" in chunk.words for chunk in chunks)
-        return Words(_CLIPS if starts and ClippingLost.kind in self.machine.wanted else frozenset())
+        """Calls that clip gradients, run the backward pass or step, in a file that starts an engine."""
+        if not any("deepspeed" in chunk.words for chunk in chunks):
+            return Words(frozenset())
+        clips = _CLIPS if ClippingLost.kind in self.machine.wanted else frozenset()
+        return Words(clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else clips)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Record the node of a dictionary bound to a name."""
         if isinstance(value, Items) and value.keys:
             self.made.setdefault(value, node.value)
+
+    def call_begins(self, state: State, call: Call) -> None:
+        """Record a step of an engine, with the backward pass before it, or of its optimizer alone."""
+        if call.name != "step" or not self.engines or not isinstance(call.owner, (Unknown, Optimizer)):
+            return
+        symbols, symbol = self.machine.symbols, root(self.machine, call.owner.symbol)
+        kind, *place = symbols.key(symbol)
+        engine = symbols.parts(symbol)[0] if kind == "part" and place and place[0] in (0, 1) else symbol
+        if engine not in self.engines:
+            return
+        if place[:1] == [1] and kind == "part":
+            self.bypassed.setdefault(engine, _Call("step", call.node, call.node))
+            return
+        self.stepped.add(engine)
+        gradients = gradients_of(self.machine, state, ANY_OPTIMIZER)
+        if gradients.state is GradState.RAW and gradients.consumed is None and gradients.raw is not None:
+            self.bypassed[engine] = _Call("backward", gradients.raw, call.node)
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Report engines whose backward pass, or whose step, no call in the file runs."""
+        passes = any(_PASSES_LOSS.search(chunk.text) for chunk in self.machine.program.main.chunks)
+        named = any(WINDOW in chunk.text for chunk in self.machine.program.main.chunks)
+        version = self.machine.program.wanted("deepspeed")
+        for engine, past in self.bypassed.items():
+            made, config = self.engines[engine]
+            if past.call == "step" and (engine in self.stepped or not _counts(config, named)):
+                continue
+            refused = _refuses(config) if past.call == "backward" else config is not None
+            accepted = not refused and version is not None and version.has(PLAIN_BACKWARD)
+            if past.call == "backward" and (passes or accepted):
+                continue
+            self.machine.emit(
+                State(), EngineBypassed, past.node, call=past.call, step=past.step, made=made, refused=refused,
+                version=version,
+            )  # fmt: skip
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Check the configuration of an engine, gradient clipping outside of it, and its forward pass in a region."""
@@ -145,6 +204,8 @@ class DeepSpeed(Tracker):
         if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
             return
         config = self._config(state, call.arguments)
+        if call.callee.name in INITIALIZE:
+            self.engines[result.symbol] = call.node, config
         if config is None:
             if call.callee.name in INITIALIZE:
                 self.plain[result.symbol] = call.node
@@ -238,6 +299,18 @@ def _leaves_gradients_alone(config: Items) -> bool:
     keys, least = PARTITIONED
     clips = get(config, CLIPPING)
     return (number(get(config, *keys)) or 0) >= least and (clips is None or number(clips) == 0)
+
+
+def _counts(config: _Config | None, named: bool) -> bool:
+    """Whether an engine is configured to add up micro-batches, or may be in a file that has their number `named`."""
+    return named if config is None else (number(get(config.value, WINDOW)) or 0) > 1
+
+
+def _refuses(config: _Config | None) -> bool | None:
+    """Whether each version of an engine needs its own backward pass; None for an unseen configuration."""
+    if config is None:
+        return None
+    return get(config.value, "fp16", "enabled") == TRUE or not number(get(config.value, *STAGE))
 
 
 def _is_configured(name: str) -> bool:

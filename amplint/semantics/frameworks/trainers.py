@@ -150,10 +150,11 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         guesses = machine.guesses_for(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
         return
-    if known is not None and known.perhaps is not None and manager.precision in (None, "float16"):
-        chosen, guesses = replace(manager, precision="float16"), machine.guesses_for(known.perhaps)
+    perhaps = None if known is None else known.perhaps or (known.half if manager.precision is None else None)
+    if perhaps is not None and manager.precision in (None, "float16"):
+        chosen, guesses = replace(manager, precision="float16"), machine.guesses_for(perhaps)
         premises = (Premise.FLOAT16_CHOSEN,)
-        machine.emit(state, HalfManaged, node, manager=chosen, cast=known.perhaps, guesses=guesses, premises=premises)
+        machine.emit(state, HalfManaged, node, manager=chosen, cast=perhaps, guesses=guesses, premises=premises)
         return
     other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
     if other is not None and manager.precision in HALF_DTYPES:

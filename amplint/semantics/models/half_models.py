@@ -14,11 +14,12 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import is_data, names_dtype, used_as_tensor
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
 from amplint.source import syntax as cst
+from amplint.torchlib.frameworks import CASTS_NO_INPUT, LAYER_INPUTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
@@ -30,10 +31,16 @@ _ENCODES = words("encode encode_image encode_first_stage get_image_features")
 def fed(
     machine: Machine, state: State, node: cst.Call, model: Value, path: cst.BaseExpression, arguments: Arguments
 ) -> None:
-    """Report a forward pass, outside of any region, of an unseen model in half on an input that is probably float32."""
-    if not machine.assumes or Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
+    """Report a forward pass, outside of any region, of an unseen model in half on an input that is probably float32.
+
+    Of a model that casts no input, an input that is certainly float32 is reported without assumptions.
+    """
+    if Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
         return
     assert isinstance(model, (Instance, Unknown))
+    bare = _casts_no_input(machine, model)
+    if not bare and not machine.assumes:
+        return
     cast, dtype = _conversion(machine, state, model)
     if cast is None or models.recipe(machine, state, model) is not Recipe.OFF:
         return
@@ -41,7 +48,8 @@ def fed(
         value = used_as_tensor(machine, argument.value)
         place = argument.node.value
         named = _float32_guesses(machine, place, value)
-        if named is None:
+        certain = named == () and bare and _is_layer_input(argument, arguments)
+        if named is None or not (certain or machine.assumes):
             continue
         why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
         made = creating_call(machine, value.symbol) if isinstance(value, Tensor) else None
@@ -49,9 +57,21 @@ def fed(
         refusal = f"its weights are {dtype}, its input is float32"
         guesses = (*named, *models.model_guesses(machine, state, model, path), *machine.guesses_for(cast))
         machine.emit(
-            state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=True, guesses=guesses
-        )
+            state, Clash, node, op="the model", steady=steady, half=half, refusal=refusal, assumed=not certain,
+            guesses=guesses,
+        )  # fmt: skip
         return
+
+
+def _casts_no_input(machine: Machine, model: Value) -> bool:
+    """Whether a library has loaded `model`, and its first layer gets the input as it is."""
+    kind, *more = machine.symbols.key(root(machine, model.symbol)) if isinstance(model, Unknown) else ("",)
+    return kind == "call" and str(more[0]).startswith(CASTS_NO_INPUT)
+
+
+def _is_layer_input(argument: Argument, arguments: Arguments) -> bool:
+    """Whether this argument is what the first layer of such a model gets."""
+    return argument.keyword in LAYER_INPUTS or (argument.keyword is None and argument is arguments.given[0])
 
 
 def _is_out_of_sight(machine: Machine, state: State, model: Value) -> bool:
@@ -68,7 +88,8 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
     if kind == "converted" and more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode):
         return more[1], str(more[0])
     known = state[ModelStates].known.get(root(machine, model.symbol), Model())
-    return known.half or known.bfloat16, "float16" if known.half is not None else "bfloat16"
+    dtype, cast = known.stored or ("", None)
+    return cast, dtype
 
 
 def _float32_guesses(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:

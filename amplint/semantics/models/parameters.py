@@ -513,7 +513,10 @@ class Parameters(Tracker):
             self.adapted[call.node] = before
 
     def _trained_in_half(self, state: State, call: Call) -> dict[str, cst.CSTNode]:
-        """The cast to float16 of a model to which a call adds weights in the model's dtype; empty for other calls."""
+        """The cast to half of a model to which a call adds weights in the model's dtype; empty for other calls.
+
+        Weights that are added to bfloat16 count where a script asks for their dtype.
+        """
         adds = call.name == ADDING
         model = call.owner if adds else call.arguments.value("model", 0)
         known = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, model))) if model else None
@@ -521,7 +524,10 @@ class Parameters(Tracker):
         copies = self.copying.get(config.symbol) if isinstance(config, Unknown) else None
         if known is None or copies is None or not (adds or copies or call.arguments.value(CASTS_ADAPTERS) == FALSE):
             return {}
-        return {"half": known.stored[1]} if known.stored is not None and known.stored[0] == "float16" else {}
+        dtype, cast = known.stored or ("", None)
+        if cast is None or (dtype != "float16" and call.arguments.value(CASTS_ADAPTERS) != FALSE):
+            return {}
+        return {"half" if dtype == "float16" else dtype: cast}
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record a model loaded by a library."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from amplint.premises import Premise
 from amplint.semantics.events import INTEGERS, HalfCast, TimestepsCast
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.models import models
@@ -18,8 +19,11 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
 from amplint.semantics.words import TIMESTEPS
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.torchlib.promotion import INTEGRAL
 
 
 class HalfCasts(Tracker):
@@ -49,6 +53,8 @@ def _emit_half_cast(
     if dtype in HALF_DTYPES and node not in machine[CallIndex].index.lowered:
         machine[CallIndex].index.lowered.append(node)
     sums.stored(machine, state, node, dtype)
+    if dtype is None and name == "to":
+        _report_alike(machine, state, node, owner, arguments)
     if dtype not in HALF_DTYPES or not isinstance(owner, (Tensor, Unknown)):
         return
     if isinstance(node.func, cst.Attribute) and not models.is_model(machine, state, owner, node.func.value):
@@ -57,6 +63,27 @@ def _emit_half_cast(
         timesteps = _timesteps(machine, node) if dtype == "bfloat16" and not counted else None
         if timesteps is not None:
             machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(timesteps))
+
+
+def _report_alike(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
+    """Emit `TimestepsCast` for timesteps that take over the dtype of a tensor, in a file that names bfloat16."""
+    symbols = (value.symbol for value in arguments.values if isinstance(value, Unknown))
+    alike = any(machine.symbols.key(symbol)[:2] == ("attribute", "dtype") for symbol in symbols)
+    counted = isinstance(owner, Tensor) and (INTEGERS in owner.traits or owner.dtype in INTEGRAL)
+    if not alike or counted or not isinstance(owner, (Tensor, Unknown)) or not _names_bfloat16(machine.program.main):
+        return
+    timesteps = _timesteps(machine, node)
+    own = any(
+        TIMESTEPS.search((dotted(one.value) or "").removesuffix(".dtype").rpartition(".")[2]) for one in node.args
+    )
+    if timesteps is not None and not own:
+        premises, guesses = (Premise.BFLOAT16_CHOSEN,), TIMESTEPS.guesses(timesteps)
+        machine.emit(state, TimestepsCast, node, guesses=guesses, premises=premises)
+
+
+@cached_per_file
+def _names_bfloat16(source: Source) -> bool:
+    return "bf16" in source.text or "bfloat16" in source.text
 
 
 def _timesteps(machine: Machine, node: cst.Call) -> str | None:

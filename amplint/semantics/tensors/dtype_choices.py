@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from amplint.semantics.python.tracker import Tracker
@@ -10,10 +11,22 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import NONE, Items, OneOf, Ref, Value
 from amplint.semantics.words import DTYPE
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 _TORCH = Ref("torch")
 _ANY_DTYPE = (Ref("torch.float32"), Ref("torch.float16"), Ref("torch.bfloat16"))
+
+
+@cached_per_file
+def _options(source: Source, name: str) -> tuple[Ref, ...]:
+    """The dtypes that a command line accepts for the option `name`, any where it does not limit them."""
+    spelled = re.escape(name).replace("_", "[-_]")
+    found = re.search(rf"--{spelled}[\"'][^()]*?\bchoices\s*=\s*[\[(]([^\])]*)", source.text)
+    listed = re.findall(r"[\"'](\w+)[\"']", found.group(1)) if found is not None else []
+    accepted = tuple(one for one in _ANY_DTYPE if one.name.removeprefix("torch.") in listed)
+    return accepted if len(accepted) > 1 else _ANY_DTYPE
 
 
 class DtypeChoices(Tracker):
@@ -38,8 +51,9 @@ class DtypeChoices(Tracker):
         """The dtype to take from `getattr(torch, dtype)`."""
         if owner != _TORCH or DTYPE.search(last_name(node.args[1].value) or "") is None:
             return None
-        position = self.supposed(_ANY_DTYPE)
-        return _ANY_DTYPE[position] if position is not None else None
+        options = _options(self.machine.program.main, last_name(node.args[1].value) or "")
+        position = self.supposed(options)
+        return options[position] if position is not None else None
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Record the dtypes that a variable, or an element of it, has on two paths."""

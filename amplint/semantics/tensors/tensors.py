@@ -34,6 +34,7 @@ from amplint.semantics.values.values import (
 from amplint.semantics.words import DEVICE, DTYPE_GIVEN, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
+from amplint.torchlib.frameworks import NUMBERS
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.policy import LOWER, words
@@ -290,6 +291,8 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return is_size(machine, value)
     if key[0] == "value":
         return isinstance(key[1], Const)
+    if key[0] == "attribute":
+        return key[1] in NUMBERS
     if key[0] == "parameter":
         return any(id(function) == key[1] and key[2] in numbers_in(function) for function in machine.calls)
     if key[0] not in _NUMBERS or not depth:

@@ -63,7 +63,7 @@ _SHIFTS = words("add sub")
 _SHARES = frozenset({"Divide", "FloorDivide", "Multiply"})
 _WITHIN_ONE = words("sigmoid hardsigmoid softmax tanh sin cos sign normalize cosine_similarity")
 _SUMS_AND_PARTS = words("Add Subtract Multiply Minus abs index part mean")
-_PRODUCTS = words("mul outer matmul mm bmm einsum")
+_PRODUCTS = words("mul outer matmul mm bmm einsum einsum_elementwise")
 
 
 def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:

@@ -31,6 +31,8 @@ class Engine:
         self.partitions = config.get("zero_optimization", {}).get("stage", 0) >= 2
         self.clips = config.get("gradient_clipping", 0.0)
         self.gradients: list[torch.Tensor | None] = []
+        self.window = config.get("gradient_accumulation_steps", 1)
+        self.micro_steps = 0
 
     def __call__(self, *inputs: Any) -> Any:
         """The forward pass."""
@@ -46,7 +48,7 @@ class Engine:
 
     def backward(self, loss: torch.Tensor) -> None:
         """Backward on the scaled loss; from stage 2 of ZeRO on, no gradients stay on the parameters."""
-        (loss * self.scale).backward()
+        (loss * self.scale / self.window).backward()
         if self.partitions:
             weights = list(self.module.parameters())
             self.gradients = [weight.grad for weight in weights]
@@ -54,7 +56,10 @@ class Engine:
                 weight.grad = None
 
     def step(self) -> None:
-        """Step by the float32 copies, or skip the step and halve the scale."""
+        """Step by the float32 copies at the end of a window, or skip the step and halve the scale."""
+        self.micro_steps += 1
+        if self.micro_steps % self.window:
+            return
         weights = list(self.module.parameters())
         gradients = self.gradients if self.partitions else [weight.grad for weight in weights]
         if not all(bool(gradient.isfinite().all()) for gradient in gradients if gradient is not None):
