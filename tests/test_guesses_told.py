@@ -528,6 +528,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         loop(step=f"clip_gradients(model)\n    {STEP}", before="clip_gradients = args.clip_gradients"),
         loop(step=f"torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    {STEP}"),
     ),
+    "MEASURES_GRADIENTS": (
+        "AMP205",
+        loop(step=f"get_grad_norm(model.parameters())\n    {STEP}", before="get_grad_norm = args.norm"),
+        loop(step=f"norms = [p.grad.norm() for p in model.parameters()]\n    {STEP}"),
+    ),
     "ONE_EPOCH": ("AMP210", ANEW.format(name="train_one_epoch", optimizer="optim"), ""),
     "OPTIMIZER_NAME": ("AMP206", handed("optim"), handed("optim: torch.optim.Optimizer")),
     "OPTIMIZER_MAKER": (

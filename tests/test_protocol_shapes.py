@@ -92,6 +92,42 @@ class Function(torch.autograd.Function):
         (second,) = ctx.saved_tensors
         return ctx.product.backward_of(gradient, second), None
 """
+WRITTEN_CONSTRUCTOR = """
+from {module} import {decorator}
+
+@{decorator}
+class Trainer:
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    mixed: bool = False
+    scaler: torch.amp.GradScaler | None = None
+
+    def {behind}(self):
+        self.scaler = torch.amp.GradScaler("cuda", enabled=self.mixed)
+
+    def optimize(self, loss):
+        self.optimizer.zero_grad()
+        self.scaler.scale(loss).backward()
+        {{calls}}
+"""
+DATACLASS = WRITTEN_CONSTRUCTOR.format(module="dataclasses", decorator="dataclass", behind="__post_init__")
+ATTRS = WRITTEN_CONSTRUCTOR.format(module="attrs", decorator="define", behind="__attrs_post_init__")
+STEP_AND_UPDATE = "self.scaler.step(self.optimizer)\n        self.scaler.update()"
+UNSCALE = "self.scaler.unscale_(self.optimizer)"
+HANDED = """
+import tools
+
+def train(model, optimizer, loader):
+    scaler = torch.amp.GradScaler("cuda")
+    for inputs in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(inputs).mean()
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        tools.{name}(scaler, optimizer)
+"""
 CASES = {
     "a counter in an object": ("AMP302", TICKS.format(share=""), TICKS.format(share=" / 4")),
     "shards by a condition": (
@@ -108,6 +144,21 @@ CASES = {
         "AMP208",
         GOT.format(backward="loss.backward()\n        optimizer.step()"),
         GOT.format(backward=SCALED),
+    ),
+    "a constructor that dataclass writes": (
+        "AMP202",
+        DATACLASS.format(calls=f"{STEP_AND_UPDATE}\n        {UNSCALE}"),
+        DATACLASS.format(calls=f"{UNSCALE}\n        {STEP_AND_UPDATE}"),
+    ),
+    "a constructor that attrs writes": (
+        "AMP202",
+        ATTRS.format(calls=f"{STEP_AND_UPDATE}\n        {UNSCALE}"),
+        ATTRS.format(calls=f"{UNSCALE}\n        {STEP_AND_UPDATE}"),
+    ),
+    "a function that saves, and one that may step too": (
+        "AMP203",
+        HANDED.format(name="log_state"),
+        HANDED.format(name="step_and_log_state"),
     ),
     "methods of an object in both passes": (
         "AMP601",

@@ -915,10 +915,10 @@ ONE_EPOCH = Guess(
 KEEPS_RECORDS = Guess(
     name="a function that saves, loads or logs",
     of="an unseen function that is passed a scaler or an optimizer",
-    pattern=r"(?:^|_)(?:save|load|restore|resume|log|print)",
-    because="It reads them only: nothing it does is part of the protocol.",
+    pattern=r"^(?!.*_and_)(?:.*_)?(?:save|load|restore|resume|log|print)",
+    because="It reads them only: nothing it does is part of the protocol. A function that does two things may step, too.",
     examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
-    counterexamples=("train", "reload", "catalog", "step"),
+    counterexamples=("train", "reload", "catalog", "step", "step_and_log"),
 )
 SAVES = Guess(
     name="a function that saves",
@@ -1122,6 +1122,20 @@ CLIPPER = Guess(
     counterexamples=("clip_model", "eclipse", "clip_text"),
     decides=True,
 )
+MEASURES_GRADIENTS = Guess(
+    name="what measures gradients",
+    of="a function or method out of sight that is handed parameters or a model between a scaled backward pass and the "
+    "step",
+    pattern=r"(?i)^_*(?:(?:get|comput|calc|log|record|report|track|monitor|plot|print|total|global|measur)[a-z]*_?){0,2}"
+    r"grad(?:ient)?s?_?(?:norm|stat|hist|magnitude|flow)\w*$|^_*(?:log|record|plot|track|monitor|print)_?grad(?:ient)?s?$",
+    because="Gradients have to be unscaled before, or what is measured is the loss scale.",
+    examples=(
+        "get_grad_norm", "compute_gradient_norm_", "total_grad_norm", "log_gradient_stats", "plot_grad_flow",
+        "log_gradients", "gradNorms",
+    ),
+    counterexamples=("clip_grad_norm_", "log_metrics", "set_grad_norm", "log_grad_scale", "gradient_checkpointing"),
+    decides=True,
+)  # fmt: skip
 PARAMETERS = Guess(
     name="parameters of a model",
     of="any name in what a loop goes over",

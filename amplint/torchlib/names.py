@@ -106,6 +106,8 @@ GRAD_MODES = {
 }
 """Qualified name -> whether operations within are recorded for autograd."""
 
+AMP_MODULES = frozenset({"torch.amp", "torch.cuda.amp", "torch.cpu.amp"})
+"""The modules with classes of autocast and of scalers."""
 NO_CONTEXTS = frozenset(
     f"torch.{name}"
     for name in (

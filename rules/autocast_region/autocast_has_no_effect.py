@@ -50,8 +50,8 @@ class AutocastHasNoEffect(Rule):
     info where the file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")`
     asks for the dtype of CUDA's regions, whatever device the work is given.
 
-    A context that has been made is called only to decorate a function, and what changes a setting, such as
-    `torch.set_default_dtype`, is no context: both raise `TypeError` in a `with` statement.
+    A context that has been made is called only to decorate a function, `torch.cuda.amp` is a module, and what changes a
+    setting, such as `torch.set_default_dtype`, is no context: all of them raise `TypeError` in a `with` statement.
 
     ## Example
     ```python
@@ -80,7 +80,10 @@ class AutocastHasNoEffect(Rule):
     goes_by = ("arguments",)
     claims = (Claim(Sign.INERT),)
     screen = (
-        (b"autocast", b"GradScaler", b"with torch.set_default_", b"with torch.set_float32_", b"with set_default_"),
+        (
+            *(b"autocast", b"GradScaler", b"amp("),
+            *(b"with torch.set_default_", b"with torch.set_float32_", b"with set_default_"),
+        ),
     )
     assumed = ((b"autocast",),)
     fixable = Applicability.SAFE
@@ -184,7 +187,10 @@ class AutocastHasNoEffect(Rule):
             yield self.report(event, message, reason=reason, advice="Call it.", claims=claims)
 
     def on_no_context(self, event: NoContext) -> Iterator[Report]:
-        if event.called:
+        if event.module:
+            message, reason = f"{event.api} is a module, and this calls it", "Only the class in it makes a context."
+            advice = f"Call torch.amp.autocast, with the device type: it replaces {event.api}.autocast."
+        elif event.called:
             message, reason = (
                 f"this calls a context, {event.api}, that has been made already",
                 "It needs a function to decorate.",

@@ -24,7 +24,8 @@ class ClipWithoutUnscale(Rule):
     ## Why is this bad?
     After `scaler.scale(loss).backward()` every gradient is multiplied by the loss scale, 65536 at the start. A clipping
     threshold of 1.0 then acts like 0.000015 and takes nearly all of every gradient away; a logged norm is off by the
-    same factor, which changes whenever the scale does. Nothing raises: the run only trains badly.
+    same factor, which changes whenever the scale does. Nothing raises: the run only trains badly. A function out of
+    sight whose name says that it measures gradients is reported as an info.
 
     ## Example
     ```python
@@ -52,7 +53,13 @@ class ClipWithoutUnscale(Rule):
     code = "AMP205"
     name = "clip-without-unscale"
     severity = Severity.ERROR
-    screen = ((b"clip", b".grad", b"get_total_norm"), (b"scale(", b"caler"))
+    screen = (
+        (
+            *(b"clip", b".grad", b"get_total_norm", b"grad_norm", b"gradient_norm", b"grad_stat", b"gradient_stat"),
+            *(b"log_grad", b"grad_flow", b"gradients("),
+        ),
+        (b"scale(", b"caler"),
+    )
     fixable = Applicability.SAFE
     reason = (
         "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
@@ -67,11 +74,12 @@ class ClipWithoutUnscale(Rule):
         if gradients.state is GradState.SCALED and gradients.consumed is None and gradients.backward is not None:
             self._uses.setdefault(gradients.backward, []).append(event)
             unless = "unless this method unscales them first, " if event.hidden else ""
-            by_name = Severity.WARNING if event.guesses else None
+            by_name = (Severity.WARNING if event.mutates else Severity.INFO) if event.guesses else None
+            shown = Severity.WARNING if event.what == "logged" else by_name
             yield self.report(
                 event,
                 f"{unless}gradients are {event.what} while they still carry the loss scale",
-                severity=Severity.INFO if event.hidden else by_name,
+                severity=Severity.INFO if event.hidden else shown,
                 advice=_UNSCALE if event.mutates else _DIVIDE,
                 notes=event.steps_from(gradients.backward),
             )

@@ -203,7 +203,9 @@ class PairEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Unscale(PairEvent):
-    """`scaler.unscale_(optimizer)`."""
+    """`scaler.unscale_(optimizer)`; `spent` is the step that has used the gradients, if an `update` has ended it."""
+
+    spent: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

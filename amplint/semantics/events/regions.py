@@ -45,10 +45,14 @@ class AutocastUnused(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class NoContext(Event):
-    """`api` is entered as a context and returns none, or a context is `called` as if it made one: both raise."""
+    """`api` is entered as a context and returns none, or what is no class is `called` as if it made one: all raise.
+
+    What is called is a context, or the `module` with the class.
+    """
 
     api: str
     called: bool
+    module: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -13,27 +13,31 @@ from amplint.source import syntax as cst
 from amplint.torchlib.names import CLIPPERS
 
 _STEP = "step"
+_FRAMEWORKS = ("ccelerat", "abric", "ightning")
+"""Parts of the names of frameworks, whose gradients are what the order is asked for."""
 
 
 class PendingClips(Part):
-    """The `calls` that clipped gradients which no step has used yet."""
+    """The `calls` that clipped gradients which no step has used yet; `asked` where a framework may own these."""
 
-    __slots__ = ("calls",)
+    __slots__ = ("asked", "calls")
 
-    def __init__(self, calls: Set[cst.CSTNode] = frozenset()) -> None:
+    def __init__(self, calls: Set[cst.CSTNode] = frozenset(), asked: bool = False) -> None:
         self.calls = calls
+        self.asked = asked
 
     def copy(self) -> PendingClips:
         """An independent copy."""
-        return PendingClips(self.calls)
+        return PendingClips(self.calls, self.asked)
 
     def key(self, now: Iteration) -> Hashable:
-        """The pending calls, which distinguish paths."""
-        return self.calls
+        """The pending calls distinguish paths where they are asked for: each setting of clipping doubles the paths."""
+        return self.calls if self.asked else None
 
     def joined_with(self, other: PendingClips) -> PendingClips:
-        """The calls pending on both paths."""
-        return PendingClips(self.calls & other.calls)
+        """The calls pending on both paths, or on either where nobody asks."""
+        asked = self.asked or other.asked
+        return PendingClips(self.calls & other.calls if asked else self.calls | other.calls, asked)
 
 
 class ClipOrder(Tracker):
@@ -49,10 +53,14 @@ class ClipOrder(Tracker):
         """Record a clipping, or emit `ClipFollowed` for the step or backward pass after it."""
         callee = call.callee
         if isinstance(callee, Ref) and CLIPPERS.get(callee.name):
-            state.change(PendingClips).calls = state[PendingClips].calls | {call.node}
+            pending = state.change(PendingClips)
+            pending.calls, pending.asked = pending.calls | {call.node}, self._is_asked()
         elif state[PendingClips].calls and not isinstance(call.owner, Instance):
             name = callee.name.rpartition(".")[2] if isinstance(callee, Ref) else call.name
             if name == _STEP or RUNS_BACKWARD.search(name):
                 for node in state[PendingClips].calls:
                     self.machine.emit(state, ClipFollowed, node, used=name == _STEP)
                 state.change(PendingClips).calls = frozenset()
+
+    def _is_asked(self) -> bool:
+        return any(part in chunk.text for chunk in self.machine.program.chunks for part in _FRAMEWORKS)

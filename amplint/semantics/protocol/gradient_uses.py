@@ -43,8 +43,11 @@ class GradientUses(Tracker):
         return _gradient_method(self.machine, state, call.node, given.values[0], name, limits)
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """PyTorch functions with the effect of methods of `parameter.grad`; in place if it is their `out`."""
+        """PyTorch functions with the effect of methods of `parameter.grad`, in place if it is their `out`; writers."""
         given, callee = call.arguments, call.callee
+        for value in given.values if call.name in _RECORDERS else ():
+            if _is_gradient(self.machine, value):
+                protocol.gradients_read(self.machine, state, call.node, value, "logged", mutates=False)
         if not isinstance(callee, Ref) or not callee.name.startswith("torch.") or not given.given:
             return
         owner, out = given.values[0], given.value("out")
@@ -98,6 +101,9 @@ def _element(machine: Machine, listed: Value) -> Value:
     return Unknown(machine.symbols.parts(listed.symbol)[-1])
 
 
+_RECORDERS = frozenset({"add_histogram", "Histogram"})
+"""Methods of TensorBoard's writer, and the class of Weights & Biases, that are given tensors to be shown."""
+_SAME_NUMBERS = frozenset({"detach", "clone", "float", "cpu", "numpy", "flatten", "ravel", "view", "reshape"})
 _FOREACH = "_foreach_"
 """Prefix of the functions that take lists of tensors."""
 _MEASURES = frozenset({"norm", "vector_norm", "abs", "mean", "std", "max"})
@@ -144,7 +150,7 @@ def _gradient_method(
     elif name in _MEASURES or name in _CHANGES:
         what = "changed" if name in _CHANGES else "measured"
         protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
-    elif name in ("detach", "clone", "float"):
+    elif name in _SAME_NUMBERS:
         return owner
     return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))
 

@@ -1,15 +1,23 @@
-"""Unseen clipping: functions and methods with such a name, called between backward and the step."""
+"""Unseen clipping and measuring: functions and methods with such a name, called between backward and the step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amplint.semantics.models import models
 from amplint.semantics.protocol import protocol
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Manager, Optimizer, Ref, Scaler, Unknown, Value
-from amplint.semantics.words import CLIPPER, CLIPS_GRADIENTS, OPTIMIZER_NAME, PARAMETERS, SCALER
+from amplint.semantics.words import (
+    CLIPPER,
+    CLIPS_GRADIENTS,
+    MEASURES_GRADIENTS,
+    OPTIMIZER_NAME,
+    PARAMETERS,
+    SCALER,
+)
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -20,17 +28,18 @@ _OWN = (Scaler, Optimizer, Manager)
 
 
 class NamedClips(Tracker):
-    """Takes unseen calls for clipping, by their names."""
+    """Takes unseen calls for clipping or measuring, by their names."""
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Calls of clippers."""
+        """Calls of what clips or measures."""
         return Words(calls=frozenset().union(*map(_clippers, chunks)))
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Pending gradients are clipped, unless the callee may unscale them itself."""
         name = last_name(call.node.func) or call.name
         says = CLIPS_GRADIENTS.search(name) is not None
-        if not (says or CLIPPER.search(name)) or isinstance(call.owner, _OWN) or _is_known(call.callee):
+        clips = says or CLIPPER.search(name) is not None
+        if not (clips or MEASURES_GRADIENTS.search(name)) or isinstance(call.owner, _OWN) or _is_known(call.callee):
             return
         owner = (dotted(call.node.func) or "").rpartition(".")[0]
         spelled = [owner, *(dotted(argument.value) or "" for argument in call.node.args)]
@@ -38,12 +47,28 @@ class NamedClips(Tracker):
         if any(isinstance(value, _OWN) for value in given) or any(map(_knows_scale, spelled)):
             return
         handed = any(map(_are_parameters, call.node.args))
-        if handed or says:
+        if not clips:
+            self._measured(state, call, name, handed)
+        elif handed or says:
             target = given[0] if given else Unknown(self.machine.fresh())
             hidden = isinstance(call.owner, Instance)
             guesses = (CLIPS_GRADIENTS if says else CLIPPER).guesses(name)
             protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
             call.notes[NamedClips] = target, guesses
+
+    def _measured(self, state: State, call: Call, name: str, handed: bool) -> None:
+        """Pending gradients are measured, unless an argument shows that their scale is taken into account."""
+        target = next((one for one in call.arguments.values if not isinstance(one, Const)), None)
+        texts = [node.value for argument in call.node.args for node in walk(argument) if isinstance(node, cst.Name)]
+        if target is None or any("scal" in text.lower() for text in texts):
+            return
+        if (
+            handed
+            or protocol.has_optimizer(self.machine, state, target)
+            or models.is_model(self.machine, state, target, call.node.args[0].value)
+        ):
+            guesses = MEASURES_GRADIENTS.guesses(name)
+            protocol.gradients_read(self.machine, state, call.node, target, "measured", False, guesses)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Unknown gradients were clipped, whatever else happened in unseen code."""
@@ -68,6 +93,7 @@ def _are_parameters(argument: cst.Arg) -> bool:
 
 @cached_per_chunk
 def _clippers(chunk: Chunk) -> frozenset[str]:
-    if "clip" not in chunk.text and "Clip" not in chunk.text:
+    if "clip" not in chunk.text and "Clip" not in chunk.text and "grad" not in chunk.text:
         return frozenset()
-    return frozenset(word for word in chunk.words if CLIPS_GRADIENTS.search(word) or CLIPPER.search(word))
+    guesses = (CLIPS_GRADIENTS, CLIPPER, MEASURES_GRADIENTS)
+    return frozenset(word for word in chunk.words if any(guess.search(word) for guess in guesses))

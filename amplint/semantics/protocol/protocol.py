@@ -247,8 +247,10 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
         state.change(Progress).scalers[scaler.symbol] = ScalerState(checked=True)
         forget_protocol(state)
         return
-    _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
     before = gradients_of(machine, state, optimizer.symbol)
+    _pair_event(
+        machine, state, Unscale, node, scaler, optimizer, arguments, spent=_spent(state, scaler, before)
+    )  # fmt: skip
     stage = stage_of(state, scaler, optimizer.symbol)
     unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
     known = _scaler(state, scaler)
@@ -259,6 +261,14 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     )
     state.change(Progress).scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
+
+
+def _spent(state: State, scaler: Scaler, gradients: Gradients) -> cst.CSTNode | None:
+    """The step that has used `gradients`, where `update` has followed in this iteration and no backward pass since."""
+    known = _scaler(state, scaler)
+    ended = known.updated is not None and same_iteration(known.iteration, state.iteration)
+    live = gradients.state in (GradState.SCALED, GradState.UNSCALED) and gradients.carries(scaler)
+    return gradients.consumed if ended and live else None
 
 
 def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
@@ -564,6 +574,12 @@ def _clipped_of(machine: Machine, state: State, target: Value) -> tuple[list[int
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
     unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
     return known, matched, unused
+
+
+def has_optimizer(machine: Machine, state: State, target: Value) -> bool:
+    """Whether `target` is known to belong to an optimizer, as the model whose parameters it got does."""
+    _, matched, unused = _clipped_of(machine, state, target)
+    return bool(matched or unused)
 
 
 def clipped_by_name(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.words import MAY_SCALE
 from amplint.source import syntax as cst
@@ -12,17 +13,24 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every
 
+_INERT = regex(
+    r"(?m)#[^\n]*|^[ \t]*from[ \t]+torch[\w.]*[ \t]+import[ \t]+(?!(?:[^(\n]|\([^)]*)*\bas\b)(?:\([^)]*\)|[^(\n]*)"
+)
+"""Comments, and imports of names from PyTorch by which they are used, if at all."""
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})
 
 
 def may_scale(chunks: Iterable[Chunk]) -> bool:
-    """Whether a word in `chunks` is about scaling losses or gradients, or names a framework that may do so."""
+    """Whether a word in `chunks` is about scaling losses or gradients, or names a framework that may do so.
+
+    Words in comments do nothing, nor do those that are imported from PyTorch and not mentioned again.
+    """
     return any(map(_mentions_scaling, chunks))
 
 
 @cached_per_chunk
 def _mentions_scaling(chunk: Chunk) -> bool:
-    return MAY_SCALE.occurs(chunk.text)
+    return MAY_SCALE.occurs(chunk.text) and MAY_SCALE.occurs(_INERT.sub("", chunk.text))
 
 
 def names_cuda(chunks: Iterable[Chunk]) -> bool:

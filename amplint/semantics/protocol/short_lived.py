@@ -8,6 +8,7 @@ from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import ScalerMadeAnew
 from amplint.semantics.memory.ledger import Ledger
+from amplint.semantics.python.attributes import CONSTRUCTORS
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.scopes import dotted
@@ -36,7 +37,7 @@ def stepped(machine: Machine, state: State, node: cst.CSTNode, scaler: Scaler, o
     tracker, function = machine[ShortLived], machine.calls[0] if machine.calls else None
     if scaler.created is None or scaler.loops or scaler.created in tracker.candidates or machine.muted:
         return
-    if not isinstance(function, cst.FunctionDef) or function.name.value == "__init__" or machine.entered_from:
+    if not isinstance(function, cst.FunctionDef) or function.name.value in CONSTRUCTORS or machine.entered_from:
         return
     if machine.symbols.key(scaler.symbol)[0] != "made" or machine.symbols.time(scaler.symbol) < tracker.began:
         return

@@ -33,6 +33,11 @@ from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
 from amplint.torchlib.constants import CONSTANTS
 
+CONSTRUCTORS = ("__init__", "__post_init__", "__attrs_post_init__")
+"""The methods that make an object: `__init__`, and what runs behind those that dataclasses and attrs write."""
+_WRITE_CONSTRUCTORS = frozenset({"dataclass", "define", "mutable", "frozen", "attrs", "s"})
+"""Decorators of `dataclasses` and attrs that write `__init__`."""
+_NUMBERS = (cst.Integer, cst.Float, cst.SimpleString)
 _READS = frozenset(
     {
         cst.Name, cst.Attribute, cst.SimpleString, cst.Integer, cst.Comparison, cst.BooleanOperation,
@@ -227,6 +232,24 @@ def declared(cls: Class) -> dict[str, cst.Annotation]:
     return {one.target.value: one.annotation for one in declared if isinstance(one.target, cst.Name)}
 
 
+def is_field(machine: Machine, state: State, cls: Class, name: str) -> bool:
+    """Whether callers may pass `name` to the constructor that a decorator writes, instead of a constant default."""
+    for candidate in lineage(machine, state, cls):
+        if name in declared(candidate):
+            default = members(candidate).get(name)
+            constant = isinstance(default, _NUMBERS) or (isinstance(default, cst.Name) and default.value != "None")
+            return constant and _has_written_constructor(candidate)
+    return False
+
+
+def _has_written_constructor(cls: Class) -> bool:
+    node = node_of(cls)
+    assert isinstance(node, cst.ClassDef)
+    uses = [decorator.decorator for decorator in node.decorators]
+    names = [dotted(use.func if isinstance(use, cst.Call) else use) or "" for use in uses]
+    return any(name.rpartition(".")[2] in _WRITE_CONSTRUCTORS for name in names)
+
+
 def _class_attribute(machine: Machine, state: State, cls: Class, name: str) -> Value | None:
     """The value that the body of a class assigns to `name`; a None there is a placeholder, hence unknown."""
     for candidate in lineage(machine, state, cls):
@@ -325,7 +348,7 @@ def _reopen(machine: Machine, state: State, one: Instance) -> None:
     for cls in lineage(machine, state, one.cls):
         for name, assignments in _self_assignments(cls).items():
             flag = isinstance(table.get(name), Const)
-            if flag and any(assignment.method != "__init__" for assignment in assignments):
+            if flag and any(assignment.method not in CONSTRUCTORS for assignment in assignments):
                 del table[name]
     state.heap[one.symbol] = table
 

@@ -201,8 +201,19 @@ def initialise(machine: Machine, state: State, made: Instance, arguments: Argume
         return
     lineage = reversed(attributes.lineage(machine, state, made.cls))
     fields = dict.fromkeys(name for cls in lineage for name in attributes.declared(cls))
-    for name, value in {**dict(zip(fields, positional, strict=False)), **keywords}.items():
+    given = {**dict(zip(fields, positional, strict=False)), **keywords}
+    if node is None:
+        given = {
+            name: machine.unknown("attribute", name, parts=(made.symbol,))
+            for name in fields
+            if attributes.is_field(machine, state, made.cls, name)
+        }
+    for name, value in given.items():
         state.set_attribute(made.symbol, name, value)
+    for name in attributes.CONSTRUCTORS[1:]:
+        function = attributes.find_method(machine, state, made.cls, name)
+        if function is not None:
+            call_function(machine, state, function, [made], {}, node)
 
 
 def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:

@@ -196,7 +196,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         if method.name.value not in called
         and any(has_unseen_callers(cls, method) for has_unseen_callers in machine.hooks.has_unseen_callers)
     }
-    waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value != "__init__"]
+    waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value not in attributes.CONSTRUCTORS]
     if not waiting:
         return
     machine.chunk = cls.chunk

@@ -41,6 +41,7 @@ from amplint.semantics.words import HARMLESS_CONTEXT
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.names import (
+    AMP_MODULES,
     AUTOCAST_PARAMETERS,
     AUTOCASTS,
     DEFAULT_AUTOCAST_DTYPE,
@@ -250,7 +251,7 @@ class Regions(Tracker):
         names = frozenset().union(*map(kept_contexts, ours))
         if any(sign in chunk.text for chunk in chunks for sign in _SETTINGS):
             names |= frozenset(name.rpartition(".")[2] for name in NO_CONTEXTS)
-        return Words(names)
+        return Words(names, frozenset({"amp"} if any("amp(" in chunk.text for chunk in chunks) else ()))
 
     def describe(self, state: State) -> Mapping[str, object]:
         """The innermost autocast region, and the node that entered it."""
@@ -316,8 +317,10 @@ class Regions(Tracker):
         return None
 
     def unseen_begins(self, state: State, call: Call) -> None:
-        """Report a context called without a function to decorate."""
-        if isinstance(call.callee, (Autocast, GradMode)) and not call.arguments.given:
+        """Report a context called without a function to decorate, or a module called for the class in it."""
+        if isinstance(call.callee, Ref) and call.callee.name in AMP_MODULES:
+            self.machine.emit(state, NoContext, call.node, api=call.callee.name, called=True, module=True)
+        elif isinstance(call.callee, (Autocast, GradMode)) and not call.arguments.given:
             api = "autocast" if isinstance(call.callee, Autocast) else "gradient mode"
             self.machine.emit(state, NoContext, call.node, api=api, called=True)
 
