@@ -81,6 +81,37 @@ def test_a_function_takes_the_scaler(parameters: str, arguments: str, declared: 
     assert '    scaler = torch.amp.GradScaler("cuda")\n    for' in conversion.text
 
 
+EPOCH = """from typing import Optional
+
+import torch
+import torch.nn.functional as F
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batches: list{parameter}) -> None:
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind"),
+    [
+        (", writer: Optional[object] = None", "Optional[torch.amp.GradScaler]"),
+        (", writer: object | None = None", "torch.amp.GradScaler | None"),
+        (", writer: object = None", "torch.amp.GradScaler | None"),
+        ("", "torch.amp.GradScaler | None"),
+    ],
+    ids=["Optional", "union", "default", "required"],
+)
+def test_a_function_of_one_epoch_may_be_given_the_scaler(parameter: str, kind: str) -> None:
+    conversion = convert(EPOCH.format(parameter=parameter), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert f"batches: list{parameter}, scaler: {kind} = None) -> None:" in conversion.text
+
+
 def test_other_libraries_are_named() -> None:
     text = """import pytorch_msssim
 import torch

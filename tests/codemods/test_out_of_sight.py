@@ -241,3 +241,41 @@ def test_a_single_step_makes_no_scaler() -> None:
     text = head.replace("loader", "inputs, labels") + body.replace("        ", "    ")
     found = convert(text, Wish(to="amp", device="cpu"))
     assert ["gets its optimizer from code out of sight" in remark.text for remark in found.refused] == [True]
+
+
+GIVEN_LOSS = """import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, model, batches, optimizer):
+        self.model = model
+        self.batches = batches
+        self.optimizer = optimizer
+
+    def train(self, get_loss, parallel):
+        self.model.train()
+        model = {model}
+        if parallel:
+            model = nn.DataParallel(model)
+        for batch in self.batches:
+            self.optimizer.zero_grad()
+            loss = get_loss(model, batch).mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "converts"),
+    [("self.model.cuda()", True), ("self.model", True), ("self.batches.cuda()", False)],
+)
+def test_a_loss_that_is_handed_a_moved_or_wrapped_model_runs_it(model: str, converts: bool) -> None:
+    conversion = convert(GIVEN_LOSS.format(model=model), Wish(to="amp"))
+    if not converts:
+        (remark,) = conversion.refused
+        assert remark.text == "no forward pass of a model was found that this loss comes from"
+        return
+    assert "float16):\n                loss = get_loss(model, batch).mean()\n" in conversion.text
+    (remark,) = conversion.left
+    assert remark.text.startswith("this runs the model and computes a loss out of sight")
