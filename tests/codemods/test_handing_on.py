@@ -132,6 +132,32 @@ for x, y in [(torch.ones(1, 1, 32, 32).cuda(), torch.ones(1, 1, 30, 30).cuda())]
     assert conversion.text.splitlines()[remark.row - 1] == "        loss = 1 - pytorch_msssim.ssim(out, y)"
 
 
+@pytest.mark.parametrize(("dtype", "told"), [("float16", 0), ("bfloat16", 1)])
+def test_plots_take_float16_and_files_are_no_tensors(dtype: str, told: int) -> None:
+    text = """import torch
+from PIL import Image
+from tensorboardX import SummaryWriter
+from torch import nn
+
+from plots import plot
+
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter()
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 2).cuda())]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = (out - y).abs().mean()
+    loss.backward()
+    optimizer.step()
+    writer.add_scalar("mean", out.mean())
+    image = Image.open(plot(out))
+"""
+    conversion = convert(text, Wish(to="amp", dtype=dtype))
+    assert conversion.refused == ()
+    assert [remark.text.partition("()")[0] for remark in conversion.left] == ["writer.add_scalar"] * told
+
+
 def test_one_scaler_serves_all_optimizers() -> None:
     text = """import torch
 from torch import nn
