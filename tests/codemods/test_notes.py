@@ -68,6 +68,14 @@ def test_a_step_under_the_condition_of_its_forward_pass_is_not_named(between: st
     assert [one for _, one in _left(text, "float16")].count(why) == told
 
 
+def test_groups_of_parameters_tell_whose_optimizer_it_is() -> None:
+    made = MADE.replace("a.parameters()", "a.optim_parameters(lr=0.1)")
+    body = "    loss = a(x).mean()\n    if cfg.both:\n        loss = loss + b(x).mean()"
+    text = LOOP.format(made=f"import cfg\n{made}", body=body)
+    text = text.replace("    opt_b.step()", "    if cfg.both:\n        opt_b.step()")
+    assert not any("optimizer without gradients" in one for _, one in _left(text, "float16"))
+
+
 def test_a_scaler_raises_at_a_step_without_gradients() -> None:
     weight = torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)

@@ -114,7 +114,7 @@ def _models_of(script: Script, optimizer: cst.BaseExpression) -> set[str]:
     found: set[str] = set()
     for assign in script.of_kind(cst.Assign):
         if path is not None and path in bound_paths(assign, whole=True):
-            calls = (call for call in every(assign.value, cst.Call) if called_name(call) == "parameters")
+            calls = (call for call in every(assign.value, cst.Call) if called_name(call).endswith("parameters"))
             found |= {dotted(call.func.value) or "" for call in calls if isinstance(call.func, cst.Attribute)}
     return found - {""}
 

@@ -113,8 +113,8 @@ class Flow:
             return dotted(value) in self._models | renamed
         if called_name(value) in WRAPPERS:
             return bool(value.args) and self._is_model(value.args[0].value, renamed)
-        moves = isinstance(value.func, cst.Attribute) and value.func.attr.value in _MOVES
-        return moves and self._is_model(value.func.value, renamed)
+        func = value.func
+        return isinstance(func, cst.Attribute) and func.attr.value in _MOVES and self._is_model(func.value, renamed)
 
     def _calls_parameter(self, call: cst.Call) -> bool:
         """Whether `call` runs a parameter of its function that is no loss by its name, on something."""
