@@ -52,6 +52,13 @@ def test_what_is_clipped_in_some_rounds_alone_is_no_reason_for_an_update_in_all(
     assert conversion.refused or "\n        scaler.update()\n" in conversion.text
 
 
+def test_gradients_that_are_clipped_before_their_window_ends_are_refused() -> None:
+    body = f"{CLIPS}\n    if number % 3 == 2:\n        optimizer.step()\n        optimizer.zero_grad()"
+    text = LOOP.format(body=body).replace("    optimizer.zero_grad()\n    loss", "    loss")
+    conversion = convert(text, Wish(to="amp", device="cpu"))
+    assert any("between a backward and the step" in one.text for one in conversion.refused)
+
+
 def test_pytorch_refuses_to_unscale_twice_without_an_update() -> None:
     weight = torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
