@@ -15,7 +15,7 @@ from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
 from amplint.engine.screen import words_of
-from amplint.findings import Edit, Finding, Fix, Span
+from amplint.findings import Edit, Finding, Fix, Severity, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
@@ -310,7 +310,7 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     text = _lifted(text, list(_array_casts(text, path)))
     text = _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
     before = _number(text, path, dtype)
-    lifts = list(_lifts(text, path)) if before else []
+    lifts = list(_lifts(text, path)) if any(before) else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
     if fewest >= before:
         return text, []
@@ -323,11 +323,12 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     return _lifted(text, chosen), done
 
 
-def _number(text: str, path: str, dtype: str) -> int:
+def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
+    """The number of errors and warnings, which refuse a conversion, and that of all failures in `text`."""
     run = found(text, path)
-    return sum(can_happen(one, dtype) for one in (*run.findings, *run.assumed)) + sum(
-        dtype in one.dtypes for one in run.losses
-    )
+    failures = [one for one in (*run.findings, *run.assumed) if can_happen(one, dtype)]
+    refusing = sum(one.severity > Severity.INFO for one in failures)
+    return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
 
 
 def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:

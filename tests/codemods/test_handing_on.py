@@ -81,6 +81,37 @@ def test_a_function_takes_the_scaler(parameters: str, arguments: str, declared: 
     assert '    scaler = torch.amp.GradScaler("cuda")\n    for' in conversion.text
 
 
+EPOCH = """from typing import Optional
+
+import torch
+import torch.nn.functional as F
+
+
+def train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batches: list{parameter}) -> None:
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "kind"),
+    [
+        (", writer: Optional[object] = None", "Optional[torch.amp.GradScaler]"),
+        (", writer: object | None = None", "torch.amp.GradScaler | None"),
+        (", writer: object = None", "torch.amp.GradScaler | None"),
+        ("", "torch.amp.GradScaler | None"),
+    ],
+    ids=["Optional", "union", "default", "required"],
+)
+def test_a_function_of_one_epoch_may_be_given_the_scaler(parameter: str, kind: str) -> None:
+    conversion = convert(EPOCH.format(parameter=parameter), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert f"batches: list{parameter}, scaler: {kind} = None) -> None:" in conversion.text
+
+
 def test_other_libraries_are_named() -> None:
     text = """import pytorch_msssim
 import torch
@@ -99,6 +130,30 @@ for x, y in [(torch.ones(1, 1, 32, 32).cuda(), torch.ones(1, 1, 30, 30).cuda())]
     (remark,) = conversion.left
     assert remark.text == "pytorch_msssim.ssim() can be given half tensors here; make sure that it takes them"
     assert conversion.text.splitlines()[remark.row - 1] == "        loss = 1 - pytorch_msssim.ssim(out, y)"
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("float16", 0), ("bfloat16", 1)])
+def test_plots_take_float16_and_files_are_no_tensors(dtype: str, told: int) -> None:
+    text = """import torch
+from PIL import Image
+from tensorboardX import SummaryWriter
+from torch import nn
+
+model = nn.Linear(4, 2).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+writer = SummaryWriter()
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 2).cuda())]:
+    optimizer.zero_grad()
+    out = model(x)
+    loss = (out - y).abs().mean()
+    loss.backward()
+    optimizer.step()
+    writer.add_scalar("mean", out.mean())
+    image = Image.open(f"{out}.png")
+"""
+    conversion = convert(text, Wish(to="amp", dtype=dtype))
+    assert conversion.refused == ()
+    assert [remark.text.partition("()")[0] for remark in conversion.left] == ["writer.add_scalar"] * told
 
 
 def test_one_scaler_serves_all_optimizers() -> None:

@@ -49,6 +49,33 @@ def test_steps_of_an_optimizer_whose_model_runs_in_one_branch_are_named(body: st
     assert why not in [one for _, one in _left(text, "bfloat16")]
 
 
+@pytest.mark.parametrize(
+    ("between", "condition", "told"),
+    [
+        ("", "cfg.both", False),
+        ("", "cfg.other", True),
+        ("    cfg.both = not cfg.both\n", "cfg.both", True),
+        ("", "y.any()", True),
+    ],
+    ids=["the same", "another", "changed between", "a call"],
+)
+def test_a_step_under_the_condition_of_its_forward_pass_is_not_named(between: str, condition: str, told: bool) -> None:
+    ran = "y.any()" if "(" in condition else "cfg.both"
+    body = f"    loss = a(x).mean()\n    if {ran}:\n        loss = loss + b(x).mean()\n{between}".rstrip("\n")
+    text = LOOP.format(made=f"import cfg\n{MADE}", body=body)
+    text = text.replace("    opt_b.step()", f"    if {condition}:\n        opt_b.step()")
+    why = "a scaler raises at the step of an optimizer without gradients, as where b does not run"
+    assert [one for _, one in _left(text, "float16")].count(why) == told
+
+
+def test_groups_of_parameters_tell_whose_optimizer_it_is() -> None:
+    made = MADE.replace("a.parameters()", "a.optim_parameters(lr=0.1)")
+    body = "    loss = a(x).mean()\n    if cfg.both:\n        loss = loss + b(x).mean()"
+    text = LOOP.format(made=f"import cfg\n{made}", body=body)
+    text = text.replace("    opt_b.step()", "    if cfg.both:\n        opt_b.step()")
+    assert not any("optimizer without gradients" in one for _, one in _left(text, "float16"))
+
+
 def test_a_scaler_raises_at_a_step_without_gradients() -> None:
     weight = torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)

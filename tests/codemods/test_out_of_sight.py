@@ -241,3 +241,107 @@ def test_a_single_step_makes_no_scaler() -> None:
     text = head.replace("loader", "inputs, labels") + body.replace("        ", "    ")
     found = convert(text, Wish(to="amp", device="cpu"))
     assert ["gets its optimizer from code out of sight" in remark.text for remark in found.refused] == [True]
+
+
+GIVEN_LOSS = """import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, model, batches, optimizer):
+        self.model = model
+        self.batches = batches
+        self.optimizer = optimizer
+
+    def train(self, get_loss, parallel):
+        self.model.train()
+        model = {model}
+        if parallel:
+            model = nn.DataParallel(model)
+        for batch in self.batches:
+            self.optimizer.zero_grad()
+            loss = get_loss(model, batch).mean()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "converts"),
+    [("self.model.cuda()", True), ("self.model", True), ("self.batches.cuda()", False)],
+)
+def test_a_loss_that_is_handed_a_moved_or_wrapped_model_runs_it(model: str, converts: bool) -> None:
+    conversion = convert(GIVEN_LOSS.format(model=model), Wish(to="amp"))
+    if not converts:
+        (remark,) = conversion.refused
+        assert remark.text == "no forward pass of a model was found that this loss comes from"
+        return
+    assert "float16):\n                loss = get_loss(model, batch).mean()\n" in conversion.text
+    (remark,) = conversion.left
+    assert remark.text.startswith("this runs the model and computes a loss out of sight")
+
+
+MODULES = """import torch
+from modules import GeneratorFull
+from batchnorm import Replicated
+
+
+def train(config, generator, discriminator, loader, devices):
+    optimizer = torch.optim.Adam(generator.parameters(), lr=config["lr"])
+    full = GeneratorFull(generator, discriminator, config)
+    if torch.cuda.is_available():
+        full = Replicated(full, device_ids=devices)
+    for x in loader:
+        losses, generated = full(x)
+        loss = sum(one.mean() for one in losses.values())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_the_construction_of_a_module_that_takes_a_model_runs_nothing() -> None:
+    conversion = convert(MODULES, Wish(to="amp", dtype="bfloat16"))
+    assert conversion.refused == ()
+    assert conversion.text.count("torch.autocast(") == 1
+    assert "bfloat16):\n            losses, generated = full(x)\n            loss = sum(" in conversion.text
+    assert [remark.row for remark in conversion.left] == [13]
+
+
+HELPER = """def get_numpy(tensor):
+    return tensor.to("cpu").detach().numpy()
+"""
+STATISTICS = """import numpy as np
+import torch
+import torch.nn.functional as F
+
+import helper
+
+
+class Trainer:
+    def __init__(self, qf, target):
+        self.qf = qf.cuda()
+        self.target = target.cuda()
+        self.optimizer = torch.optim.Adam(self.qf.parameters())
+
+    def train(self, batch):
+        loss, found = self.compute(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return found
+
+    def compute(self, batch):
+        x, rewards = batch["x"], batch["rewards"]
+        first, second = self.qf(x), self.target(x)
+        goal = rewards + 0.9 * second
+        loss = F.mse_loss(first, goal.detach())
+        return loss, {"first": helper.get_numpy(first), "goal": np.mean(helper.get_numpy(goal))}
+"""
+
+
+def test_what_certainly_is_bfloat16_is_cast_for_a_helper_though_another_may_be_too(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    conversion = convert(STATISTICS, Wish(to="amp", dtype="bfloat16"), str(tmp_path / "trainer.py"))
+    assert conversion.refused == ()
+    assert "first, second = self.qf(x).float(), self.target(x)" in conversion.text

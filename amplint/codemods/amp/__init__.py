@@ -45,6 +45,11 @@ _MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)
 _MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE)
 
 
+_PLOTS = frozenset({"add_scalar", "add_scalars"})
+"""Methods of summary writers that read a tensor by NumPy, which has float16.
+
+Source: `make_np` in `torch.utils.tensorboard` of PyTorch 2.13 and in tensorboardX.
+"""
 _ALIAS = re.compile(r"^import[ \t]+torch[ \t]+as[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:\.\w+)*[ \t]*(?:[,#]|$)", re.MULTILINE)
 
@@ -132,7 +137,11 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Remark(row_edited(script.text, new, fix.edits, row), text)
 
     takes = "() can be given half tensors here; make sure that it takes them"
-    told = [(row, name + takes) for row, name in regions.foreign_calls()]
+    told = [
+        (row, name + takes)
+        for row, name in regions.foreign_calls()
+        if not (scales and name.rpartition(".")[2] in _PLOTS)
+    ]
     told += [
         (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")
         for one in passed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.bindings import bound_paths, called_name, changed, paths
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed, disables_gradients
@@ -49,7 +49,7 @@ def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Told]:
         runs = [call for call in script.calls if script.function_of(call) is function and _runs(script, observed, call)]
         for step in steps if len(optimizers) > 1 else ():
             branches = [(dotted(call.func) or "", _branch_before(script, call, step)) for call in runs]
-            always = {path for path, branch in branches if branch is None}
+            always = {path for path, branch in branches if branch is None or _steps_alike(script, branch, step)}
             ways: dict[str, set[tuple[cst.CSTNode, bool]]] = {}
             for path, branch in branches:
                 if branch is not None and path not in always:
@@ -84,13 +84,37 @@ def _branch_before(script: Script, call: cst.Call, step: cst.Call) -> tuple[cst.
     return found
 
 
+def _steps_alike(script: Script, branch: tuple[cst.CSTNode, bool], step: cst.Call) -> bool:
+    """Whether `step` stands under the condition of a `branch` before it, whose values nothing changes in between."""
+    ran, otherwise = branch
+    if otherwise or not isinstance(ran, cst.If):
+        return False
+    node: cst.CSTNode = step
+    for above in script.source.ancestors(step):
+        if isinstance(above, cst.FunctionDef):
+            break
+        if isinstance(above, cst.If) and node is above.body and script.text_of(above.test) == script.text_of(ran.test):
+            return _is_kept(script, ran, above)
+        node = above
+    return False
+
+
+def _is_kept(script: Script, first: cst.If, second: cst.If) -> bool:
+    """Whether the condition of two `if` statements is made of names and attributes that nothing binds between them."""
+    calls = any(every(first.test, cst.Call))
+    begin, end = script.row(first), script.row(second)
+    between = (one for one in script.of_kind(cst.BaseSmallStatement) if begin <= script.row(one) < end)
+    bound = {path for one in between for path in changed(one)}
+    return not calls and not bound & paths(first.test)
+
+
 def _models_of(script: Script, optimizer: cst.BaseExpression) -> set[str]:
     """The models whose parameters the file gives to an optimizer, by paths."""
     path = dotted(optimizer)
     found: set[str] = set()
     for assign in script.of_kind(cst.Assign):
         if path is not None and path in bound_paths(assign, whole=True):
-            calls = (call for call in every(assign.value, cst.Call) if called_name(call) == "parameters")
+            calls = (call for call in every(assign.value, cst.Call) if called_name(call).endswith("parameters"))
             found |= {dotted(call.func.value) or "" for call in calls if isinstance(call.func, cst.Attribute)}
     return found - {""}
 

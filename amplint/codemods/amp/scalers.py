@@ -248,7 +248,7 @@ class Scalers:
             if not parameters.takes_more(function):
                 raise Refusal(function, f"{function.name.value}() cannot take a scaler as its last parameter")
             last = positional(function)[-1]
-            kind = f": {self._kind(last)} | None = None" if last.annotation is not None else "=None"
+            kind = f": {self._optional(last)} = None" if last.annotation is not None else "=None"
             self._edits.append(parameters.behind(self._script, last, f"{self.name}{kind}"))
             made = f"if {self.name} is None:\n    {made}"
             self.passed.append(function)
@@ -268,6 +268,11 @@ class Scalers:
         if text.startswith("Optional["):
             return "Optional[torch.amp.GradScaler]"
         return "torch.amp.GradScaler | None" if text.endswith("| None") else "torch.amp.GradScaler"
+
+    def _optional(self, behind: cst.Param) -> str:
+        """The annotation of a scaler after the last parameter, that may be None."""
+        kind = self._kind(behind)
+        return kind if kind.startswith("Optional[") or kind.endswith("| None") else f"{kind} | None"
 
     def _make_below(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode], node: cst.CSTNode) -> None:
         here = self._script.function_of(node) is function

@@ -99,6 +99,7 @@ class Beside:
         return (
             strange
             and not _reads_tokens(call)
+            and called_name(call) != "open"  # takes a file
             and any(
                 path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
                 for argument in call.args

@@ -10,12 +10,15 @@ from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.training.observed import Observed, is_no_grad_function
 from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.models.parameters import WRAPPERS
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
 _CALLS_LIMIT = 4
+_MOVES = frozenset({"to", "cuda", "cpu", "train", "eval"})
+"""Methods of a module that return it."""
 
 
 class PassedForward(Refusal):
@@ -82,10 +85,11 @@ class Flow:
         self._forwards |= called
         models = set(self._models)
         for statement in way if not called else ():
+            models |= self._renamed_models(self._script.function_of(statement))
             bound = self.binds(statement)
             for call in every(statement, cst.Call):
                 handed = any(dotted(argument.value) in models for argument in call.args)
-                if handed and called_name(call) == "partial":
+                if handed and (called_name(call) == "partial" or _constructs(statement, call)):
                     models |= bound
                 elif not bound & models and (
                     handed or dotted(call.func) in models or self._runs_overridable_method(call)
@@ -94,6 +98,23 @@ class Flow:
         self._forwards |= self.unseen.keys()
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(called or self.unseen)
+
+    def _renamed_models(self, function: cst.FunctionDef | None) -> set[str]:
+        """The variables of `function` that it binds to a model, moved or wrapped."""
+        found = set[str]()
+        for node in self._script.nodes_of(function):
+            if isinstance(node, cst.Assign) and self._is_model(node.value, found):
+                found |= bound_paths(node, whole=True)
+        return found
+
+    def _is_model(self, value: cst.BaseExpression, renamed: Set[str]) -> bool:
+        """Whether `value` is a model, or a call that returns one that it moves or wraps."""
+        if not isinstance(value, cst.Call):
+            return dotted(value) in self._models | renamed
+        if called_name(value) in WRAPPERS:
+            return bool(value.args) and self._is_model(value.args[0].value, renamed)
+        func = value.func
+        return isinstance(func, cst.Attribute) and func.attr.value in _MOVES and self._is_model(func.value, renamed)
 
     def _calls_parameter(self, call: cst.Call) -> bool:
         """Whether `call` runs a parameter of its function that is no loss by its name, on something."""
@@ -215,6 +236,12 @@ class Flow:
             parts = [_value(one) for one in statement.body]
             return {path for part in parts for path in paths(part)}
         return paths(statement) - {path for loop in every(statement, cst.For) for path in bound_paths(loop)}
+
+
+def _constructs(statement: cst.CSTNode, call: cst.Call) -> bool:
+    """Whether `statement` assigns an object that `call` constructs, by the style of its name."""
+    only = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(only, cst.Assign) and only.value is call and called_name(call)[:1].isupper()
 
 
 def _loss_holders(script: Script) -> Iterator[str]:

@@ -247,8 +247,8 @@ class _Watch:
         if chooses and self._goal is not Goal.REGIONS:
             raise Refusal(event.node, "the optimizer is stepped with a key, as no optimizer of PyTorch is")
         if not chooses and (event.closure or given):
-            windows = self._goal is Goal.WINDOWS
-            why = "makes and uses gradients in one call" if windows else "a gradient scaler cannot step"
+            scales = self._goal is Goal.SCALER
+            why = "a gradient scaler cannot step" if scales else "makes and uses gradients in one call"
             raise Refusal(event.node, f"the optimizer runs a closure, which {why}")
         if isinstance(event.node, cst.Call):
             self.found.steps[event.node] = event.optimizer_node

@@ -89,8 +89,29 @@ class Protocol:
                 raise Refusal(
                     steps[-1], "none of the optimizers steps every time; the scaler cannot be updated in one place"
                 )
-        edit = protocol.update(last, name, self._script.rewrite)
+        edit = protocol.update(self._behind_condition(steps[-1], last), name, self._script.rewrite)
         self._put(edit, steps[-1], "update the scaler")
+
+    def _behind_condition(self, step: cst.Call, last: cst.CSTNode) -> cst.CSTNode:
+        """The `if` around `last`, the statement of `step`, before which the gradients are unscaled; else `last`.
+
+        A round that skips the step has to end with an update, too: PyTorch refuses to unscale twice without one.
+        """
+        function, row = self._script.function_of(step), self._script.row(step)
+        mine = [one for one in self._observed.backwards if self._script.function_of(one) is function]
+        begin = max((other for other in map(self._script.row, mine) if other < row), default=row)
+        uses = [
+            use
+            for use in self._observed.uses
+            if self._script.function_of(use) is function and begin <= self._script.row(use) < row
+        ]
+        common = self._script.common([uses[0], last]) if uses else None
+        if common is None:
+            return last
+        block, (_, around) = common
+        unscaled = self._script.statement_of(self._unscaled_above(uses, self._unit(step), common[1][0]))
+        conditional = isinstance(around, cst.If) and self._script.loop_of(around) is self._script.loop_of(last)
+        return around if conditional and unscaled in block else last
 
     def _unscale(self, use: cst.CSTNode) -> None:
         place = self._in_stepping_function(use)
@@ -103,11 +124,16 @@ class Protocol:
             common = self._script.common([first, self._unit(step)])
             if common is None:
                 raise Refusal(use, "the gradients are used too far from the step for them to be unscaled")
-            alone = len(uses) == 1 and self._script.loop_of(first) is self._script.loop_of(self._unit(step))
-            plain = alone and self._script.statement_of(first) is not None
-            below = first if plain else self._after_backward(first, common[1][0])
+            below = self._unscaled_above([first, *uses[1:]], self._unit(step), common[1][0])
             edit = protocol.unscale(below, self._optimizer(step), self._scaler_at(step), self._script.rewrite)
             self._put(edit, use, "unscale the gradients before they are used")
+
+    def _unscaled_above(self, uses: Sequence[cst.CSTNode], unit: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
+        """The node above which gradients are unscaled for `uses`, of which `outer` contains the first."""
+        first = uses[0]
+        alone = len(uses) == 1 and self._script.loop_of(first) is self._script.loop_of(unit)
+        plain = alone and self._script.statement_of(first) is not None
+        return first if plain else self._after_backward(first, outer)
 
     def _after_backward(self, use: cst.CSTNode, outer: cst.CSTNode) -> cst.CSTNode:
         """The outermost statement around `use`, up to `outer`, that contains no backward pass; `use` without any."""
