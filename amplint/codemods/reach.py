@@ -6,14 +6,15 @@ import functools
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import called_name
-from amplint.codemods.callables import called_names, is_of_data
+from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
+from amplint.codemods.halves import halves_of, regions_of
 from amplint.codemods.handed import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.surroundings import modules
@@ -24,7 +25,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 
 _IMPORTERS = frozenset({"import_module", "__import__"})
 _DYNAMIC = frozenset({*_IMPORTERS, "getattr", "globals", "eval", "__dict__", "vars"})
@@ -51,7 +52,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
     """
     source = Source(path or "<text>", after, path)
-    first = next(_regions(source), None)
+    first = next(regions_of(source), None)
     if first is None:
         return
     program = Program(source, Lookups(modules(), source), whole=True)
@@ -62,24 +63,30 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         row = one.span.start.row
         return row not in rows and one.severity is Severity.INFO and any(row in each for each in near)
 
+    halves = halves_of(after, path)
+
     found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
     if any(_relative(other, source) for other in program.sources):
         found += [one for one in findings_of(rules, after, path, selected(), whole=True) if one.elsewhere]
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
-    found = [one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS]
+    found = [
+        one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS and halves.concern(one)
+    ]
     known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
     brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
-    reached = list(_reached(program))
+    names = called_names(source, regions_of(source))
+    reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
     run_here = _with_given(source, list(_made_of(program, modules_reached)))
     reached = list(dict.fromkeys((*reached, *run_here)))
+    live = live_functions(reached, names)
     for chunk in run_here:
-        for one in _findings_in(chunk, header):
+        for one in _findings_in(chunk, header, live):
             if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
@@ -96,7 +103,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from brought.values()
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
-    yield from models_run_on_half(program, _regions(source))
+    yield from models_run_on_half(program, regions_of(source))
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     said = set[tuple[str, str]]()
@@ -104,8 +111,11 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     for chunk in dict.fromkeys((*with_regions, *reached)):
         name = _relative(chunk.source, source)
         is_wide = functools.partial(_is_wide, run, chunk)
+        rows_live = None if chunk.source is source or not live else _rows_of(chunk, live)
         for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
             there = chunk.span(node).start.row
+            if rows_live is not None and not any(there in each for each in rows_live):
+                continue
             if not name or (name, why) not in said:
                 yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
             said.add((name, why))
@@ -171,9 +181,9 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
-def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
-    """The findings in a chunk that runs below `header`, which enters autocast."""
-    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
+def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef]) -> list[Finding]:
+    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast."""
+    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_of(chunk, live)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
@@ -196,33 +206,15 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
 
 
-def _rows_in_regions(chunk: Chunk) -> list[range]:
-    """The rows of a chunk that can run in a region: of a class only `forward`, and the methods that it calls."""
-    if not chunk.is_class:
-        return [range(chunk.first_row, chunk.first_row + chunk.text.count("\n") + 1)]
-    methods = {one.name.value: one for one in every(chunk.module, cst.FunctionDef)}
-    waiting, run = ["forward"], dict[str, range]()
-    while waiting:
-        name = waiting.pop()
-        if name in methods and name not in run:
-            span = chunk.span(methods[name])
-            run[name] = range(span.start.row, span.end.row + 1)
-            waiting += (one.attr.value for one in every(methods[name], cst.Attribute))
-    return list(run.values())
+def _rows_of(chunk: Chunk, functions: Set[cst.FunctionDef]) -> list[range]:
+    """The rows of those `functions` that stand in a chunk."""
+    spans = [chunk.span(one) for one in every(chunk.module, cst.FunctionDef) if one in functions]
+    return [range(span.start.row, span.end.row + 1) for span in spans]
 
 
-def _regions(source: Source) -> Iterator[cst.With]:
-    """The `with` statements of the file that enter autocast."""
-    for chunk in source.chunks:
-        for node in walk(chunk.module) if "autocast" in chunk.words else ():
-            if isinstance(node, cst.With) and any("autocast" in source.code(item) for item in node.items):
-                yield node
-
-
-def _reached(program: Program) -> Iterator[Chunk]:
-    """The chunks that the regions of the file may call, and those that these name, except for classes of data."""
+def _reached(program: Program, names: Set[str]) -> Iterator[Chunk]:
+    """The chunks of these `names`, and those that they name, except for classes of data."""
     source = program.main
-    names = called_names(source, _regions(source))
     every_name = not names.isdisjoint(_DYNAMIC)
     named = (one for chunk in source.chunks for one in program.mentions[chunk] if every_name or one.name in names)
     for chunk in _made_of(program, dict.fromkeys(named)):
@@ -243,7 +235,7 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 def _rows_near_regions(source: Source) -> list[range]:
     """The rows of functions that contain a region or are called in one, each as a range."""
-    regions = list(_regions(source))
+    regions = list(regions_of(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]
     return [range(span.start.row, span.end.row + 1) for span in spans]
