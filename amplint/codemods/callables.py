@@ -68,8 +68,7 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
         for function in every(chunk.module, cst.FunctionDef):
             given = [call for call in calls if called_name(call) in (function.name.value, chunk.name)]
             names = [param.name.value for param in positional(function) if param.name.value not in _OWNERS]
-            for call, argument in ((call, argument) for call in given for argument in call.args):
-                place = call.args.index(argument)
+            for place, argument in (each for one in given for each in enumerate(one.args)):
                 named = argument.keyword.value if argument.keyword is not None else None
                 name = named or (names[place] if place < len(names) and not argument.star else None)
                 for each in names if name is None else [name]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from amplint.codemods.bindings import bound_names, called_name, positional
 from amplint.edits.casting import UNTOUCHED
@@ -32,6 +33,7 @@ ABOUT_HALF = (
     "custom-function-without-custom-fwd",
 )
 """The rules about numerical failures in half."""
+_NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
 _WIDENING = frozenset(
@@ -42,6 +44,7 @@ _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median"
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "put"})
+_ARRAYS = frozenset({"numpy", "sklearn", "scipy"})
 _OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
 _Blocks = Iterator[Sequence[cst.CSTNode]]
 
@@ -64,14 +67,18 @@ def halves_of(text: str, path: str) -> Halves:
 class Halves:
     """Which variables of a file can hold half values that its `regions` made, before each statement."""
 
-    def __init__(self, source: Source, regions: Iterable[cst.With]) -> None:
+    def __init__(
+        self, source: Source, regions: Iterable[cst.With], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
+    ) -> None:
         self._source = source
+        self.leaving: dict[str, tuple[int, set[str]]] = {}
+        """Name of a function of another file -> the row of a call, and the arguments that are half, by place or name."""
         self._regions = set(regions)
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
-        self._given: dict[cst.FunctionDef, set[str]] = {}
+        self._given = {function: set(names) for function, names in given.items()}
         self._inside: set[cst.FunctionDef] = set()
         self._returning: set[cst.FunctionDef] = set()
         self._shared: set[str] = set()
@@ -90,9 +97,9 @@ class Halves:
         """Whether what a finding assumes to be half can be so, as far as the regions of the file make it."""
         if not self._regions or finding.severity > Severity.INFO or finding.name not in ABOUT_HALF:
             return True
-        return self._reach_call(finding.span) if finding.elsewhere is not None else self._reach(finding.span)
+        return self._reach_call(finding.span) if finding.elsewhere is not None else self.reaches(finding.span)
 
-    def _reach(self, span: Span) -> bool:
+    def reaches(self, span: Span) -> bool:
         """Whether what stands at `span` can meet a half value: an expression, or else its whole statement."""
         node, statement = self._at(span)
         if statement is None or statement not in self._before:
@@ -104,15 +111,32 @@ class Halves:
         operands = [*owner, *(argument.value for argument in node.args)]
         return any(self._carries(one, half, inside=inside) for one in operands)
 
+    def to_arrays(self) -> Iterator[Span]:
+        """The calls that can make an array of NumPy of a half value: `numpy()`, and those of libraries of arrays."""
+        for statement, half in self._before.items():
+            inside = statement in self._within
+            for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
+                one = self._source.imports.get((dotted(call.func) or "").partition(".")[0])
+                if one is not None and one.module.partition(".")[0] in _ARRAYS:
+                    operands = [argument.value for argument in call.args]
+                elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+                    operands = [call.func.value]
+                else:
+                    continue
+                if any(self._carries(operand, half, inside=inside) for operand in operands):
+                    yield self._source.span(call)
+
     def _reach_call(self, span: Span) -> bool:
         """Whether the call at `span` runs in a region, or can be given a half value."""
         _, statement = self._at(span)
-        return statement is None or statement in self._within or self._reach(span)
+        return statement is None or statement in self._within or self.reaches(span)
 
     def _at(self, span: Span) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
         """The outermost expression at `span`, and the innermost statement around it."""
         statement: cst.CSTNode | None = None
-        for chunk in self._source.chunks:
+        row = span.start.row
+        near = (one for one in self._source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
+        for chunk in near:
             for node in walk(chunk.module):
                 if node in self._before or isinstance(node, cst.BaseExpression):
                     place = self._source.span(node)
@@ -200,6 +224,8 @@ class Halves:
         else:
             into = into or [target]
             carried = [self._carries(value, half, inside=inside)] * len(into)
+            if len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
+                carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
             if called_name(value) in _CHOICES and len(into) > 1:
                 carried[1:] = [False] * (len(into) - 1)
         for one, carries in zip(into, carried, strict=True):
@@ -223,7 +249,10 @@ class Halves:
     def _hand_on(self, node: cst.CSTNode, half: set[str], *, inside: bool) -> None:
         """Tell functions of the file which of their parameters are given half values."""
         for call in every(node, cst.Call):
-            for function in self._targets(call):
+            targets = self._targets(call)
+            if not inside and not targets and half:
+                self._leave(call, half)
+            for function in targets:
                 if inside:
                     self._inside.add(function)
                 params = [one.name.value for one in positional(function)]
@@ -237,6 +266,15 @@ class Halves:
                             given.add(argument.keyword.value)
                         elif index < len(params):
                             given.add(params[index])
+
+    def _leave(self, call: cst.Call, half: Set[str]) -> None:
+        name = called_name(call)
+        if name in OPERATIONS or name in UNTOUCHED or name in _WIDENING or name in _COLLECTING:
+            return
+        for index, argument in enumerate(call.args):
+            if not argument.star and self._carries(argument.value, half, inside=False):
+                place = argument.keyword.value if argument.keyword is not None else str(index)
+                self.leaving.setdefault(name, (self._source.span(call).start.row, set()))[1].add(place)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""
@@ -284,14 +322,14 @@ class Halves:
 
     def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
         name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None
-        if name in _WIDENING or name in BOOLEAN or name in INTEGER or is_loss(name):
+        if name in _WIDENING or name in BOOLEAN or name in INTEGER:
             return False
         if owner is not None and (dotted(owner) or "").partition(".")[0] in _OTHER_ARRAYS:
             return False
         own = self._targets(call)
         if own:
             return not self._returning.isdisjoint(own)
-        if inside and name in FLOAT32:
+        if is_loss(name) or (inside and name in FLOAT32):
             return False
         if inside and (name in LOWER or (name not in OPERATIONS and name not in UNTOUCHED)):
             return True

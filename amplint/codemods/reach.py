@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods import hazards, outputs
-from amplint.codemods.bindings import called_name
+from amplint.codemods.bindings import called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
-from amplint.codemods.halves import halves_of, regions_of
+from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
 from amplint.codemods.handed import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.surroundings import modules
@@ -35,6 +35,7 @@ _OF_PLAIN_LAYERS = frozenset(
     | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
 )
 """Libraries whose layers are made of PyTorch's own, or that have none."""
+_NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
@@ -61,7 +62,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
     def is_near(one: Finding) -> bool:
         row = one.span.start.row
-        return row not in rows and one.severity is Severity.INFO and any(row in each for each in near)
+        return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
 
     halves = halves_of(after, path)
 
@@ -82,9 +83,13 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     names = called_names(source, regions_of(source))
     reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
-    run_here = _with_given(source, list(_made_of(program, modules_reached)))
-    reached = list(dict.fromkeys((*reached, *run_here)))
-    live = live_functions(reached, names)
+    run_here = list(_made_of(program, modules_reached))
+    given = [] if any(map(is_model, run_here)) else list(models_given(source))
+    made = dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
+    run_here = list(dict.fromkeys((*run_here, *made)))
+    with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
+    reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
+    live = live_functions(reached, names | {chunk.name for _, chunk in given})
     for chunk in run_here:
         for one in _findings_in(chunk, header, live):
             if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
@@ -106,27 +111,53 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from models_run_on_half(program, regions_of(source))
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
-    said = set[tuple[str, str]]()
-    with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
-    for chunk in dict.fromkeys((*with_regions, *reached)):
-        name = _relative(chunk.source, source)
-        is_wide = functools.partial(_is_wide, run, chunk)
-        rows_live = None if chunk.source is source or not live else _rows_of(chunk, live)
-        for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
-            there = chunk.span(node).start.row
-            if rows_live is not None and not any(there in each for each in rows_live):
-                continue
-            if not name or (name, why) not in said:
-                yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
-            said.add((name, why))
+    if dtype == "bfloat16":
+        told_here = rows | {one.row for one in brought.values()}
+        yield from _arrays(program, halves, run, told_here)
+    for chunk in reached:
+        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), unseen=chunk in made)
 
 
-def _with_given(source: Source, chunks: list[Chunk]) -> list[Chunk]:
-    """`chunks`, and if none of them is a model, what those are made of that the file is given."""
-    if any(map(is_model, chunks)):
-        return chunks
-    given = (one for other, chunk in models_given(source) for one in _made_of(other, [chunk]))
-    return list(dict.fromkeys((*chunks, *given)))
+def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]) -> Iterator[Remark]:
+    """Remarks on values for NumPy that may be bfloat16, in the file and in the functions of others that it calls.
+
+    What the interpretation knows is told by the rule about it.
+    """
+    main = program.main
+    for span in halves.to_arrays():
+        if span not in run.decided and span.start.row not in told:
+            yield Remark(span.start.row, _NO_ARRAY)
+    functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
+    for chunk in program.chunks if halves.leaving else ():
+        for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
+            functions.setdefault(function.name.value, []).append((chunk, function))
+    for name, (row, places) in halves.leaving.items():
+        there = functions.get(name, [])
+        if len(there) != 1 or row in told:
+            continue
+        chunk, function = there[0]
+        params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
+        given = {
+            params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
+        }
+        for span in Halves(chunk.source, (), {function: given}).to_arrays():
+            yield Remark(row, f"{_relative(chunk.source, main)}:{span.start.row}: {_NO_ARRAY}")
+            break
+
+
+def _hazards(
+    chunk: Chunk, main: Source, dtype: str, row: int, run: outputs.Found, live: list[range], *, unseen: bool
+) -> Iterator[Remark]:
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
+    name, said = _relative(chunk.source, main), set[str]()
+    halves = halves_of(main.text, main.path)
+    is_wide = functools.partial(_is_wide, run, chunk)
+    for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
+        span = chunk.span(node)
+        if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
+            if why not in said:
+                yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
+            said |= {why} if name else set()
 
 
 def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
@@ -233,12 +264,12 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _rows_near_regions(source: Source) -> list[range]:
-    """The rows of functions that contain a region or are called in one, each as a range."""
+def _rows_near_regions(source: Source) -> set[int]:
+    """The rows of functions that contain a region or are called in one."""
     regions = list(regions_of(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]
-    return [range(span.start.row, span.end.row + 1) for span in spans]
+    return {row for span in spans for row in range(span.start.row, span.end.row + 1)}
 
 
 def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
