@@ -69,9 +69,11 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
             given = [call for call in calls if called_name(call) in (function.name.value, chunk.name)]
             names = [param.name.value for param in positional(function) if param.name.value not in _OWNERS]
             for place, argument in (each for one in given for each in enumerate(one.args)):
-                named = argument.keyword.value if argument.keyword is not None else None
-                name = named or (names[place] if place < len(names) and not argument.star else None)
-                for each in names if name is None else [name]:
+                if argument.keyword is not None:
+                    taken = [argument.keyword.value]
+                else:
+                    taken = names if argument.star else names[place : place + 1]
+                for each in taken:
                     defined.setdefault(each, []).append(argument.value)
     return defined, iterated
 

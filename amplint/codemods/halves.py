@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
@@ -44,6 +45,8 @@ _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median"
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "put"})
+_LOOK_UP = re.compile(r"(?:^|_)emb(?:edding)?s?$")
+"""What returns rows of a weight, which autocast leaves float32."""
 _ARRAYS = frozenset({"numpy", "sklearn", "scipy"})
 _OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
 _Blocks = Iterator[Sequence[cst.CSTNode]]
@@ -72,7 +75,9 @@ class Halves:
     ) -> None:
         self._source = source
         self.leaving: dict[str, tuple[int, set[str]]] = {}
-        """Name of a function of another file -> the row of a call, and the arguments that are half, by place or name."""
+        """Name of a function of another file -> the row of a call, and its half arguments, by place or name."""
+        self.on_cpu: set[str] = set()
+        """The names of those that are given such a value on the CPU."""
         self._regions = set(regions)
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
@@ -125,6 +130,17 @@ class Halves:
                     continue
                 if any(self._carries(operand, half, inside=inside) for operand in operands):
                     yield self._source.span(call)
+
+    def products(self) -> Iterator[int]:
+        """The rows of matrix products outside of regions of which one operand alone can be half."""
+        for statement, half in self._before.items():
+            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            for product in every(statement, cst.BinaryOperation):
+                if isinstance(product.operator, cst.MatrixMultiply):
+                    sides = [self._carries(one, half, inside=False) for one in (product.left, product.right)]
+                    if sides[0] != sides[1]:
+                        yield self._source.span(product).start.row
 
     def _reach_call(self, span: Span) -> bool:
         """Whether the call at `span` runs in a region, or can be given a half value."""
@@ -274,6 +290,8 @@ class Halves:
         for index, argument in enumerate(call.args):
             if not argument.star and self._carries(argument.value, half, inside=False):
                 place = argument.keyword.value if argument.keyword is not None else str(index)
+                if any(called_name(each) == "cpu" for each in every(argument, cst.Call)):
+                    self.on_cpu.add(name)
                 self.leaving.setdefault(name, (self._source.span(call).start.row, set()))[1].add(place)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
@@ -331,7 +349,8 @@ class Halves:
             return not self._returning.isdisjoint(own)
         if is_loss(name) or (inside and name in FLOAT32):
             return False
-        if inside and (name in LOWER or (name not in OPERATIONS and name not in UNTOUCHED)):
+        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None
+        if inside and (name in LOWER or not known):
             return True
         operands = [argument.value for argument in call.args]
         operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []

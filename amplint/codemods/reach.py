@@ -28,13 +28,14 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 
 _IMPORTERS = frozenset({"import_module", "__import__"})
-_DYNAMIC = frozenset({*_IMPORTERS, "getattr", "globals", "eval", "__dict__", "vars"})
+_DYNAMIC = frozenset({*_IMPORTERS, "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _OF_PLAIN_LAYERS = frozenset(
     {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
     | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
 )
 """Libraries whose layers are made of PyTorch's own, or that have none."""
+_TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
@@ -89,7 +90,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     run_here = list(dict.fromkeys((*run_here, *made)))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
-    live = live_functions(reached, names | {chunk.name for _, chunk in given})
+    live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
         for one in _findings_in(chunk, header, live):
             if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
@@ -100,12 +101,9 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
                 remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
                 if name or (there not in rows and place not in known):
                     brought.setdefault(place, remark)
-    for loss in run.losses:
-        if loss.why and dtype in loss.dtypes:
-            name = os.path.relpath(loss.path, os.path.dirname(path)) if loss.path != source.path else ""
-            text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
-            brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
+    brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
+    yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
     yield from models_run_on_half(program, regions_of(source))
@@ -116,6 +114,15 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         yield from _arrays(program, halves, run, told_here)
     for chunk in reached:
         yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), unseen=chunk in made)
+
+
+def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
+    """Remarks on losses of precision in `dtype`, by their places."""
+    for loss in run.losses:
+        if loss.why and dtype in loss.dtypes:
+            name = os.path.relpath(loss.path, os.path.dirname(main.path)) if loss.path != main.path else ""
+            text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
+            yield (loss.path, loss.row), Remark(row if name else loss.row, text)
 
 
 def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]) -> Iterator[Remark]:
@@ -133,6 +140,8 @@ def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]
             functions.setdefault(function.name.value, []).append((chunk, function))
     for name, (row, places) in halves.leaving.items():
         there = functions.get(name, [])
+        if not there and name in halves.on_cpu and row not in told:
+            yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
         if len(there) != 1 or row in told:
             continue
         chunk, function = there[0]
@@ -247,10 +256,23 @@ def _reached(program: Program, names: Set[str]) -> Iterator[Chunk]:
     """The chunks of these `names`, and those that they name, except for classes of data."""
     source = program.main
     every_name = not names.isdisjoint(_DYNAMIC)
-    named = (one for chunk in source.chunks for one in program.mentions[chunk] if every_name or one.name in names)
+    modules = _modules_asked(program)
+    mentioned = (one for chunk in source.chunks for one in program.mentions[chunk])
+    named = (one for one in mentioned if every_name or one.name in names or one.source in modules)
     for chunk in _made_of(program, dict.fromkeys(named)):
         if chunk.source is not source or every_name or chunk.name in names:
             yield chunk
+
+
+def _modules_asked(program: Program) -> set[Source]:
+    """The modules of which the file takes attributes by names that only a run knows."""
+    asked = list[cst.CSTNode]()
+    for chunk in program.main.chunks:
+        calls = (one for one in every(chunk.module, cst.Call) if called_name(one) == "getattr")
+        asked += (one.args[0].value for one in calls if one.args)
+        asked += (one.value for one in every(chunk.module, cst.Attribute) if one.attr.value == "__dict__")
+    targets = (program.resolve(program.main, name) for one in asked if (name := dotted(one)) is not None)
+    return {one for one in targets if isinstance(one, Source)}
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
