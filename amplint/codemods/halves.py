@@ -131,6 +131,15 @@ class Halves:
                 if any(self._carries(operand, half, inside=inside) for operand in operands):
                     yield self._source.span(call)
 
+    def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
+        """The calls outside of regions that are given a half value, with the half variables there, and their rows."""
+        for statement, half in self._before.items():
+            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            for call in every(statement, cst.Call):
+                if any(self._carries(argument.value, half, inside=False) for argument in call.args):
+                    yield call, half, self._source.span(call).start.row
+
     def products(self) -> Iterator[int]:
         """The rows of matrix products outside of regions of which one operand alone can be half."""
         for statement, half in self._before.items():

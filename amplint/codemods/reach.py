@@ -106,7 +106,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
-    yield from models_run_on_half(program, regions_of(source))
+    yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     if dtype == "bfloat16":
