@@ -17,6 +17,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import children, every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
 
 ABOUT_HALF = (
@@ -38,7 +39,24 @@ _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
 _WIDENING = frozenset(
-    {"float", "double", "item", "tolist", "numpy", "long", "int", "bool", "len", "size", "str", "format", "type"}
+    {
+        "float",
+        "double",
+        "item",
+        "tolist",
+        "numpy",
+        "long",
+        "int",
+        "short",
+        "byte",
+        "char",
+        "bool",
+        "len",
+        "size",
+        "str",
+        "format",
+        "type",
+    }
     | {"argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance", "hasattr", "range"}
 )
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
@@ -349,7 +367,7 @@ class Halves:
 
     def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
         name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None
-        if name in _WIDENING or name in BOOLEAN or name in INTEGER:
+        if name in _WIDENING or name in BOOLEAN or name in INTEGER or (name == "to" and _converts(call)):
             return False
         if owner is not None and (dotted(owner) or "").partition(".")[0] in _OTHER_ARRAYS:
             return False
@@ -364,6 +382,12 @@ class Halves:
         operands = [argument.value for argument in call.args]
         operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []
         return any(self._carries(one, half, inside=inside) for one in operands)
+
+
+def _converts(call: cst.Call) -> bool:
+    """Whether `call` asks for a dtype that is written out and no half."""
+    dtypes = [path.rpartition(".") for one in call.args if (path := dotted(one.value)) is not None]
+    return any(owner == "torch" and name not in ("half", *HALF_DTYPES) for owner, _, name in dtypes)
 
 
 def _takes_indices(node: cst.Subscript) -> bool:
