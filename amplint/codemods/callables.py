@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name
+from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.edits.casting import TENSOR_METHODS
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import bound_by, every, walk
 
+_CALLED_ANYHOW = frozenset({"forward", "__call__"})
 _ITERATION = frozenset({"next", "iter"})
+_OWNERS = ("self", "cls")
 _Definitions = dict[str, list[cst.CSTNode]]
 
 
@@ -22,17 +24,27 @@ def called_names(source: Source, regions: Iterable[cst.CSTNode]) -> set[str]:
     Every name may be one of a callee, except elements of what a loop runs over and classes of data.
     """
     defined, iterated = _definitions(source)
-    callees, arguments, waiting = set[str](), set[str](), deque(regions)
+    callees, arguments, waiting = set[str](), set[str](), deque[cst.CSTNode](regions)
+    passing = {one for region in waiting for one in _made_in_each_round(source, region)}
     while waiting:
         node = waiting.popleft()
         called, given = _names(node)
         for name in called - callees:
             waiting += (*defined.get(name, ()), *iterated.get(name, ()))
         for name in given - arguments - called - callees:
-            waiting += defined.get(name, ())
+            waiting += (one for one in defined.get(name, ()) if one not in passing)
         callees |= called
         arguments |= given
     return callees | arguments
+
+
+def _made_in_each_round(source: Source, region: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The expressions in the loops around a region: what they give is data, and no model."""
+    for above in source.ancestors(region):
+        if isinstance(above, (cst.FunctionDef, cst.ClassDef)):
+            return
+        if isinstance(above, (cst.For, cst.While)):
+            yield from (one for one in walk(above.body) if isinstance(one, cst.BaseExpression))
 
 
 def _names(node: cst.CSTNode) -> tuple[set[str], set[str]]:
@@ -54,10 +66,33 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
     for chunk in source.chunks:
         for function in every(chunk.module, cst.FunctionDef):
-            for param in every(function.params, cst.Param):
-                names = (function.name.value, chunk.name)
-                defined.setdefault(param.name.value, []).extend(call for call in calls if called_name(call) in names)
+            given = [call for call in calls if called_name(call) in (function.name.value, chunk.name)]
+            names = [param.name.value for param in positional(function) if param.name.value not in _OWNERS]
+            for place, argument in (each for one in given for each in enumerate(one.args)):
+                if argument.keyword is not None:
+                    taken = [argument.keyword.value]
+                else:
+                    taken = names if argument.star else names[place : place + 1]
+                for each in taken:
+                    defined.setdefault(each, []).append(argument.value)
     return defined, iterated
+
+
+def live_functions(chunks: Iterable[Chunk], names: Set[str]) -> set[cst.FunctionDef]:
+    """The functions and methods of `chunks` that run where `names` are called, directly or through each other.
+
+    Whatever such code mentions may be called; a forward pass is, in each class.
+    """
+    waiting = {one: one.name.value for chunk in chunks for one in every(chunk.module, cst.FunctionDef)}
+    known, live = {*names, *_CALLED_ANYHOW}, set[cst.FunctionDef]()
+    while True:
+        new = [one for one, name in waiting.items() if name in known]
+        if not new:
+            return live
+        for function in new:
+            del waiting[function]
+            live.add(function)
+            known |= {one.value for one in every(function.body, cst.Name)}
 
 
 def is_of_data(node: cst.CSTNode) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.codemods.conversion import Remark
+from amplint.codemods.halves import halves_of
 from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.rows import row_before
@@ -65,7 +66,8 @@ class Completion:
 
     def infos(self, text: str) -> list[Remark]:
         """The other new findings in `text`, by its rows, without opportunities."""
-        return [_remark(finding) for finding in self._new(text) if not self._stops(finding)]
+        halves = halves_of(text, self._path)
+        return [_remark(one) for one in self._new(text) if not self._stops(one) and halves.concern(one)]
 
     def _stops(self, finding: Finding) -> bool:
         return finding.severity > Severity.INFO and self._accepted.isdisjoint((finding.code, finding.name))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from amplint.codemods.bindings import called_name
+from amplint.codemods.bindings import bound_paths, called_name, constructor
 from amplint.codemods.surroundings import check_time, modules
 from amplint.engine.modules import Lookups
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
@@ -39,15 +40,25 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
         for chunk in classes:
             if chunk.name not in parts:
                 yield _reaching(program, chunk), chunk
-    importers = list(_importers(main))
-    for source in importers if len(importers) <= _MOST_IMPORTERS else ():
+    every_importer = list(importers(main))
+    for source in every_importer if len(every_importer) <= _MOST_IMPORTERS else ():
         check_time()
         program = Program(source, Lookups(modules(), source), whole=True)
-        names = {called_name(call) for chunk in source.chunks for call in every(chunk.module, cst.Call)}
+        calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+        names, made = {called_name(call) for call in calls}, set(_handed_over(source, main, calls))
         for name in sorted(names):
             target = program.resolve(source, name) if name else None
-            if isinstance(target, Chunk) and target.source is not main and is_model(target):
+            if isinstance(target, Chunk) and target.source is not main and (is_model(target) or name in made):
                 yield program, target
+
+
+def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Iterator[str]:
+    """The names of functions and classes whose results `source` passes to what `main` defines."""
+    own = {chunk.name for chunk in main.chunks if chunk.name}
+    given = {dotted(one.value) for call in calls if called_name(call) in own for one in call.args}
+    for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
+        if bound_paths(assign, whole=True) & given:
+            yield called_name(constructor(assign.value))
 
 
 def _reaching(program: Program, chunk: Chunk) -> Program:
@@ -57,7 +68,7 @@ def _reaching(program: Program, chunk: Chunk) -> Program:
     return Program(chunk.source, Lookups(modules(), chunk.source), whole=True)
 
 
-def _importers(main: Source) -> Iterator[Source]:
+def importers(main: Source) -> Iterator[Source]:
     """The files in the folder of `main`, and in the one above, that import it."""
     stem = os.path.basename(main.path).removesuffix(".py")
     says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b%b\b" % re.escape(stem.encode()), re.MULTILINE)

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, paths, positional
+from amplint.codemods.bindings import paths, positional
 from amplint.codemods.conversion import Remark
+from amplint.codemods.halves import Halves
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 
 _DEPTH = 3
 """The number of functions through which a model is followed."""
-_WIDENING = frozenset({"float", "double", "item", "tolist", "numpy", "long", "int"})
 
 
-def models_run_on_half(program: Program, regions: Iterable[cst.With]) -> Iterator[Remark]:
+def models_run_on_half(program: Program, halves: Halves) -> Iterator[Remark]:
     """A remark for each such call in the file, once for each model."""
-    source, every_region = program.main, list(regions)
-    inside = {id(node) for region in every_region for node in walk(region)}
     told = set[str]()
-    for region in every_region:
-        function = next((one for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)), None)
-        bound = {path for assign in every(region, cst.Assign) for path in bound_paths(assign)}
-        half = {path for path in bound if not SPEAKS_OF_LOSS.search(path)}
-        for call in every(function or source.chunk_of(region).module, cst.Call):
-            if id(call) in inside or source.span(call).start < source.span(region).start:
-                continue
-            given = [
-                one for one in call.args if not any(called_name(each) in _WIDENING for each in every(one, cst.Call))
-            ]
-            if not any(isinstance(one.value, (cst.Name, cst.Subscript)) and paths(one.value) & half for one in given):
-                continue
-            for name in _models_run_by(program, source, call, half):
-                if name not in told:
-                    told.add(name)
-                    why = f"{dotted(call.func)}() can run {name} on half tensors here, outside of a region; cast them"
-                    yield Remark(source.span(call).start.row, why)
+    for call, half, row in halves.calls_outside():
+        for name in _models_run_by(program, program.main, call, half):
+            if name not in told:
+                told.add(name)
+                yield Remark(
+                    row, f"{dotted(call.func)}() can run {name} on half tensors here, outside of a region; cast them"
+                )
 
 
-def _models_run_by(program: Program, source: Source, call: cst.Call, half: set[str]) -> Iterator[str]:
+def _models_run_by(program: Program, source: Source, call: cst.Call, half: Set[str]) -> Iterator[str]:
     """The arguments of `call`, other than those in `half`, that the function it runs calls."""
     for argument, (home, function, name) in _passed(program, source, call):
         path = dotted(argument.value)

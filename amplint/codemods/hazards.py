@@ -22,6 +22,8 @@ _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 _Body = cst.FunctionDef | cst.Module
 _FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
+_LOGARITHMS = frozenset({"log", "log2", "log10"})
+_AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
     "grad",
     "sparse",
@@ -29,6 +31,8 @@ _WORDS = {
     "sqrt",
     "rsqrt",
     "exp_",
+    *_LOGARITHMS,
+    *_AVERAGES,
     *_SOLVERS,
     *_SPARSE,
     *_SPARSE_PRODUCTS,
@@ -52,9 +56,16 @@ def is_sparse(node: cst.CSTNode) -> bool:
 
 
 def of(
-    chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool] = lambda node: False
+    chunk: Chunk,
+    dtype: str,
+    *,
+    sparse: bool,
+    unseen: bool = False,
+    is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> Iterator[tuple[cst.CSTNode, str]]:
     """The hazards in `chunk`, each with a message; sparse tensors only with `sparse`.
+
+    A chunk that interpretation has not reached is `unseen`: rules tell nothing of it.
 
     `is_wide` tells operations that run in float32 anyway.
     """
@@ -63,7 +74,7 @@ def of(
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
-        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_used_as_value(chunk, node):
+        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_refused(chunk, node, called=unseen):
             yield node, "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
         elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
@@ -78,17 +89,20 @@ def of(
             yield from _nearest(node)
             yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
             yield from _sines(node)
+            yield from (one for one in _complements(node, chunk) if not is_wide(one[0]))
+            yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
 
 
-def _is_used_as_value(chunk: Chunk, node: cst.Attribute | cst.Name) -> bool:
-    """Whether `node` is the function that autocast refuses, used as a value."""
+def _is_refused(chunk: Chunk, node: cst.Attribute | cst.Name, *, called: bool) -> bool:
+    """Whether `node` is the function that autocast refuses, used as a value, or `called`."""
     if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
         return False
     above = chunk.source.parent(node)
-    called = isinstance(above, cst.Call) and above.func is node
-    return not called and not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
+    if isinstance(above, cst.Call) and above.func is node:
+        return called
+    return not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
@@ -137,6 +151,52 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
         for difference in every(call, cst.BinaryOperation):
             if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
+
+
+def _complements(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Logarithms of 1 minus a sigmoid in `function`."""
+    made = [one for one in every(function, cst.Assign) if _is_sigmoid(one.value) and not _is_wide(one.value)]
+    probabilities = {path for one in made for path in bound_paths(one)}
+    for call in every(function, cst.Call):
+        if _last(call) not in _LOGARITHMS or _is_wide(call):
+            continue
+        owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        for part in (each for one in (*owner, *call.args[:1]) for each in every(one, cst.BinaryOperation)):
+            less = isinstance(part.operator, cst.Subtract) and _number(part.left, chunk) == 1
+            if less and (dotted(part.right) in probabilities or _is_sigmoid(part.right)):
+                yield (
+                    call,
+                    "a sigmoid that half rounds is 1 from 8.4 on in float16, 6.3 in bfloat16, and its gradient 0",
+                )
+                break
+
+
+def _is_sigmoid(value: cst.CSTNode) -> bool:
+    return isinstance(value, cst.Call) and _last(value) in ("sigmoid", "sigmoid_")
+
+
+def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Differences of an average of a square and a squared average, in bfloat16; of float16 a rule tells."""
+    squares = {
+        path
+        for one in every(function, cst.Assign)
+        if _squares(one.value) or _is_square(one.value)
+        for path in bound_paths(one)
+    }
+    for difference in every(function, cst.BinaryOperation) if dtype == "bfloat16" else ():
+        left, right = difference.left, difference.right
+        if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
+            continue
+        averages = _last(left) in _AVERAGES and _is_square(left.args[0].value)
+        if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
+            yield difference, "a variance by averages of bfloat16, which cancel to two digits; compute it in float32"
+
+
+def _is_square(value: cst.CSTNode) -> bool:
+    """Whether `value` is a product of two names, equal ones or not, or a square."""
+    product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+    named = isinstance(value, cst.BinaryOperation) and None not in (dotted(value.left), dotted(value.right))
+    return (product and named) or _squares(value)
 
 
 def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:

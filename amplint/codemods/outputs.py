@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
+from amplint.codemods.halves import ABOUT_HALF
 from amplint.codemods.repairs import all_rules
 from amplint.codemods.surroundings import check_time, modules
 from amplint.edits.casting import used_as_tensor
@@ -31,21 +32,6 @@ from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
 
-_RULES = (
-    "constant-overflows-half",
-    "constant-vanishes-in-half",
-    "infinity-in-half",
-    "square-overflows-half",
-    "integers-in-half",
-    "accumulation-in-half",
-    "loss-in-half",
-    "bfloat16-to-numpy",
-    "dtype-mismatch-after-autocast",
-    "unsupported-half-op",
-    "inplace-or-out-under-autocast",
-    "custom-function-without-custom-fwd",
-)
-"""The rules about numerical failures in half."""
 _FILLED = frozenset({"empty_like", "new_empty"})
 """Functions that make tensors which are filled piece by piece."""
 _ROUNDED = "what is put into a tensor like this one is rounded to half, with its three digits or two"
@@ -251,7 +237,7 @@ def _is_product(node: cst.CSTNode) -> bool:
 def found(text: str, path: str) -> Found:
     """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
     check_time()
-    rules = [rule for rule in all_rules() if rule.name in _RULES]
+    rules = [rule for rule in all_rules() if rule.name in ABOUT_HALF]
     assuming = [rule for rule in rules if rule.assumed]
     source = Source(path or "<text>", text, path)
     lookups = Lookups(modules(), source)
@@ -359,7 +345,7 @@ def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
 
 def is_refuted(finding: Finding, run: Found) -> bool:
     """Whether a finding assumes a dtype although `run` knows it."""
-    if finding.name not in _RULES or finding.elsewhere is not None or finding.span not in run.decided:
+    if finding.name not in ABOUT_HALF or finding.elsewhere is not None or finding.span not in run.decided:
         return False
     return not any(one.code == finding.code and one.span == finding.span for one in (*run.findings, *run.assumed))
 

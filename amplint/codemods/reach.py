@@ -6,14 +6,15 @@ import functools
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods import hazards, outputs
-from amplint.codemods.bindings import called_name
-from amplint.codemods.callables import called_names, is_of_data
+from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS, all_findings
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
+from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
 from amplint.codemods.handed import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.surroundings import modules
@@ -24,16 +25,18 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 
 _IMPORTERS = frozenset({"import_module", "__import__"})
-_DYNAMIC = frozenset({*_IMPORTERS, "getattr", "globals", "eval", "__dict__", "vars"})
+_DYNAMIC = frozenset({*_IMPORTERS, "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _OF_PLAIN_LAYERS = frozenset(
     {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
     | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
 )
 """Libraries whose layers are made of PyTorch's own, or that have none."""
+_TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
+_NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
@@ -51,7 +54,7 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
     """
     source = Source(path or "<text>", after, path)
-    first = next(_regions(source), None)
+    first = next(regions_of(source), None)
     if first is None:
         return
     program = Program(source, Lookups(modules(), source), whole=True)
@@ -60,7 +63,9 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
     def is_near(one: Finding) -> bool:
         row = one.span.start.row
-        return row not in rows and one.severity is Severity.INFO and any(row in each for each in near)
+        return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
+
+    halves = halves_of(after, path)
 
     found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
@@ -68,18 +73,26 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         found += [one for one in findings_of(rules, after, path, selected(), whole=True) if one.elsewhere]
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
-    found = [one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS]
+    found = [
+        one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS and halves.concern(one)
+    ]
     known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
     brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
     row = source.span(first).start.row
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
-    reached = list(_reached(program))
+    names = called_names(source, regions_of(source))
+    reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
-    run_here = _with_given(source, list(_made_of(program, modules_reached)))
-    reached = list(dict.fromkeys((*reached, *run_here)))
+    run_here = list(_made_of(program, modules_reached))
+    given = [] if any(map(is_model, run_here)) else list(models_given(source))
+    made = dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
+    run_here = list(dict.fromkeys((*run_here, *made)))
+    with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
+    reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
+    live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
-        for one in _findings_in(chunk, header):
+        for one in _findings_in(chunk, header, live):
             if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
@@ -88,35 +101,72 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
                 remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
                 if name or (there not in rows and place not in known):
                     brought.setdefault(place, remark)
-    for loss in run.losses:
-        if loss.why and dtype in loss.dtypes:
-            name = os.path.relpath(loss.path, os.path.dirname(path)) if loss.path != source.path else ""
-            text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
-            brought.setdefault((loss.path, loss.row), Remark(row if name else loss.row, text))
+    brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
+    yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
-    yield from models_run_on_half(program, _regions(source))
+    yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
-    said = set[tuple[str, str]]()
-    with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
-    for chunk in dict.fromkeys((*with_regions, *reached)):
-        name = _relative(chunk.source, source)
-        is_wide = functools.partial(_is_wide, run, chunk)
-        for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
-            there = chunk.span(node).start.row
-            if not name or (name, why) not in said:
-                yield Remark(row, f"{name}:{there}: {why}") if name else Remark(there, why)
-            said.add((name, why))
+    if dtype == "bfloat16":
+        told_here = rows | {one.row for one in brought.values()}
+        yield from _arrays(program, halves, run, told_here)
+    for chunk in reached:
+        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), unseen=chunk in made)
 
 
-def _with_given(source: Source, chunks: list[Chunk]) -> list[Chunk]:
-    """`chunks`, and if none of them is a model, what those are made of that the file is given."""
-    if any(map(is_model, chunks)):
-        return chunks
-    given = (one for other, chunk in models_given(source) for one in _made_of(other, [chunk]))
-    return list(dict.fromkeys((*chunks, *given)))
+def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
+    """Remarks on losses of precision in `dtype`, by their places."""
+    for loss in run.losses:
+        if loss.why and dtype in loss.dtypes:
+            name = os.path.relpath(loss.path, os.path.dirname(main.path)) if loss.path != main.path else ""
+            text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
+            yield (loss.path, loss.row), Remark(row if name else loss.row, text)
+
+
+def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]) -> Iterator[Remark]:
+    """Remarks on values for NumPy that may be bfloat16, in the file and in the functions of others that it calls.
+
+    What the interpretation knows is told by the rule about it.
+    """
+    main = program.main
+    for span in halves.to_arrays():
+        if span not in run.decided and span.start.row not in told:
+            yield Remark(span.start.row, _NO_ARRAY)
+    functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
+    for chunk in program.chunks if halves.leaving else ():
+        for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
+            functions.setdefault(function.name.value, []).append((chunk, function))
+    for name, (row, places) in halves.leaving.items():
+        there = functions.get(name, [])
+        if not there and name in halves.on_cpu and row not in told:
+            yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
+        if len(there) != 1 or row in told:
+            continue
+        chunk, function = there[0]
+        params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
+        given = {
+            params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
+        }
+        for span in Halves(chunk.source, (), {function: given}).to_arrays():
+            yield Remark(row, f"{_relative(chunk.source, main)}:{span.start.row}: {_NO_ARRAY}")
+            break
+
+
+def _hazards(
+    chunk: Chunk, main: Source, dtype: str, row: int, run: outputs.Found, live: list[range], *, unseen: bool
+) -> Iterator[Remark]:
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
+    name, said = _relative(chunk.source, main), set[str]()
+    halves = halves_of(main.text, main.path)
+    is_wide = functools.partial(_is_wide, run, chunk)
+    for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
+        span = chunk.span(node)
+        if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
+            if why not in said:
+                yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
+            said |= {why} if name else set()
 
 
 def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
@@ -171,9 +221,9 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
-def _findings_in(chunk: Chunk, header: str) -> list[Finding]:
-    """The findings in a chunk that runs below `header`, which enters autocast."""
-    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_in_regions(chunk)
+def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef]) -> list[Finding]:
+    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast."""
+    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_of(chunk, live)
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
@@ -196,38 +246,33 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
 
 
-def _rows_in_regions(chunk: Chunk) -> list[range]:
-    """The rows of a chunk that can run in a region: of a class only `forward`, and the methods that it calls."""
-    if not chunk.is_class:
-        return [range(chunk.first_row, chunk.first_row + chunk.text.count("\n") + 1)]
-    methods = {one.name.value: one for one in every(chunk.module, cst.FunctionDef)}
-    waiting, run = ["forward"], dict[str, range]()
-    while waiting:
-        name = waiting.pop()
-        if name in methods and name not in run:
-            span = chunk.span(methods[name])
-            run[name] = range(span.start.row, span.end.row + 1)
-            waiting += (one.attr.value for one in every(methods[name], cst.Attribute))
-    return list(run.values())
+def _rows_of(chunk: Chunk, functions: Set[cst.FunctionDef]) -> list[range]:
+    """The rows of those `functions` that stand in a chunk."""
+    spans = [chunk.span(one) for one in every(chunk.module, cst.FunctionDef) if one in functions]
+    return [range(span.start.row, span.end.row + 1) for span in spans]
 
 
-def _regions(source: Source) -> Iterator[cst.With]:
-    """The `with` statements of the file that enter autocast."""
-    for chunk in source.chunks:
-        for node in walk(chunk.module) if "autocast" in chunk.words else ():
-            if isinstance(node, cst.With) and any("autocast" in source.code(item) for item in node.items):
-                yield node
-
-
-def _reached(program: Program) -> Iterator[Chunk]:
-    """The chunks that the regions of the file may call, and those that these name, except for classes of data."""
+def _reached(program: Program, names: Set[str]) -> Iterator[Chunk]:
+    """The chunks of these `names`, and those that they name, except for classes of data."""
     source = program.main
-    names = called_names(source, _regions(source))
     every_name = not names.isdisjoint(_DYNAMIC)
-    named = (one for chunk in source.chunks for one in program.mentions[chunk] if every_name or one.name in names)
+    modules = _modules_asked(program)
+    mentioned = (one for chunk in source.chunks for one in program.mentions[chunk])
+    named = (one for one in mentioned if every_name or one.name in names or one.source in modules)
     for chunk in _made_of(program, dict.fromkeys(named)):
         if chunk.source is not source or every_name or chunk.name in names:
             yield chunk
+
+
+def _modules_asked(program: Program) -> set[Source]:
+    """The modules of which the file takes attributes by names that only a run knows."""
+    asked = list[cst.CSTNode]()
+    for chunk in program.main.chunks:
+        calls = (one for one in every(chunk.module, cst.Call) if called_name(one) == "getattr")
+        asked += (one.args[0].value for one in calls if one.args)
+        asked += (one.value for one in every(chunk.module, cst.Attribute) if one.attr.value == "__dict__")
+    targets = (program.resolve(program.main, name) for one in asked if (name := dotted(one)) is not None)
+    return {one for one in targets if isinstance(one, Source)}
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
@@ -241,12 +286,12 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _rows_near_regions(source: Source) -> list[range]:
-    """The rows of functions that contain a region or are called in one, each as a range."""
-    regions = list(_regions(source))
+def _rows_near_regions(source: Source) -> set[int]:
+    """The rows of functions that contain a region or are called in one."""
+    regions = list(regions_of(source))
     around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
     spans = [source.span(one) for one in (*around, *_called(source, regions))]
-    return [range(span.start.row, span.end.row + 1) for span in spans]
+    return {row for span in spans for row in range(span.start.row, span.end.row + 1)}
 
 
 def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:

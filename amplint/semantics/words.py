@@ -916,7 +916,7 @@ KEEPS_RECORDS = Guess(
     name="a function that saves, loads or logs",
     of="an unseen function that is passed a scaler or an optimizer",
     pattern=r"^(?!.*_and_)(?:.*_)?(?:save|load|restore|resume|log|print)",
-    because="It reads them only: nothing it does is part of the protocol. A function that does two things may step, too.",
+    because="It only reads them and is no part of the protocol. A function that does two things may step, too.",
     examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
     counterexamples=("train", "reload", "catalog", "step", "step_and_log"),
 )

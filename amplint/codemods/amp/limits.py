@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.codemods.amp import wrappers
 from amplint.codemods.amp.sharded import MODULES
 from amplint.codemods.hazards import is_sparse
 from amplint.codemods.refusal import Reasons, Refusal
@@ -38,6 +39,9 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
     for step, optimizer in observed.steps.items() if scales else ():
         with reasons.collecting():
             _check_optimizer(script, step, optimizer)
+            wrapped = wrappers.wrapper(script, observed.calls, optimizer)
+            if wrapped is not None:
+                raise Refusal(step, wrapped)
     reasons.raise_collected()
     if observed.backwards and not observed.steps and scales:
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")

@@ -17,6 +17,7 @@ from amplint.source.tree import every, walk
 
 _Told = tuple[cst.CSTNode, str]
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})
+_ANOMALIES = frozenset({"set_detect_anomaly", "detect_anomaly"})
 _EXITS = frozenset({"exit", "_exit", "abort"})
 
 
@@ -27,6 +28,8 @@ def of_scaler(script: Script, observed: Observed) -> Iterator[_Told]:
     for use in observed.idle:
         yield use, "between backward pass and step these gradients carry the scale; call this after the step"
     for call in script.calls:
+        if called_name(call) in _ANOMALIES and not any(dotted(one.value) == "False" for one in call.args):
+            yield call, "anomaly mode raises for the infinite gradients of an overflow, where the scaler skips the step"
         if _raises_for_infinite(call):
             yield call, "this raises for infinite gradients, where the scaler would skip the step and lower its scale"
 

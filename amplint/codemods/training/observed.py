@@ -268,9 +268,11 @@ class _Watch:
 
     @functools.cached_property
     def _optimizers(self) -> set[str]:
-        return {
+        named = {
             path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
         }
+        chosen = (one for one in self._script.of_kind(cst.Assign) if _chooses_optimizer(one.value))
+        return named.union(*(bound_paths(one, whole=True) for one in chosen))
 
     @functools.cached_property
     def _methods(self) -> dict[str, list[cst.FunctionDef]]:
@@ -352,6 +354,17 @@ class _Watch:
             return path in self.models
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
+
+
+def _chooses_optimizer(value: cst.BaseExpression) -> bool:
+    """Whether `value` constructs a class of `torch.optim` by its name: `torch.optim.__dict__[name](...)`."""
+    if not isinstance(value, cst.Call):
+        return False
+    func = value.func
+    if isinstance(func, cst.Subscript):
+        return (dotted(func.value) or "").endswith("optim.__dict__")
+    given = func.args[:1] if isinstance(func, cst.Call) and called_name(func) == "getattr" else ()
+    return any((dotted(one.value) or "").rpartition(".")[2] == "optim" for one in given)
 
 
 def _computes(method: cst.FunctionDef) -> bool:

@@ -1,0 +1,424 @@
+"""Variables that can hold what regions made half, by the order of statements and through functions of the file."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+
+from amplint.codemods.bindings import bound_names, called_name, positional
+from amplint.edits.casting import UNTOUCHED
+from amplint.findings import Finding, Severity, Span
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.source import syntax as cst
+from amplint.source.source import Source
+from amplint.source.tree import children, every, targets, walk
+from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
+
+ABOUT_HALF = (
+    "constant-overflows-half",
+    "constant-vanishes-in-half",
+    "infinity-in-half",
+    "square-overflows-half",
+    "integers-in-half",
+    "accumulation-in-half",
+    "loss-in-half",
+    "bfloat16-to-numpy",
+    "dtype-mismatch-after-autocast",
+    "unsupported-half-op",
+    "inplace-or-out-under-autocast",
+    "custom-function-without-custom-fwd",
+)
+"""The rules about numerical failures in half."""
+_NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
+_ROUNDS = 6
+"""The limit of passes over the functions, each of which follows values through one more call."""
+_WIDENING = frozenset(
+    {
+        "float",
+        "double",
+        "item",
+        "tolist",
+        "numpy",
+        "long",
+        "int",
+        "short",
+        "byte",
+        "char",
+        "bool",
+        "len",
+        "size",
+        "str",
+        "format",
+        "type",
+    }
+    | {"argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance", "hasattr", "range"}
+)
+_CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
+"""Operations that return values and, second, their indices."""
+_NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})
+_COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "put"})
+_LOOK_UP = re.compile(r"(?:^|_)emb(?:edding)?s?$")
+"""What returns rows of a weight, which autocast leaves float32."""
+_ARRAYS = frozenset({"numpy", "sklearn", "scipy"})
+_OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
+_Blocks = Iterator[Sequence[cst.CSTNode]]
+
+
+def regions_of(source: Source) -> Iterator[cst.With]:
+    """The `with` statements of the file that enter autocast."""
+    for chunk in source.chunks:
+        for node in walk(chunk.module) if "autocast" in chunk.words else ():
+            if isinstance(node, cst.With) and any("autocast" in source.code(item) for item in node.items):
+                yield node
+
+
+@functools.lru_cache(maxsize=4)
+def halves_of(text: str, path: str) -> Halves:
+    """The half values of the regions in `text`, the content of the file at `path` if it is in one."""
+    source = Source(path or "<text>", text, path)
+    return Halves(source, regions_of(source))
+
+
+class Halves:
+    """Which variables of a file can hold half values that its `regions` made, before each statement."""
+
+    def __init__(
+        self, source: Source, regions: Iterable[cst.With], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
+    ) -> None:
+        self._source = source
+        self.leaving: dict[str, tuple[int, set[str]]] = {}
+        """Name of a function of another file -> the row of a call, and its half arguments, by place or name."""
+        self.on_cpu: set[str] = set()
+        """The names of those that are given such a value on the CPU."""
+        self._regions = set(regions)
+        self._functions: dict[str, list[cst.FunctionDef]] = {}
+        for chunk in source.chunks:
+            for function in every(chunk.module, cst.FunctionDef):
+                self._functions.setdefault(function.name.value, []).append(function)
+        self._given = {function: set(names) for function, names in given.items()}
+        self._inside: set[cst.FunctionDef] = set()
+        self._returning: set[cst.FunctionDef] = set()
+        self._shared: set[str] = set()
+        self._before: dict[cst.CSTNode, frozenset[str]] = {}
+        self._within: set[cst.CSTNode] = set()
+        self._function: cst.FunctionDef | None = None
+        known = -1
+        for _ in range(_ROUNDS):
+            self._follow()
+            size = sum(map(len, self._given.values())) + len(self._inside) + len(self._returning) + len(self._shared)
+            if size == known:
+                break
+            known = size
+
+    def concern(self, finding: Finding) -> bool:
+        """Whether what a finding assumes to be half can be so, as far as the regions of the file make it."""
+        if not self._regions or finding.severity > Severity.INFO or finding.name not in ABOUT_HALF:
+            return True
+        return self._reach_call(finding.span) if finding.elsewhere is not None else self.reaches(finding.span)
+
+    def reaches(self, span: Span) -> bool:
+        """Whether what stands at `span` can meet a half value: an expression, or else its whole statement."""
+        node, statement = self._at(span)
+        if statement is None or statement not in self._before:
+            return True
+        half, inside = self._before[statement], statement in self._within
+        if not isinstance(node, cst.Call):
+            return self._mentions(statement, half, inside=inside)
+        owner = [node.func.value] if isinstance(node.func, cst.Attribute) else []
+        operands = [*owner, *(argument.value for argument in node.args)]
+        return any(self._carries(one, half, inside=inside) for one in operands)
+
+    def to_arrays(self) -> Iterator[Span]:
+        """The calls that can make an array of NumPy of a half value: `numpy()`, and those of libraries of arrays."""
+        for statement, half in self._before.items():
+            inside = statement in self._within
+            for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
+                one = self._source.imports.get((dotted(call.func) or "").partition(".")[0])
+                if one is not None and one.module.partition(".")[0] in _ARRAYS:
+                    operands = [argument.value for argument in call.args]
+                elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+                    operands = [call.func.value]
+                else:
+                    continue
+                if any(self._carries(operand, half, inside=inside) for operand in operands):
+                    yield self._source.span(call)
+
+    def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
+        """The calls outside of regions that are given a half value, with the half variables there, and their rows."""
+        for statement, half in self._before.items():
+            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            for call in every(statement, cst.Call):
+                if any(self._carries(argument.value, half, inside=False) for argument in call.args):
+                    yield call, half, self._source.span(call).start.row
+
+    def products(self) -> Iterator[int]:
+        """The rows of matrix products outside of regions of which one operand alone can be half."""
+        for statement, half in self._before.items():
+            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
+                continue
+            for product in every(statement, cst.BinaryOperation):
+                if isinstance(product.operator, cst.MatrixMultiply):
+                    sides = [self._carries(one, half, inside=False) for one in (product.left, product.right)]
+                    if sides[0] != sides[1]:
+                        yield self._source.span(product).start.row
+
+    def _reach_call(self, span: Span) -> bool:
+        """Whether the call at `span` runs in a region, or can be given a half value."""
+        _, statement = self._at(span)
+        return statement is None or statement in self._within or self.reaches(span)
+
+    def _at(self, span: Span) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
+        """The outermost expression at `span`, and the innermost statement around it."""
+        statement: cst.CSTNode | None = None
+        row = span.start.row
+        near = (one for one in self._source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
+        for chunk in near:
+            for node in walk(chunk.module):
+                if node in self._before or isinstance(node, cst.BaseExpression):
+                    place = self._source.span(node)
+                    if place.start <= span.start and span.end <= place.end:
+                        statement = node if node in self._before else statement
+                        if place == span and isinstance(node, cst.BaseExpression):
+                            return node, statement
+        return None, statement
+
+    def _follow(self) -> None:
+        """Follow values through the top level and each function once."""
+        self._function, top = None, set[str]()
+        for chunk in self._source.chunks:
+            self._run([*chunk.module.body], top, inside=False)
+        for function in [one for each in self._functions.values() for one in each]:
+            self._function = function
+            own = {one.name.value for one in every(function.params, cst.Param)}
+            half = self._given.get(function, set()) | (self._shared - own) | (top - own)
+            body = function.body.body
+            self._run(body, half, inside=function in self._inside)
+
+    def _run(self, statements: Sequence[cst.CSTNode], half: set[str], *, inside: bool) -> None:
+        for statement in statements:
+            if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
+                if isinstance(statement, cst.FunctionDef) and self._function is not None:
+                    self._given.setdefault(statement, set()).update(half)
+                continue
+            self._before[statement] = self._before.get(statement, frozenset()) | half
+            if inside:
+                self._within.add(statement)
+            if isinstance(statement, cst.SimpleStatementLine):
+                for one in statement.body:
+                    self._step(one, half, inside=inside)
+                continue
+            if not isinstance(statement, cst.BaseSmallStatement):
+                self._branch(statement, half, inside=inside)
+            else:
+                self._step(statement, half, inside=inside)
+
+    def _branch(self, statement: cst.CSTNode, half: set[str], *, inside: bool) -> None:
+        """Follow values through a compound statement; what any of its blocks leaves half is half behind it."""
+        entered = inside or statement in self._regions
+        for child in children(statement):
+            if isinstance(child, cst.BaseExpression):
+                self._hand_on(child, half, inside=inside)
+        if isinstance(statement, cst.For):
+            self._bind(statement.target, self._carries(statement.iter, half, inside=inside), half)
+        blocks = list(_blocks(statement))
+        if isinstance(statement, cst.With):
+            for block in blocks:
+                self._run(block, half, inside=entered)
+            return
+        for _ in range(2 if isinstance(statement, (cst.For, cst.While)) else 1):
+            found = set(half)
+            for block in blocks:
+                branch = set(half)
+                self._run(block, branch, inside=entered)
+                found |= branch
+            half |= found
+
+    def _step(self, statement: cst.CSTNode, half: set[str], *, inside: bool) -> None:
+        self._hand_on(statement, half, inside=inside)
+        value = getattr(statement, "value", None)
+        if isinstance(statement, cst.Return) and value is not None and self._function is not None:
+            if self._carries(value, half, inside=inside):
+                self._returning.add(self._function)
+        elif isinstance(statement, cst.Assign):
+            for target in statement.targets:
+                self._assign(target.target, statement.value, half, inside=inside)
+        elif isinstance(statement, cst.AnnAssign) and value is not None:
+            self._assign(statement.target, value, half, inside=inside)
+        elif isinstance(statement, cst.AugAssign):
+            if self._carries(statement.value, half, inside=inside):
+                self._bind(statement.target, True, half)
+        elif isinstance(statement, cst.Expr) and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            given = any(self._carries(one.value, half, inside=inside) for one in value.args)
+            if given and value.func.attr.value in _COLLECTING:
+                self._bind(value.func.value, True, half)
+
+    def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, half: set[str], *, inside: bool) -> None:
+        into = [one.value for one in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else []
+        out_of = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else []
+        if into and len(into) == len(out_of):
+            carried = [self._carries(one, half, inside=inside) for one in out_of]
+        else:
+            into = into or [target]
+            carried = [self._carries(value, half, inside=inside)] * len(into)
+            if len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
+                carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
+            if called_name(value) in _CHOICES and len(into) > 1:
+                carried[1:] = [False] * (len(into) - 1)
+        for one, carries in zip(into, carried, strict=True):
+            self._bind(one, carries, half)
+
+    def _bind(self, target: cst.CSTNode, carried: bool, half: set[str]) -> None:
+        for one in targets(target):
+            whole = not isinstance(one, cst.Subscript)
+            while isinstance(one, cst.Subscript):
+                one = one.value
+            path = _shortened(one)
+            if path is None:
+                continue
+            if carried and not SPEAKS_OF_LOSS.search(path):
+                half.add(path)
+                if path.startswith("self."):
+                    self._shared.add(path)
+            elif not carried and whole and path == dotted(one):
+                half.discard(path)
+
+    def _hand_on(self, node: cst.CSTNode, half: set[str], *, inside: bool) -> None:
+        """Tell functions of the file which of their parameters are given half values."""
+        for call in every(node, cst.Call):
+            targets = self._targets(call)
+            if not inside and not targets and half:
+                self._leave(call, half)
+            for function in targets:
+                if inside:
+                    self._inside.add(function)
+                params = [one.name.value for one in positional(function)]
+                params = params[1:] if params[:1] == ["self"] else params
+                given = self._given.setdefault(function, set())
+                for index, argument in enumerate(call.args):
+                    if self._carries(argument.value, half, inside=inside):
+                        if argument.star:
+                            given.update(params)
+                        elif argument.keyword is not None:
+                            given.add(argument.keyword.value)
+                        elif index < len(params):
+                            given.add(params[index])
+
+    def _leave(self, call: cst.Call, half: Set[str]) -> None:
+        name = called_name(call)
+        if name in OPERATIONS or name in UNTOUCHED or name in _WIDENING or name in _COLLECTING:
+            return
+        for index, argument in enumerate(call.args):
+            if not argument.star and self._carries(argument.value, half, inside=False):
+                place = argument.keyword.value if argument.keyword is not None else str(index)
+                if any(called_name(each) == "cpu" for each in every(argument, cst.Call)):
+                    self.on_cpu.add(name)
+                self.leaving.setdefault(name, (self._source.span(call).start.row, set()))[1].add(place)
+
+    def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
+        """The functions of the file that `call` runs, by a bare name or as methods of `self`."""
+        func = call.func
+        if isinstance(func, cst.Name) or (isinstance(func, cst.Attribute) and dotted(func.value) == "self"):
+            return self._functions.get(called_name(call), [])
+        return []
+
+    def _mentions(self, statement: cst.CSTNode, half: Set[str], *, inside: bool) -> bool:
+        parts = statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+        within = (one for part in parts for one in children(part))
+        calls = (call for part in parts for call in _own_calls(part))
+        given = (argument.value for call in calls for argument in call.args)
+        owners = (
+            call.func.value for part in parts for call in _own_calls(part) if isinstance(call.func, cst.Attribute)
+        )
+        expressions = (one for one in (*within, *given, *owners) if isinstance(one, cst.BaseExpression))
+        return any(self._carries(one, half, inside=inside) for one in expressions)
+
+    def _carries(self, node: cst.CSTNode, half: Set[str], *, inside: bool) -> bool:
+        """Whether an expression can be half, or hold something that is."""
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            if isinstance(node, cst.Attribute) and node.attr.value in _NO_VALUES:
+                return False
+            path = _shortened(node)
+            if path is not None:
+                return path in half
+            return isinstance(node, cst.Attribute) and self._carries(node.value, half, inside=inside)
+        if isinstance(node, cst.Call):
+            return self._call_carries(node, half, inside=inside)
+        if isinstance(node, cst.Subscript):
+            return not _takes_indices(node) and self._carries(node.value, half, inside=inside)
+        if isinstance(node, (cst.Comparison, cst.Lambda, cst.BaseString, cst.FormattedString)):
+            return False
+        if isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)):
+            bound = set(half)
+            for loop in every(node, cst.CompFor):
+                if self._carries(loop.iter, bound, inside=inside):
+                    bound |= set(bound_names(loop))
+            made = [node.value] if isinstance(node, cst.DictComp) else [node.elt]
+            return any(self._carries(one, bound, inside=inside) for one in made)
+        if isinstance(node, cst.IfExp):
+            return any(self._carries(one, half, inside=inside) for one in (node.body, node.orelse))
+        return any(self._carries(one, half, inside=inside) for one in children(node))
+
+    def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
+        name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None
+        if name in _WIDENING or name in BOOLEAN or name in INTEGER or (name == "to" and _converts(call)):
+            return False
+        if owner is not None and (dotted(owner) or "").partition(".")[0] in _OTHER_ARRAYS:
+            return False
+        own = self._targets(call)
+        if own:
+            return not self._returning.isdisjoint(own)
+        if is_loss(name) or (inside and name in FLOAT32):
+            return False
+        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None
+        if inside and (name in LOWER or not known):
+            return True
+        operands = [argument.value for argument in call.args]
+        operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []
+        return any(self._carries(one, half, inside=inside) for one in operands)
+
+
+def _converts(call: cst.Call) -> bool:
+    """Whether `call` asks for a dtype that is written out and no half."""
+    dtypes = [path.rpartition(".") for one in call.args if (path := dotted(one.value)) is not None]
+    return any(owner == "torch" and name not in ("half", *HALF_DTYPES) for owner, _, name in dtypes)
+
+
+def _takes_indices(node: cst.Subscript) -> bool:
+    """Whether `node` takes the indices that such an operation returns second."""
+    index = node.slice[0].slice
+    second = isinstance(index, cst.Index) and isinstance(index.value, cst.Integer) and index.value.value == "1"
+    return second and called_name(node.value) in _CHOICES
+
+
+def _blocks(statement: cst.CSTNode) -> _Blocks:
+    """The blocks of a compound statement, those of its other clauses included."""
+    for child in children(statement):
+        if isinstance(child, (cst.IndentedBlock, cst.SimpleStatementSuite)):
+            yield child.body
+        elif not isinstance(child, (cst.BaseExpression, cst.BaseSmallStatement)):
+            yield from _blocks(child)
+
+
+def _own_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
+    """The calls in `node`, without those in blocks."""
+    for child in children(node):
+        if not isinstance(child, (cst.IndentedBlock, cst.SimpleStatementSuite)):
+            if isinstance(child, cst.Call):
+                yield child
+            yield from _own_calls(child)
+
+
+def _shortened(node: cst.CSTNode) -> str | None:
+    """The variable or attribute of the object that an expression is, or is an attribute of; None for others."""
+    path = dotted(node)
+    if path is None:
+        return None
+    parts = path.split(".")
+    return ".".join(parts[:2]) if parts[0] == "self" else parts[0]
