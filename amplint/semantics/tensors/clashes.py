@@ -29,6 +29,7 @@ from amplint.semantics.tensors.kinship import (
     is_only_moved,
     tensors_in,
 )
+from amplint.semantics.tensors.lists import is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, uncast_source_call
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
@@ -256,7 +257,9 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     if isinstance(key, (Items, Tensor)):
         return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
-    if isinstance(key, Unknown) and (_compares(machine, key.symbol) or _is_found(machine, key.symbol)):
+    if isinstance(key, Unknown) and (
+        _compares(machine, key.symbol) or _is_found(machine, key.symbol) or is_list(machine, key.symbol)
+    ):
         return ()
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
@@ -277,7 +280,7 @@ def _compares(machine: Machine, symbol: int) -> bool:
 
 def _is_found(machine: Machine, symbol: int) -> bool:
     """Whether this is a result of `nonzero`, or a part of one."""
-    while machine.symbols.key(symbol)[0] in ("index", "part"):
+    while machine.symbols.key(symbol := dtype_root(machine, symbol))[0] in ("index", "part"):
         symbol = machine.symbols.parts(symbol)[0]
     method = machine.symbols.method(symbol)
     return method is not None and method[0] == "nonzero"

@@ -13,7 +13,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
-from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
+from amplint.semantics.tensors.provenance import can_be_wide, conversion, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -143,6 +143,8 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
         device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
             made = replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
+            if conversion(machine, owner.symbol) == "float32":
+                machine[Tensors].narrowed[made.symbol] = node
         else:
             same = derived(machine, owner, "to", owner.rank)
             made = cast(machine, node, owner, dtype) if dtype is not None else same
@@ -406,7 +408,8 @@ class Tensors(Tracker):
     `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
     tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves` the tensors
     created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method that created
-    them, `drawn` random numbers to the function that draws them. `constants` maps tensors to the number that fills
+    them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the call that gave them the dtype
+    of another one, unknown, after a cast to float32. `constants` maps tensors to the number that fills
     them, `extremes` to a number among their elements that is out of the range of float16.
     """
 
@@ -421,6 +424,7 @@ class Tensors(Tracker):
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
         self.leaves: set[int] = set()
+        self.narrowed: dict[int, cst.CSTNode] = {}
         self.drawn: dict[int, cst.CSTNode | None] = {}
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
         self.constants: dict[int, Number] = {}
