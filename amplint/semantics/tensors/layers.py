@@ -132,6 +132,8 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     if here is None and called.dtype is None and not attends:
         _check_initial_state(machine, state, node, called, name, arguments)
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
+    if not attends and own.dtype in HALF_DTYPES:
+        _check_half_weights(machine, state, node, called, own, arguments, main)
     if name in ("GRUCell", "RNNCell"):
         return main
     if name == "LSTMCell":
@@ -153,6 +155,23 @@ def _check_initial_state(
         for value in states[:1]:
             own = weights.of(machine, state, called)
             clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
+
+
+def _check_half_weights(
+    machine: Machine, state: State, node: cst.Call, called: Module, own: Tensor, arguments: Arguments, result: Tensor
+) -> None:
+    """Report an input or an initial state that a recurrent layer with half weights refuses."""
+    held = clashes.operand_with_evidence(machine, state, node.func, own)
+    for argument in arguments.given[:2]:
+        for value in argument.value.values if isinstance(argument.value, Items) else (argument.value,):
+            found = flow.local_outcome(machine, state, "linear", [value, own])
+            if found.refusal is not None:
+                op, place = called.cls.rpartition(".")[2].lower(), (argument.node.value, value)
+                flow.emit_operation(
+                    machine, state, node, op, [place], result,
+                    module=called.made, weights=held, raises=found.refusal,
+                )  # fmt: skip
+                return
 
 
 _HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")

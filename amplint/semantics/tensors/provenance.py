@@ -11,7 +11,7 @@ from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.values import Method, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import FLOAT32, words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
 _LIKE, _KEPT = "made like another", "kept by a module"
@@ -23,6 +23,8 @@ _NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
 """Operations that can create a tensor without dimensions, which does not widen other operands."""
 _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
+_CURVES = FLOAT32 & operations_with("same-rank")
+"""Functions of each element that autocast runs in float32: a float32 tensor stays float32 in any case."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
@@ -150,6 +152,8 @@ def creating_call(machine: Machine, symbol: int, depth: int = 4, *, asked: bool 
         if any(machine.symbols.key(dtype_root(machine, part))[0] in _CONVERSIONS for part in parts):
             return None
         return next(filter(None, (creating_call(machine, part, depth - 1) for part in parts)), None)
+    if key[0] in _CURVES and depth:
+        return creating_call(machine, machine.symbols.parts(symbol)[0], depth - 1)
     made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
     node = key[3] if made else None
     return node if isinstance(node, cst.Call) else None
