@@ -58,6 +58,8 @@ _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is ma
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w*\(|collate")
 """A loader that may convert what it gives."""
+_CHOOSES_NUMBERS = regex(r"where\([^\n]*,\s*-?[\d.]+,\s*-?[\d.]+\)")
+"""A choice between two numbers."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")
 _SHAPES = words("view reshape permute")
@@ -68,7 +70,8 @@ def operand_with_evidence(machine: Machine, state: State, place: cst.BaseExpress
     """`value` at `place` as an operand of an event, with its evidence for half and the call that made it."""
     if not isinstance(value, Tensor):
         return Operand(place, value)
-    return Operand(place, value, evidence(machine, state, value), creating_call(machine, value.symbol))
+    made = creating_call(machine, value.symbol, curves=innermost(machine, state)[0] is None)
+    return Operand(place, value, evidence(machine, state, value), made)
 
 
 def emit_clash(
@@ -326,6 +329,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
     lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
+    shapes = shapes | {"where"} if _CHOOSES_NUMBERS.search(text) else shapes
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

@@ -77,8 +77,13 @@ def is_only_moved(target: Operand, source: Operand) -> bool:
 
 
 def follows(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor is made with the size or on the device of another one, but not in its dtype."""
+    """Whether a tensor is made with the size or on the device of another one, but not in its dtype.
+
+    `where` on two numbers has those of its condition.
+    """
     last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
+    if isinstance(last, cst.Name) and last.value == "where":
+        return True
     data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
     if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
         return True

@@ -562,6 +562,7 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         numbers.record_elements(machine, made, written)
     if numbers_alone and made.dtype == "float32":
         made = replace(made, symbol=provenance.new_tensor_symbol(machine, node), why_half=None)
+        rank = SOME_DIMENSIONS if rank is None and machine.assumes else rank
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 

@@ -13,7 +13,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
-from amplint.semantics.tensors.provenance import can_be_wide, conversion, dtype_root
+from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -123,7 +123,7 @@ def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool
     return dtype is not None or name == "type" or not _only_moves(arguments), dtype
 
 
-def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, arguments: Arguments) -> Value | None:
+def converted(machine: Machine, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> Value | None:
     """The result of `.half()`, `.to(...)` or `.type(...)` on a tensor or an unknown receiver; None for other calls."""
     if name in CASTS and not arguments.given:
         dtype: str | None = CASTS[name]
@@ -142,7 +142,8 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
     if isinstance(owner, Tensor):
         device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
-            made = replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
+            symbol = chosen_symbol(machine) if name == "type_as" or names_dtype(node) else machine.fresh()
+            made = replace(cast(machine, node, owner, None), symbol=symbol, why_half=None, made=None)
             if conversion(machine, owner.symbol) == "float32":
                 machine[Tensors].narrowed[made.symbol] = node
         else:
@@ -445,7 +446,7 @@ class Tensors(Tracker):
         if is_conversion(call):
             made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
             if made is None and _converts_tensor(self.machine, call):
-                return Tensor(self.machine.fresh())
+                return Tensor(chosen_symbol(self.machine))
             if made is None and isinstance(call.owner, Unknown) and call.arguments.value("dtype") not in (None, NONE):
                 return self.machine.unknown("converted", None, call.node, parts=(call.owner.symbol,))
             return made or call.owner
