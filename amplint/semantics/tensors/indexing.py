@@ -10,8 +10,8 @@ from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
-from amplint.semantics.tensors.lists import is_list
 from amplint.semantics.tensors.foreign_limits import limit_of_another
+from amplint.semantics.tensors.lists import is_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State

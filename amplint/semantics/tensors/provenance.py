@@ -11,7 +11,7 @@ from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.values import Method, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
-from amplint.torchlib.policy import FLOAT32, words
+from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
 _LIKE, _KEPT, _CHOSEN = "made like another", "kept by a module", "converted to a dtype"
@@ -23,8 +23,8 @@ _NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
 """Operations that can create a tensor without dimensions, which does not widen other operands."""
 _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
-_CURVES = FLOAT32 & operations_with("same-rank")
-"""Functions that autocast runs in float32."""
+_CURVES = words("exp expm1 log log1p log2 log10 reciprocal rsqrt square")
+"""Functions of each element that autocast runs in float32."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
