@@ -29,7 +29,7 @@ from amplint.semantics.tensors.kinship import (
     is_only_moved,
     tensors_in,
 )
-from amplint.semantics.tensors.lists import is_list
+from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, uncast_source_call
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
@@ -58,8 +58,6 @@ _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is ma
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 _LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w*\(|collate")
 """A loader that may convert what it gives."""
-_CHOOSES_NUMBERS = regex(r"where\([^\n]*,\s*-?[\d.]+,\s*-?[\d.]+\)")
-"""A choice between two numbers."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")
 _SHAPES = words("view reshape permute")
@@ -295,6 +293,8 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         return
     if not isinstance(machine.statement, cst.SimpleStatementLine) or branches_on_dtypes(machine):
         return
+    if _name(node) == "save_for_backward":
+        return
     if not any(isinstance(small, cst.Expr) and small.value is node for small in machine.statement.body):
         return
     operands = [
@@ -329,7 +329,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
     lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
-    shapes = shapes | {"where"} if _CHOOSES_NUMBERS.search(text) else shapes
+    shapes = shapes | {"where"} if CHOOSES_NUMBERS.search(text) else shapes
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS
+from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS, Operation
 from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
 from amplint.semantics.tensors.foreign_limits import limit_of_another
-from amplint.semantics.tensors.lists import is_list
+from amplint.semantics.tensors.lists import STORES_BY_LIST, is_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number, number_operand
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.names import FLOAT16_MAX
 
 
@@ -106,6 +108,11 @@ def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, val
 
 class StoredItems(Tracker):
     """Tracks assignments to elements of tensors."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The calls that make lists by which elements of tensors are assigned."""
+        stores = Operation.kind in self.machine.wanted and any(STORES_BY_LIST.search(chunk.text) for chunk in chunks)
+        return Words(calls=frozenset({"list", "sorted"}) if stores else frozenset())
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `tensor[...] = value` and `tensor[...] += value`."""

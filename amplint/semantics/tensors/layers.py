@@ -13,6 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.tensors import clashes, flow, numerics, provenance, ranks, subregions, weights
+from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
@@ -180,6 +181,11 @@ _RAISE_BESIDE = frozenset({"float", "full", "matmul", "bmm"})
 """Calls that give float32 whatever the model's dtype is, and products that refuse it beside half."""
 
 
+_RECURS = regex(r"\b(?:LSTM|GRU|RNN)(?:Cell)?\(")
+_STATES = frozenset({"zeros", "ones", "randn"})
+"""Calls that create initial states of recurrent layers."""
+
+
 class Layers(Tracker):
     """Tracks layers of `torch.nn`."""
 
@@ -188,8 +194,12 @@ class Layers(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Casts to float32, and float32 tensors, in a file that casts models to half: products with them raise."""
-        halved = any(_HALVED.search(chunk.text) for chunk in chunks)
-        return Words(calls=_RAISE_BESIDE if halved else frozenset())
+        texts = [chunk.text for chunk in chunks]
+        if not any(map(_HALVED.search, texts)):
+            return Words()
+        chooses = {"where"} if any(map(CHOOSES_NUMBERS.search, texts)) else set()
+        recurs = _STATES if any(map(_RECURS.search, texts)) else frozenset[str]()
+        return Words(calls=_RAISE_BESIDE.union(chooses, recurs))
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this is a class of `torch.nn`."""

@@ -1,10 +1,15 @@
-"""Python lists of unknown elements, which index a tensor as another tensor does."""
+"""Python lists that index tensors, and choices between Python numbers."""
 
 from __future__ import annotations
 
+from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Items
 
+CHOOSES_NUMBERS = regex(r"where\([^\n]*,\s*-?[\d.]+,\s*-?[\d.]+\)")
+"""A choice between two numbers."""
+STORES_BY_LIST = regex(r"(?s)= (?:list|sorted)\(.*\w\[\w+\] = ")
+"""A list that is made in front of an assignment to elements by a variable."""
 _MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
 
 
