@@ -91,7 +91,7 @@ def follows(machine: Machine, made: cst.Call) -> bool:
     given = [*made.args, *_moves(machine, made)]
     if any(_reads_size_or_device(argument) or not taken.isdisjoint(_names(argument)) for argument in given):
         return True
-    return _follows_caller(machine, made, frozenset().union(*map(_names, given)))
+    return _follows_caller(machine, made, frozenset[str]().union(*map(_names, given)))
 
 
 def _follows_caller(machine: Machine, made: cst.Call, used: frozenset[str]) -> bool:

@@ -197,7 +197,7 @@ class Layers(Tracker):
         texts = [chunk.text for chunk in chunks]
         if not any(map(_HALVED.search, texts)):
             return Words()
-        chooses = {"where"} if any(map(CHOOSES_NUMBERS.search, texts)) else set()
+        chooses = frozenset({"where"} if any(map(CHOOSES_NUMBERS.search, texts)) else ())
         recurs = _STATES if any(map(_RECURS.search, texts)) else frozenset[str]()
         return Words(calls=_RAISE_BESIDE.union(chooses, recurs))
 
