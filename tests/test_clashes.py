@@ -571,6 +571,54 @@ PROGRAMS = {
             b, c, h, w = x.shape
             return torch.cat([x, torch.zeros(b, c, h, 1, device=device)], dim=-1)  # AMP504
     """,
+    "noise that a helper draws in the shape and on the device of its caller's tensor": """
+        def gumbel(shape, device, least=1e-6):
+            drawn = torch.rand(shape, device=device)  # AMP504
+            return -torch.log(-torch.log(drawn + least) + least)
+
+        def noisy(scores, temperature=0.7):
+            return (scores + gumbel(scores.shape, scores.device)) / temperature
+    """,
+    "noise that a helper draws in a shape of its own": """
+        def gumbel(shape, device, least=1e-6):
+            drawn = torch.rand(shape, device=device)
+            return -torch.log(-torch.log(drawn + least) + least)
+
+        def noisy(scores, places, temperature=0.7):
+            return scores.sum() + gumbel((3, 4), places)
+    """,
+    "a choice of two numbers beside what is converted to a dtype": """
+        class Pipeline:
+            def prepare(self, video: torch.Tensor, mask: torch.Tensor):
+                video = video.to(dtype=self.vae.dtype)
+                mask = torch.where(mask > 0.5, 1.0, 0.0)  # AMP504
+                return self.vae.encode(video * (1 - mask))
+    """,
+    "a choice of two numbers that is converted": """
+        class Pipeline:
+            def prepare(self, video: torch.Tensor, mask: torch.Tensor):
+                video = video.to(dtype=self.vae.dtype)
+                mask = torch.where(mask > 0.5, 1.0, 0.0).to(video.dtype)
+                return self.vae.encode(video * (1 - mask))
+    """,
+    "places in lists": """
+        class Windows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.Linear(4, 4)
+
+            def forward(self, x, windows):
+                out = torch.zeros_like(x)
+                for window in windows:
+                    both = window + [one + 8 for one in window]
+                    out[both] = self.inner(x[both])  # AMP502
+                first = list(range(4))
+                out[first] = self.inner(x[first])  # AMP502
+                out[sorted(windows)] = self.inner(x)  # AMP502
+                out[(x > 0).nonzero().squeeze(1)] = self.inner(x)  # AMP502
+                out[len(windows)] = self.inner(x)
+                return out
+    """,
     "tensors of the caller": """
         class Model(nn.Module):
             def __init__(self):

@@ -67,6 +67,17 @@ FOUND = {
         """,
     ),
 }
+NARROWED = {
+    "behind a mask": "x = x.float().masked_fill(kind, float('-inf')).type_as(x)\nreturn F.softmax(x, dim=-1)",
+    "by its dtype": "wide = scores.float() + x\nscores = wide.to(scores.dtype)\nreturn scores.softmax(-1)",
+    "on one path": """
+        scores = torch.bmm(x, x.transpose(1, 2))
+        if kind is not None:
+            scores = scores.float().masked_fill(kind, float("-inf")).type_as(scores).view(4, 8, 8)
+        return F.softmax(scores, dim=-1)
+        """,
+    "for a loss": "x = x.float().clamp(-50, 50).to(x.dtype)\nreturn F.nll_loss(F.log_softmax(x, -1), kind)",
+}
 PROBABILITIES = {
     "the weight of easy examples": "p = torch.sigmoid(scores)\nreturn x * (1 - p) ** kind",
     "of the right class": "p = scores.sigmoid()\nright = p * x + (1 - p) * (1 - x)\nreturn (1 - right).pow(kind)",
@@ -120,6 +131,8 @@ NO_PRODUCTS = {
     "two columns": "x = x.contiguous()\nreturn (x[:, 0] * x[:, 1]).sum()",
 }
 SILENT = {
+    "converted back behind": "return F.softmax(x.float().masked_fill(kind, -9.0), dim=-1).type_as(x) * 2",
+    "converted again": "x = x.float().relu().type_as(x)\nreturn F.softmax(x.float(), dim=-1)",
     **NO_PRODUCTS,
     "a divergence of float32": """
         p, q = F.softmax(scores.float(), -1), F.log_softmax(x, -1, dtype=torch.float32)
@@ -158,6 +171,11 @@ SILENT = {
 @pytest.mark.parametrize(("code", "lines"), FOUND.values(), ids=FOUND)
 def test_found(code: str, lines: str) -> None:
     assert found(lines) == {code}
+
+
+@pytest.mark.parametrize("lines", NARROWED.values(), ids=NARROWED)
+def test_converted_back_too_early(lines: str) -> None:
+    assert "AMP408" in found(lines)
 
 
 @pytest.mark.parametrize("lines", PROBABILITIES.values(), ids=PROBABILITIES)

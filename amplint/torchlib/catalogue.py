@@ -492,7 +492,7 @@ logical_xor   fmi bool compares
 lt            fmi bool compares
 multinomial   fm  int64
 ne            fmi bool compares
-nonzero       fm  int64
+nonzero       fm  int64 rank=2
 one_hot       n   int64
 searchsorted  f   int64
 

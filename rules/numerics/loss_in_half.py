@@ -135,11 +135,12 @@ class LossInHalf(Rule):
                 notes=operand_evidence(event),
             )
         elif event.op in LOSSES | CURVES | {"softplus"} or event.how is How.ELSEWHERE:
+            back = event.how is How.NARROWED
             yield self.report(
                 event,
                 precision_message(event),
                 reason=OUTSIDE,
-                advice="Convert what goes into it: x.float().",
+                advice="Convert back behind it." if back else "Convert what goes into it: x.float().",
                 claims=(),
                 notes=operand_evidence(event),
             )

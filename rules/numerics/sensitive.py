@@ -17,6 +17,7 @@ _SAYS = {
     How.GRADIENT: "{op} of gradients runs in half where the parameters are half",
     How.BACKWARD: "{op} adds up gradients in half where what the forward pass was given is half",
     How.ELSEWHERE: "{op} runs in half where its input is, which another branch converts to float32",
+    How.NARROWED: "{op} runs in half where its input is: what was converted to float32 is converted back before it",
     How.DRAWN: "{op} runs in half where its input is, and its probabilities are added up or drawn from",
     How.CANCELS: "a variance is the difference of a mean square and a squared mean, which cancel where they are half",
     How.AREA: "the area of a box is past what float16 holds where its sides are past 256",

@@ -22,6 +22,12 @@ MEETING = (
 )  # fmt: skip
 
 
+def takes_dtype(call: cst.Call) -> bool:
+    """Whether a call that creates a tensor has a parameter `dtype`, as `where` on two numbers has not."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return isinstance(name, cst.Name) and name.value in FLOAT32_BY_DEFAULT
+
+
 def operand_notes(event: Clash) -> Iterator[tuple[cst.CSTNode, str]]:
     """The constructor of the float32 tensor, and the node that made the other one half."""
     made, why = event.steady.made, event.half.half

@@ -11,7 +11,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, Narrowed, Operation, ScriptEnd
 from amplint.source import syntax as cst
 
-from .float32 import MAKING, buffer_of
+from .float32 import MAKING, buffer_of, takes_dtype
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -61,7 +61,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = ((*MAKING, b"type_as("),)
+    assumed = ((*MAKING, b"type_as(", b"where("),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -88,7 +88,7 @@ class HardCodedFloat32Buffer(Rule):
             yield self.report(
                 join,
                 f"this {half.dtype} tensor becomes float32 by {join.op}: the tensor made without a dtype is float32",
-                advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
+                advice=_advice(call),
                 notes=[*told, (call, "the float32 tensor is made here")],
                 premises=[Premise.NOT_REPLACED] if _is_empty(call) else (),
             )
@@ -119,7 +119,7 @@ class HardCodedFloat32Buffer(Rule):
             yield self.report(
                 event,
                 f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",
-                advice="Pass dtype=x.dtype, or use x.new_zeros(...) and its kind.",
+                advice=_advice(event.steady.made),
                 at=event.steady.made,
                 notes=[(event.node, "here it meets a tensor that can be half")],
             )
@@ -129,10 +129,18 @@ class HardCodedFloat32Buffer(Rule):
         if found is None or not isinstance(found[0].node, cst.Name):
             return None
         half, call = found
+        if not takes_dtype(call):
+            return None
         if not rewrite.span(event.node).start <= rewrite.span(call).start <= rewrite.span(event.node).end:
             return None
         edit = rewrite.set_argument(call, "dtype", f"{rewrite.text(half.node)}.dtype")
         return Fix("Use the dtype of the other tensor", (edit,), Applicability.UNSAFE) if edit else None
+
+
+def _advice(call: cst.Call) -> str:
+    if not takes_dtype(call):
+        return "Convert it to the dtype of the other: .to(x.dtype)."
+    return "Pass dtype=x.dtype, or use x.new_zeros(...) and its kind."
 
 
 def _is_empty(call: cst.Call) -> bool:

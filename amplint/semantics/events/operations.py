@@ -72,6 +72,7 @@ class How(enum.Enum):
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
     BACKWARD = "it adds up gradients in the backward pass of a custom function"
     ELSEWHERE = "another branch converts the same tensor to float32"
+    NARROWED = "its input was float32, and is converted back before it"
     DRAWN = "its result, probabilities, is added up or drawn from"
     CANCELS = "it takes the square of a mean from a mean of squares"
     AREA = "it multiplies the sides of a box"

@@ -67,6 +67,7 @@ FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
+_DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _PLACE = "place of"
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -349,6 +350,8 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
     while key[0] == "part":
         place, symbol = key[1], parts[0]
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "index" and (held := _by_name(machine, parts[0])) is not None:
+        return held
     if key[0] not in ("item", "each") or not parts:
         return None
     source = parts[0]
@@ -357,6 +360,15 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
         source = iterables[place] if place < len(iterables) else -1
     held = _chosen_from(machine, source) if source >= 0 else None
     return held.pop() if held is not None and len(held) == 1 else None
+
+
+def _by_name(machine: Machine, symbol: int) -> int | None:
+    """The model whose parameters a dictionary has by their names; None for anything else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] != "call" or key[1] not in _DICTIONARIES:
+        return None
+    held = set[int]().union(*(_chosen_from(machine, part) or () for part in parts))
+    return held.pop() if len(held) == 1 else None
 
 
 def _is_element(machine: Machine, symbol: int) -> bool:

@@ -29,6 +29,7 @@ from amplint.semantics.tensors.kinship import (
     is_only_moved,
     tensors_in,
 )
+from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, uncast_source_call
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
@@ -67,7 +68,8 @@ def operand_with_evidence(machine: Machine, state: State, place: cst.BaseExpress
     """`value` at `place` as an operand of an event, with its evidence for half and the call that made it."""
     if not isinstance(value, Tensor):
         return Operand(place, value)
-    return Operand(place, value, evidence(machine, state, value), creating_call(machine, value.symbol))
+    made = creating_call(machine, value.symbol, curves=innermost(machine, state)[0] is None)
+    return Operand(place, value, evidence(machine, state, value), made)
 
 
 def emit_clash(
@@ -256,7 +258,9 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     if isinstance(key, (Items, Tensor)):
         return () if not isinstance(key, Tensor) or key.rank != 0 else None
     kind = machine.symbols.key(key.symbol)[0] if isinstance(key, Unknown) else ""
-    if isinstance(key, Unknown) and (_compares(machine, key.symbol) or _is_found(machine, key.symbol)):
+    if isinstance(key, Unknown) and (
+        _compares(machine, key.symbol) or _is_found(machine, key.symbol) or is_list(machine, key.symbol)
+    ):
         return ()
     names = [node.value for node in walk(element.slice.value) if isinstance(node, cst.Name)]
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
@@ -277,7 +281,7 @@ def _compares(machine: Machine, symbol: int) -> bool:
 
 def _is_found(machine: Machine, symbol: int) -> bool:
     """Whether this is a result of `nonzero`, or a part of one."""
-    while machine.symbols.key(symbol)[0] in ("index", "part"):
+    while machine.symbols.key(symbol := dtype_root(machine, symbol))[0] in ("index", "part"):
         symbol = machine.symbols.parts(symbol)[0]
     method = machine.symbols.method(symbol)
     return method is not None and method[0] == "nonzero"
@@ -288,6 +292,8 @@ def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
         return
     if not isinstance(machine.statement, cst.SimpleStatementLine) or branches_on_dtypes(machine):
+        return
+    if _name(node) == "save_for_backward":
         return
     if not any(isinstance(small, cst.Expr) and small.value is node for small in machine.statement.body):
         return
@@ -323,6 +329,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
     lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
+    shapes = shapes | {"where"} if CHOOSES_NUMBERS.search(text) else shapes
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

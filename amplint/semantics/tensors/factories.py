@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amplint.semantics.events import ONE, UNIFORM, ZEROS, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
@@ -143,15 +145,15 @@ def _inferred(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]
         return arguments.values[0].dtypes if isinstance(arguments.values[0], Tensor) else None
     if op == "arange":
         numbers = [argument.value for argument in arguments.given if argument.keyword in (None, "start", "end", "step")]
-        return _kinds(machine, numbers)
+        return dtypes_of_numbers(machine, numbers)
     if op == "full":
         content = arguments.get("fill_value", 1)
-        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+        return dtypes_of_numbers(machine, [content.value]) if content is not None else NEVER_HALF
     if op in _CONTENT:
         content = arguments.get("data", 0)
         if content is not None and _HALF_ARRAY & _words(content.node.value):
             return None
-        return _kinds(machine, [content.value]) if content is not None else NEVER_HALF
+        return dtypes_of_numbers(machine, [content.value]) if content is not None else NEVER_HALF
     default = default_dtype(machine)
     return frozenset({default}) if default is not None else None
 
@@ -161,7 +163,7 @@ def _words(node: cst.CSTNode) -> set[str]:
     return named | {inner.raw_value for inner in every(node, cst.SimpleString)}
 
 
-def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
+def dtypes_of_numbers(machine: Machine, values: Sequence[Value]) -> frozenset[str] | None:
     """The possible dtypes of the promotion of numbers, tensors and lists of them."""
     found = ""
     for value in values:
@@ -174,7 +176,7 @@ def _kinds(machine: Machine, values: list[Value]) -> frozenset[str] | None:
 
 def _kind(machine: Machine, value: Value) -> str | None:
     if isinstance(value, Items) and value.keys is None and value.values:
-        kinds = _kinds(machine, list(value.values))
+        kinds = dtypes_of_numbers(machine, list(value.values))
         return next(iter(kinds)) if kinds is not None and len(kinds) == 1 else None
     if isinstance(value, Tensor):
         return value.dtype if value.dtype != FROM_PARAMETER and not value.supposed else None

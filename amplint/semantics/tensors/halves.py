@@ -8,7 +8,7 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array
+from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.values import Tensor, Unknown, Value
@@ -102,7 +102,7 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
         return not WHOLE_NUMBERS.search(str(key[2]))
-    if key[0] == "MatrixMultiply" or _is_result(machine, symbol):
+    if key[0] == "MatrixMultiply" or is_chosen(machine, symbol) or _is_result(machine, symbol):
         return True
     if key[0] in ARITHMETIC and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)

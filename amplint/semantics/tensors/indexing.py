@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS
+from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS, Operation
 from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors import clashes, flow, numbers, ranks
 from amplint.semantics.tensors.foreign_limits import limit_of_another
+from amplint.semantics.tensors.lists import STORES_BY_LIST, is_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Items, Tensor, Value, number, number_operand
+from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number, number_operand
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.names import FLOAT16_MAX
 
 
@@ -51,7 +54,7 @@ def stored(
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return
     keys = _keys(machine, state, target)
-    refusal = _refusal(owner, value, keys)
+    refusal = _refusal(machine, owner, value, keys)
     places = ((target.value, owner), (source, value))
     flow.emit_operation(
         machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False
@@ -68,7 +71,7 @@ def stored(
             fill(state, owner, met)
 
 
-def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
+def _refusal(machine: Machine, owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
     """The error that assigning `value` surely raises, or None.
 
     Slices and numbers cast the assigned value; tensor and list indices do not, unless a mask selects where one element
@@ -77,7 +80,12 @@ def _refusal(owner: Tensor, value: Value, keys: list[Value | None]) -> str | Non
     if not isinstance(value, Tensor) or None in (owner.dtype, value.dtype) or owner.dtype == value.dtype:
         return None
     masks = any(isinstance(key, Tensor) and key.dtype == "bool" for key in keys)
-    picks = any(isinstance(key, Items) or (isinstance(key, Tensor) and key.rank not in (None, 0)) for key in keys)
+    picks = any(
+        isinstance(key, Items)
+        or (isinstance(key, Tensor) and key.rank not in (None, 0))
+        or (isinstance(key, Unknown) and is_list(machine, key.symbol))
+        for key in keys
+    )
     if (picks and not masks) or (masks and value.rank not in (None, 0)):
         return f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
     return None
@@ -100,6 +108,11 @@ def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, val
 
 class StoredItems(Tracker):
     """Tracks assignments to elements of tensors."""
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The calls that make lists by which elements of tensors are assigned."""
+        stores = Operation.kind in self.machine.wanted and any(STORES_BY_LIST.search(chunk.text) for chunk in chunks)
+        return Words(calls=frozenset({"list", "sorted"}) if stores else frozenset())
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `tensor[...] = value` and `tensor[...] += value`."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
@@ -77,14 +77,34 @@ def is_only_moved(target: Operand, source: Operand) -> bool:
 
 
 def follows(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor is made with the size or on the device of another one, but not in its dtype."""
+    """Whether a tensor is made with the size or on the device of another one, but not in its dtype.
+
+    `where` on two numbers has those of its condition.
+    """
     last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
+    if isinstance(last, cst.Name) and last.value == "where":
+        return True
     data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
     if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
         return True
     taken = frozenset[str]().union(*map(_size_and_device_names, machine.calls))
     given = [*made.args, *_moves(machine, made)]
-    return any(_reads_size_or_device(argument) or not taken.isdisjoint(_names(argument)) for argument in given)
+    if any(_reads_size_or_device(argument) or not taken.isdisjoint(_names(argument)) for argument in given):
+        return True
+    return _follows_caller(machine, made, frozenset[str]().union(*map(_names, given)))
+
+
+def _follows_caller(machine: Machine, made: cst.Call, used: frozenset[str]) -> bool:
+    """Whether the function around `made`, called by the running one, is given the size or device that it uses."""
+    source, running = machine.program.source_of(made), machine.calls[-1] if machine.calls else None
+    around = source.ancestors(made) if source is not None else ()
+    maker = next((node for node in around if isinstance(node, cst.FunctionDef)), None)
+    if maker is None or running is None or maker in machine.calls:
+        return False
+    if used.isdisjoint(param.name.value for param in (*maker.params.params, *maker.params.kwonly_params)):
+        return False
+    calls = (call for call in every(running, cst.Call) if last_name(call.func) == maker.name.value)
+    return any(_reads_size_or_device(argument) for call in calls for argument in call.args)
 
 
 def is_cast_like_elsewhere(machine: Machine, converted: cst.Call) -> bool:

@@ -13,6 +13,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.tensors import clashes, flow, numerics, provenance, ranks, subregions, weights
+from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
@@ -133,6 +134,8 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     if here is None and called.dtype is None and not attends:
         _check_initial_state(machine, state, node, called, name, arguments)
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
+    if not attends and own.dtype in HALF_DTYPES:
+        _check_half_weights(machine, state, node, called, own, arguments, main)
     if name in ("GRUCell", "RNNCell"):
         return main
     if name == "LSTMCell":
@@ -156,10 +159,32 @@ def _check_initial_state(
             clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
 
 
+def _check_half_weights(
+    machine: Machine, state: State, node: cst.Call, called: Module, own: Tensor, arguments: Arguments, result: Tensor
+) -> None:
+    """Report an input or an initial state that a recurrent layer with half weights refuses."""
+    held = clashes.operand_with_evidence(machine, state, node.func, own)
+    for argument in arguments.given[:2]:
+        for value in argument.value.values if isinstance(argument.value, Items) else (argument.value,):
+            found = flow.local_outcome(machine, state, "linear", [value, own])
+            if found.refusal is not None:
+                op, place = called.cls.rpartition(".")[2].lower(), (argument.node.value, value)
+                flow.emit_operation(
+                    machine, state, node, op, [place], result,
+                    module=called.made, weights=held, raises=found.refusal,
+                )  # fmt: skip
+                return
+
+
 _HALVED = regex(r"\.(?:(?<!self\.)(?:half|bfloat16)\(\)|to\((?:dtype=)?torch\.(?:half|b?float16)\))")
 """A cast to half."""
 _RAISE_BESIDE = frozenset({"float", "full", "matmul", "bmm"})
 """Calls that give float32 whatever the model's dtype is, and products that refuse it beside half."""
+
+
+_RECURS = regex(r"\b(?:LSTM|GRU|RNN)(?:Cell)?\(")
+_STATES = frozenset({"zeros", "ones", "randn"})
+"""Calls that create initial states of recurrent layers."""
 
 
 class Layers(Tracker):
@@ -170,8 +195,12 @@ class Layers(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Casts to float32, and float32 tensors, in a file that casts models to half: products with them raise."""
-        halved = any(_HALVED.search(chunk.text) for chunk in chunks)
-        return Words(calls=_RAISE_BESIDE if halved else frozenset())
+        texts = [chunk.text for chunk in chunks]
+        if not any(map(_HALVED.search, texts)):
+            return Words()
+        chooses = frozenset({"where"} if any(map(CHOOSES_NUMBERS.search, texts)) else ())
+        recurs = _STATES if any(map(_RECURS.search, texts)) else frozenset[str]()
+        return Words(calls=_RAISE_BESIDE.union(chooses, recurs))
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this is a class of `torch.nn`."""

@@ -367,6 +367,8 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         )
     if op == "where" and sum(argument.keyword != "out" for argument in arguments.given) == 3:
         return _where(machine, state, node, arguments)
+    if op == "where":
+        return Tensor(machine.fresh(), "int64", rank=2)  # a tuple of places, like that of nonzero
     given = [argument for argument in arguments.given if not isinstance(argument.value, Const)]
     if not given:
         return None
@@ -537,6 +539,9 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     found = flow.local_outcome(machine, state, "where", values, arguments)
     rank = ranks.elementwise("where", [arguments.values[0], *values])
     resize(machine, state, arguments.value("out"), rank)
+    numbers_alone = all(is_number(machine, value) for value in values)
+    if numbers_alone:
+        found = Outcome(factories.dtypes_of_numbers(machine, values))
     operand = Tensor(machine.fresh(), known(found.dtypes), made_half, among=found.dtypes)
     for argument, other in ((first, second), (second, first)):
         place, beside = argument.node.value, other.node.value
@@ -555,6 +560,9 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
     flow.emit_operation(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     if written is not None:
         numbers.record_elements(machine, made, written)
+    if numbers_alone and made.dtype == "float32":
+        made = replace(made, symbol=provenance.new_tensor_symbol(machine, node), why_half=None)
+        rank = SOME_DIMENSIONS if rank is None and machine.assumes else rank
     return replace(made, infinity=infinity or made.infinity, rank=rank)
 
 

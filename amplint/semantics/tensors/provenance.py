@@ -14,7 +14,7 @@ from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
-_LIKE, _KEPT, _PARAMETER = "made like another", "kept by a module", "parameter"
+_LIKE, _KEPT, _PARAMETER, _CHOSEN = "made like another", "kept by a module", "parameter", "converted to a dtype"
 ARITHMETIC = frozenset({"Add", "Subtract", "Multiply", "Divide"})
 _CONVERSIONS = frozenset({"cast", "converted"})
 _MIXES = ARITHMETIC | words("either where add sub mul div maximum minimum")
@@ -23,6 +23,8 @@ _NUMBERS_AS_TENSORS = operations_with("of-content") | {"full"}
 """Operations that can create a tensor without dimensions, which does not widen other operands."""
 _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
+_CURVES = words("exp expm1 log log1p log2 log10 reciprocal rsqrt square")
+"""Functions of each element that autocast runs in float32."""
 _OTHER_VIEWS = words("index part Minus masked_fill index_fill")
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
@@ -55,6 +57,16 @@ def kept(machine: Machine, *, as_parameter: bool = False) -> int:
 def is_constructed_parameter(machine: Machine, symbol: int) -> bool:
     """Whether this is what a constructor of `nn.Parameter` returned, and no view or result of it."""
     return machine.symbols.key(symbol)[2:4] == (_KEPT, _PARAMETER)
+
+
+def chosen_symbol(machine: Machine) -> int:
+    """A symbol for a tensor that is converted to an unknown dtype."""
+    return machine.symbols.fresh(_CHOSEN)
+
+
+def is_chosen(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor was converted to an unknown dtype."""
+    return machine.symbols.key(symbol)[2:3] == (_CHOSEN,)
 
 
 def dtype_root(machine: Machine, symbol: int) -> int:
@@ -146,15 +158,23 @@ def last_cast(machine: Machine, symbol: int) -> int | None:
     return symbol
 
 
-def creating_call(machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False) -> cst.Call | None:
-    """The call that created this tensor or an operand of it; with `asked`, also one that sets a dtype."""
+def creating_call(
+    machine: Machine, symbol: int, depth: int = 4, *, asked: bool = False, curves: bool = False
+) -> cst.Call | None:
+    """The call that created this tensor or an operand of it; with `asked`, also one that sets a dtype.
+
+    With `curves`, also through functions that autocast runs in float32, which keep the dtype outside of its regions.
+    """
     symbol = dtype_root(machine, symbol)
     key = machine.symbols.key(symbol)
     if key[0] in ARITHMETIC and depth:
         parts = machine.symbols.parts(symbol)
         if any(machine.symbols.key(dtype_root(machine, part))[0] in _CONVERSIONS for part in parts):
             return None
-        return next(filter(None, (creating_call(machine, part, depth - 1) for part in parts)), None)
+        found = (creating_call(machine, part, depth - 1, curves=curves) for part in parts)
+        return next(filter(None, found), None)
+    if curves and key[0] in _CURVES and depth:
+        return creating_call(machine, machine.symbols.parts(symbol)[0], depth - 1, curves=True)
     made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
     node = key[3] if made else None
     return node if isinstance(node, cst.Call) else None

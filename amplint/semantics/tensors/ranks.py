@@ -70,6 +70,8 @@ def of(op: str, operands: Sequence[Value], arguments: Arguments, shift: int) -> 
         if rank is not None and rank > 0:
             return rank - (weight == 1) if weight is not None and weight > 0 else None
         return SOME_DIMENSIONS if weight == 2 else None
+    if op == "squeeze" and rank is not None and rank > 1 and _is_place(arguments.value("dim", shift)):
+        return SOME_DIMENSIONS
     if op == "flatten" and len(arguments.given) == shift:
         return 1
     if op == "meshgrid":
@@ -106,6 +108,10 @@ def _of_sizes(given: Sequence[Argument]) -> int | None:
 
 def _is_size(value: Value) -> bool:
     return not isinstance(value, (Items, Tensor)) and is_scalar(value)
+
+
+def _is_place(value: Value | None) -> bool:
+    return isinstance(value, Const) and type(value.value) is int
 
 
 def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int | None:

@@ -17,7 +17,7 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors import provenance
 from amplint.semantics.tensors.masks import branches_on_dtypes, running
 from amplint.semantics.tensors.supposed import is_backward
-from amplint.semantics.tensors.tensors import converts_to, follows, is_number, runs_layers, tensor_guesses
+from amplint.semantics.tensors.tensors import Tensors, converts_to, follows, is_number, runs_layers, tensor_guesses
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Unknown, Value, number
 from amplint.semantics.words import ROUTING
@@ -49,6 +49,7 @@ _TEXTS = {
     How.CONVERTED_BACK: "the result is converted here to the dtype of another tensor, as if it were wider",
     How.OUTPUT: "half begins here",
     How.ELSEWHERE: "this branch converts it to float32",
+    How.NARROWED: "it is converted back here",
     How.DRAWN: "the probabilities are added up or drawn from here",
     How.COMPLEMENT: "this tells apart what is close to 1",
     How.COMPARED: "the divergence, or the logarithm of a probability, is computed here",
@@ -80,6 +81,9 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
     elif provenance.is_parameter_or_buffer(machine, value.symbol):
         if op in _OF_WEIGHTS and any(map(runs_layers, machine.calls)) and not branches_on_dtypes(machine):
             _emit_run(machine, state, this, How.WEIGHT)
+    elif op in CURVES and (back := _narrowing(machine, value.symbol)) is not None:
+        if not branches_on_dtypes(machine):
+            _emit_run(machine, state, this, How.NARROWED, back)
     elif (
         value.dtype is None
         and value.among is None
@@ -97,6 +101,18 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
             _emit_run(machine, state, this, How.BACKWARD)
         if op in _OF_OUTPUTS and (cast := _conversion(machine, value.symbol)) is not None:
             _emit_run(machine, state, this, How.OUTPUT, cast)
+
+
+def _narrowing(machine: Machine, symbol: int) -> cst.CSTNode | None:
+    """The call that gave a tensor, which had been cast to float32, the dtype of another one, on some path at least."""
+    symbols, narrowed = machine.symbols, machine[Tensors].narrowed
+
+    def operands(one: int) -> list[int]:
+        parts = symbols.parts(one) if symbols.key(one)[0] == "either" else ()
+        return [provenance.dtype_root(machine, part) for part in parts]
+
+    reached = symbols.closure(provenance.dtype_root(machine, symbol), operands) if narrowed else ()
+    return next((narrowed[one] for one in reached if one in narrowed), None)
 
 
 def _in_backward(machine: Machine) -> bool:

@@ -13,7 +13,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
-from amplint.semantics.tensors.provenance import can_be_wide, dtype_root
+from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -124,7 +124,7 @@ def converts_to(machine: Machine, name: str, arguments: Arguments) -> tuple[bool
     return dtype is not None or name == "type" or not _only_moves(arguments), dtype
 
 
-def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, arguments: Arguments) -> Value | None:
+def converted(machine: Machine, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> Value | None:
     """The result of `.half()`, `.to(...)` or `.type(...)` on a tensor or an unknown receiver; None for other calls."""
     if name in CASTS and not arguments.given:
         dtype: str | None = CASTS[name]
@@ -143,7 +143,10 @@ def converted(machine: Machine, node: cst.CSTNode, owner: Value, name: str, argu
     if isinstance(owner, Tensor):
         device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
-            made = replace(cast(machine, node, owner, None), symbol=machine.fresh(), why_half=None, made=None)
+            symbol = chosen_symbol(machine) if _is_chosen(machine, node, arguments) else machine.fresh()
+            made = replace(cast(machine, node, owner, None), symbol=symbol, why_half=None, made=None)
+            if conversion(machine, owner.symbol) == "float32":
+                machine[Tensors].narrowed[made.symbol] = node
         else:
             same = derived(machine, owner, "to", owner.rank)
             made = cast(machine, node, owner, dtype) if dtype is not None else same
@@ -171,6 +174,20 @@ def _converts_tensor(machine: Machine, call: Call) -> bool:
     if named and any(follows(machine, argument) for argument in call.arguments.given):
         return True
     return names_dtype(call.node) and isinstance(call.owner, Unknown) and is_data(machine, call.owner.symbol)
+
+
+def _is_chosen(machine: Machine, call: cst.Call, arguments: Arguments) -> bool:
+    """Whether the dtype that `.to(...)` is given is a setting or that of a model, and not that of another tensor."""
+    return names_dtype(call) and not any(_is_of_tensor(machine, value) for value in arguments.values)
+
+
+def _is_of_tensor(machine: Machine, value: Value) -> bool:
+    """Whether `value` is a tensor or its dtype, which may be a parameter or computed here."""
+    if not isinstance(value, Unknown):
+        return isinstance(value, (Tensor, Method))
+    if machine.symbols.key(value.symbol)[:2] != ("attribute", "dtype"):
+        return False
+    return machine.symbols.key(machine.symbols.parts(value.symbol)[0])[0] not in ("attribute", "self")
 
 
 def names_dtype(call: cst.Call) -> bool:
@@ -409,7 +426,8 @@ class Tensors(Tracker):
     `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
     tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves` the tensors
     created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method that created
-    them, `drawn` random numbers to the function that draws them. `constants` maps tensors to the number that fills
+    them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the call that gave them the
+    dtype of another one after a cast to float32. `constants` maps tensors to the number that fills
     them, `extremes` to a number among their elements that is out of the range of float16.
     """
 
@@ -424,6 +442,7 @@ class Tensors(Tracker):
         self.named: dict[int, tuple[Guessed, ...]] = {}
         self.of_layers: set[int] = set()
         self.leaves: set[int] = set()
+        self.narrowed: dict[int, cst.CSTNode] = {}
         self.drawn: dict[int, cst.CSTNode | None] = {}
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
         self.constants: dict[int, Number] = {}
@@ -444,7 +463,8 @@ class Tensors(Tracker):
         if is_conversion(call):
             made = converted(self.machine, call.node, call.owner, call.name, call.arguments)
             if made is None and _converts_tensor(self.machine, call):
-                return Tensor(self.machine.fresh())
+                chosen = _is_chosen(self.machine, call.node, call.arguments)
+                return Tensor(chosen_symbol(self.machine) if chosen else self.machine.fresh())
             if made is None and isinstance(call.owner, Unknown) and call.arguments.value("dtype") not in (None, NONE):
                 return self.machine.unknown("converted", None, call.node, parts=(call.owner.symbol,))
             return made or call.owner

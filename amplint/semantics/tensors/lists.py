@@ -1,0 +1,28 @@
+"""Python lists that index tensors, and choices between Python numbers."""
+
+from __future__ import annotations
+
+from amplint.regex import regex
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.values import Items
+
+CHOOSES_NUMBERS = regex(r"where\([^\n]*,\s*-?[\d.]+,\s*-?[\d.]+\)")
+"""A choice between two numbers."""
+STORES_BY_LIST = regex(r"(?s)= (?:list|sorted)\(.*\w\[\w+\] = ")
+"""A list that is made in front of an assignment to elements by a variable."""
+_MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
+
+
+def is_list(machine: Machine, symbol: int) -> bool:
+    """Whether this is a list, by a comprehension, a call of `list` or `sorted`, or as a sum with a list in it."""
+    todo, seen = [symbol], {symbol}
+    while todo:
+        key = machine.symbols.key(current := todo.pop())
+        if key[0] == "comprehension" or (key[0] == "call" and key[1] in _MADE):
+            return True
+        if key[0] == "value" and isinstance(key[1], Items):
+            return key[1].keys is None
+        if key[0] == "Add":
+            todo += [part for part in machine.symbols.parts(current) if part not in seen]
+            seen.update(todo)
+    return False
