@@ -69,6 +69,7 @@ class How(enum.Enum):
     ROUTING = "its result chooses among experts"
     OUTPUT = "its input comes out of something that is converted to half"
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
+    KERNEL = "it is a zero that a kernel adds gradients to in the backward pass of a custom function"
     BACKWARD = "it adds up gradients in the backward pass of a custom function"
     ELSEWHERE = "another branch converts the same tensor to float32"
     DRAWN = "its result, probabilities, is added up or drawn from"
@@ -185,6 +186,16 @@ class HalfAverage(Event):
     """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
 
     dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AverageAlike(Event):
+    """An average of weights begins with copies of them, or moves towards them, and nothing converts it.
+
+    `by` moves an average that begins at `node`.
+    """
+
+    by: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
