@@ -55,7 +55,8 @@ def ran(
 ) -> None:
     """Record frequencies that can be half, and emit `FrequenciesRounded` where positions are multiplied by them."""
     if op in ("arange", "to"):
-        if not result.traits.isdisjoint({"positions", FREQUENCIES}):
+        moved = op == "to" and told[0].dtype in HALF_DTYPES
+        if not moved and not result.traits.isdisjoint({"positions", FREQUENCIES}):
             _record_dtype(machine, state, node, result, follows=follows)
     elif op in _POWERS and FREQUENCIES in result.traits:
         exponent = told[-1].value
