@@ -115,7 +115,7 @@ class AccumulationInHalf(Rule):
             "a running average of weights is kept in their dtype",
             reason="Half weights round away what is less than 1/4096 of a weight in float16, 1/512 in bfloat16.",
             advice="Keep the average in float32: p.detach().float().",
-            notes=[(event.by, "the average moves here")] if event.by is not None else (),
+            notes=[(event.by, "the average moves here")],
             claims=(),
         )
 

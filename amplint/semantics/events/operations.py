@@ -190,12 +190,9 @@ class HalfAverage(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AverageAlike(Event):
-    """An average of weights begins with copies of them, or moves towards them, and nothing converts it.
+    """An average of weights begins at `node` with copies of them, which nothing converts; `by` moves it."""
 
-    `by` moves an average that begins at `node`.
-    """
-
-    by: cst.CSTNode | None
+    by: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Running averages of weights that nothing keeps in another dtype than that of the weights."""
+"""Running averages of weights that begin with copies of them, which nothing converts."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class AveragesAlike(Tracker):
             or not any(self.machine.symbols.involves(one, _OF_MODELS) for one in symbols)
         ):
             return
+        begun = _begun(source, node)
         name = next((name for name in _names_around([node, *source.ancestors(node)]) if AVERAGE.search(name)), None)
-        if name is not None:
-            begun = _begun(source, node)
+        if begun is not None and name is not None:
             self.machine.emit(
-                state, AverageAlike, begun or node, by=node if begun is not None else None, assumed=True,
-                premises=(Premise.HALF_THERE,), guesses=AVERAGE.guesses(name),
+                state, AverageAlike, begun, by=node, assumed=True, premises=(Premise.HALF_THERE,),
+                guesses=AVERAGE.guesses(name),
             )  # fmt: skip
 
 
