@@ -55,3 +55,7 @@ def found(head: str) -> set[str]:
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
 def test_definitions_are_started(head: str) -> None:
     assert found(head) == found("") != set()
+
+
+def test_definitions_of_a_script_are_started_by_its_calls_alone() -> None:
+    assert found('if __name__ == "__main__":\n') == set()
