@@ -9,16 +9,6 @@ import pytest
 from tests.test_clashes import found
 
 PROGRAMS = {
-    "what is float32 on one side of a choice alone": """
-        class Average(nn.Module):
-            def weights(self, n, device):
-                return torch.ones(1, n, device=device) / torch.arange(1, n + 1, device=device)
-
-            def forward(self, x, cache=None, step=None):
-                weights = self.weights(x.size(1), x.device) if cache is None else step
-                average = (x + weights * cache) / (weights + 1) if cache is not None else weights.to(x.dtype) @ x
-                return torch.cat((x, average), -1)
-        """,
     "normalisation with statistics that are kept": """
         class Frozen(nn.Module):
             def __init__(self, width):

@@ -159,13 +159,10 @@ _MAKES_FLOATING = words("Power Divide div true_divide exp")
 """Operations whose result is floating-point for integer operands."""
 
 
-_ALTERNATIVES = frozenset({"if", "either"})
-
-
 def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
     """A call that created this tensor, or an operand of it that was not cast since.
 
-    Integers that were cast to float32, or divided, count as created there. What is so on some paths does not count.
+    Integers that were cast to float32, or divided, count as created there.
     """
     todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
     seen = set[int]()
@@ -183,8 +180,6 @@ def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
             kinds = (_COUNTED,) if key[1] == "float32" else ()
         elif key[0] in _MAKES_FLOATING:
             kinds = (*kinds, _COUNTED)
-        elif key[0] in _ALTERNATIVES:
-            continue
         todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
     return None
 
