@@ -348,3 +348,74 @@ def test_a_flag_may_stand_in_another_file_than_the_call(tmp_path: Path) -> None:
     program.write_text(EVALUATION)
     found = analyse(Job("program.py", str(program), program.read_bytes(), (), RULES), Modules()).findings
     assert "AMP003" not in {finding.code for finding in found}
+
+
+BY_VERSION = """
+import torch
+from versions import NEW_ENOUGH
+
+if NEW_ENOUGH:
+    from torch import autocast
+else:
+    from torch.cuda.amp import autocast
+
+def region(kind):
+    if NEW_ENOUGH:
+        return autocast({given})
+    return autocast()
+"""
+
+
+@pytest.mark.parametrize("given", ["kind", "kind, dtype=torch.half", "device_type=kind", "'cuda'"])
+def test_the_call_of_an_older_class_beside_that_of_a_newer_one_needs_no_type(given: str) -> None:
+    assert "AMP107" not in {finding.code for finding in lint(BY_VERSION.format(given=given))}
+
+
+@pytest.mark.parametrize("given", ["", "True", "enabled=kind"])
+def test_two_calls_without_a_type_raise(given: str) -> None:
+    assert ("AMP107", ERROR) in told(BY_VERSION.format(given=given))
+
+
+OFF = """
+{kernels}
+import torch
+
+def best():
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+def distances(points, others):
+    with torch.cuda.amp.autocast(enabled=False):
+        return points.float() @ others.float()
+"""
+OPTIONAL = "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None"
+
+
+def test_deprecated_regions_switched_off_for_cuda_alone_are_told_in_files_for_other_devices() -> None:
+    assert told(OFF.format(kernels=OPTIONAL)) == told(OFF.format(kernels="")) == [("AMP106", INFO)]
+    assert told(OFF.format(kernels="import flash_attn")) == []
+    assert told(OFF.format(kernels="").replace('"mps" if torch.backends.mps.is_available() else "cpu"', "None")) == []
+
+
+LISTED = """
+import torch
+
+def run(net, x, device_type):
+    {before}
+    with torch.autocast({kind}, dtype=torch.bfloat16):
+        return net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "count"),
+    [
+        ("pass", 'device_type if device_type in ["cuda", "xpu"] else "cpu"', 1),
+        ('kind = device_type if device_type in ("cuda", "mps") else "cpu"', "kind", 1),
+        ("pass", 'device_type if device_type in ["cuda", "xpu"] else "cuda"', 0),
+        ("pass", 'device_type if device_type != "mps" else "cpu"', 0),
+        ("pass", "device_type", 0),
+    ],
+)
+def test_a_list_of_devices_leaves_others_to_the_cpu(before: str, kind: str, count: int) -> None:
+    findings = lint(LISTED.format(before=before, kind=kind))
+    assert [(finding.code, finding.severity) for finding in findings] == [("AMP106", INFO)] * count

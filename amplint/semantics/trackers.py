@@ -28,6 +28,7 @@ from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models.averages import Averages
+from amplint.semantics.models.averages_alike import AveragesAlike
 from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.flash_models import FlashModels
@@ -64,10 +65,12 @@ from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
 from amplint.semantics.tensors.clashes import Clashes
+from amplint.semantics.tensors.coarse_frequencies import CoarseFrequencies
 from amplint.semantics.tensors.dtype_choices import DtypeChoices
 from amplint.semantics.tensors.exchanges import Exchanges
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
+from amplint.semantics.tensors.kernel_sums import KernelSums
 from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.numerics import Numerics
@@ -121,6 +124,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     # parameters and tensors
     Parameters,
     Averages,
+    AveragesAlike,
     Sharding,
     HeldShards,
     FlashModels,
@@ -134,6 +138,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Probabilities,
     Cancelling,
     Joins,
+    KernelSums,
     UnseenFills,
     DtypeChoices,
     Tensors,
@@ -149,6 +154,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Apex,
     Seams,
     Clashes,
+    CoarseFrequencies,
     Attention,
     Outside,
     HalfOutputs,

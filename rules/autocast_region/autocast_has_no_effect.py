@@ -41,7 +41,7 @@ class AutocastHasNoEffect(Rule):
     So a region for `"cuda"` by name, in code that is given its device by a parameter, a setting or another tensor,
     works on some machines only, and so does a scaler. This is reported as an info where the file chooses between
     devices or has an option for one, neither a condition nor `enabled` asks for the device, and nothing in the file
-    needs CUDA; so is float32 for any device but CUDA.
+    needs CUDA; so are float32 for any device but CUDA, and a region for the CPU on all devices that a list leaves out.
 
     Selected by its code, the rule also reports such scalers where no region is written for float16 and any device: on
     the CPU regions run in bfloat16, which needs no scaler. It also reports such scalers and regions where nothing shows
@@ -107,6 +107,17 @@ class AutocastHasNoEffect(Rule):
                 f"this region is for {event.device} alone, but {event.name} works on the device of what it is given",
                 reason=f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}.",
                 advice="Pass the type of that device: `torch.autocast(device_type=x.device.type)`.",
+                severity=Severity.INFO,
+                claims=(),
+            )
+            return
+        if event.listed:
+            yield self.report(
+                event,
+                "this region is for the CPU on every device that the list leaves out",
+                reason="On such a device nothing is cast.",
+                advice="Pass the type of the device itself, and switch the region off where autocast is not available: "
+                "`torch.amp.is_autocast_available(device_type)`.",
                 severity=Severity.INFO,
                 claims=(),
             )

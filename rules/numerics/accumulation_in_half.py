@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     FLAGS,
     INTEGERS,
+    AverageAlike,
     Event,
     HalfAverage,
     HalfSum,
@@ -42,8 +44,9 @@ class AccumulationInHalf(Rule):
     windows are reported as an info: how much they add up to, the weights decide.
 
     Where the rule is selected by name or `ALL`, it also reports sums of half tensors, running sums whose result is
-    converted back to another tensor's dtype, norms of gradients that are half where the parameters are, and running
-    sums of gradients in the backward pass of a custom autograd function.
+    converted back to another tensor's dtype, running averages of weights kept in the dtype of the weights, norms of
+    gradients that are half where the parameters are, and running sums of gradients in the backward pass of a custom
+    autograd function, or in a kernel that it calls.
 
     ## Example
     ```python
@@ -74,7 +77,10 @@ class AccumulationInHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ops=("add", "mul", "sum")),)
     screen = (HALF_SIGNS, (b"+=", b"mul_(", b"sum(", b"lerp_(", b"*=", b"ModelEma", b"EMAModel"))
-    assumed = (HALF_ASSUMED, (b"cumsum", b"cumprod", b"logcumsumexp", b"norm(", b".half()"))
+    assumed = (
+        regex(HALF_ASSUMED.pattern + rb"|averag|(?i:\bema)|_ema\b"),
+        (b"cumsum", b"cumprod", b"logcumsumexp", b"norm(", b".half()", b"backward(ctx", b"parameters()"),
+    )
     fixable = Applicability.SAFE
     reason = "What is small beside the sum is rounded away, and the sum stops changing."
 
@@ -103,9 +109,21 @@ class AccumulationInHalf(Rule):
                 claims=(),
             )
 
+    def on_average_alike(self, event: AverageAlike) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "a running average of weights is kept in their dtype",
+            reason="Half weights round away what is less than 1/4096 of a weight in float16, 1/512 in bfloat16.",
+            advice="Keep the average in float32: p.detach().float().",
+            notes=[(event.by, "the average moves here")],
+            claims=(),
+        )
+
     def on_sensitive(self, event: Sensitive) -> Iterator[Report]:
         if event.op in SUMS or event.how is How.GRADIENT:
             advice = f"Add up in float32: {event.op}(..., dtype=torch.float32)."
+            if event.how is How.KERNEL:
+                advice = "Make it with dtype=torch.float32, have the kernel add up in that, and convert the sum."
             yield self.report(
                 event, precision_message(event), reason=OUTSIDE, advice=advice, claims=(), notes=operand_evidence(event)
             )

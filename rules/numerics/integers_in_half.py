@@ -19,6 +19,7 @@ from amplint.semantics.events import (
     Because,
     Event,
     Evidence,
+    FrequenciesRounded,
     Operation,
     PositionsConverted,
     TimestepsCast,
@@ -46,10 +47,13 @@ class IntegersInHalf(Rule):
     of a diffusion model. So do frequencies that a conversion of the whole model has rounded: float32 does not bring
     their digits back. The rows and columns of an image are few enough for float16.
 
+    Frequencies in half put angles off just as much, even where positions are float32.
+
     A warning needs a range whose bound is known to be past that, or angles. A range of unknown length that is made in
-    half is an info. Where the rule is selected by its code, it also reports other whole numbers that are converted to
-    half, positions in the dtype of another tensor, and products of positions and frequencies in functions that do not
-    switch autocast off, which a region around their caller computes in half. All of these are infos.
+    half is an info, and so are frequencies that are made in half or rounded to it. Where the rule is selected by its
+    code, it also reports other whole numbers that are converted to half, positions and frequencies in the dtype of
+    another tensor, and products of positions and frequencies in functions that do not switch autocast off, which a
+    region around their caller computes in half. All of these are infos.
 
     ## Example
     ```python
@@ -113,6 +117,18 @@ class IntegersInHalf(Rule):
             advice="Convert positions to float32, and sines and cosines to the dtype of the tensor.",
             premises=[Premise.HALF_ALIKE],
             notes=[(event.by, "frequencies are multiplied with them here")],
+        )
+
+    def on_frequencies_rounded(self, event: FrequenciesRounded) -> Iterator[Report]:
+        announced = event.follows
+        yield self.report(
+            event,
+            f"frequencies {'can be' if announced else 'are'} rounded to half before positions are multiplied by them",
+            reason="Half has few bits for a frequency: an angle of 1000 is off by up to 2 in bfloat16, 0.2 in float16.",
+            advice="Compute frequencies and angles in float32, and convert sines and cosines.",
+            premises=(*([Premise.HALF_ALIKE] if announced else ()), Premise.MANY if event.few else Premise.LONG),
+            claims=(),
+            notes=[(event.by, "positions are multiplied by them here")],
         )
 
     def on_timesteps_cast(self, event: TimestepsCast) -> Iterator[Report]:

@@ -15,6 +15,7 @@ _SAYS = {
     How.ROUTING: "{op}, which chooses among experts, runs in half where its input is",
     How.OUTPUT: "{op} runs in half where its input comes out of what was converted to half",
     How.GRADIENT: "{op} of gradients runs in half where the parameters are half",
+    How.KERNEL: "the gradient of one number is added up in half where what the forward pass was given is half",
     How.BACKWARD: "{op} adds up gradients in half where what the forward pass was given is half",
     How.ELSEWHERE: "{op} runs in half where its input is, which another branch converts to float32",
     How.NARROWED: "{op} runs in half where its input is: what was converted to float32 is converted back before it",

@@ -88,6 +88,20 @@ class PositionsConverted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FrequenciesRounded(Event):
+    """Frequencies are computed in half or rounded to it; `by` multiplies positions by them afterwards.
+
+    `follows` says that their dtype is that of another tensor or an argument, `few` that the positions are rows or
+    columns of an image.
+    """
+
+    half: Evidence
+    by: cst.CSTNode
+    follows: bool
+    few: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TimestepsCast(Event):
     """The timesteps of a diffusion model are converted to bfloat16, or to the dtype of another tensor."""
 

@@ -70,6 +70,7 @@ class How(enum.Enum):
     ROUTING = "its result chooses among experts"
     OUTPUT = "its input comes out of something that is converted to half"
     GRADIENT = "its input is a gradient, in the dtype of parameters that the function is given"
+    KERNEL = "it is a zero that a kernel adds gradients to in the backward pass of a custom function"
     BACKWARD = "it adds up gradients in the backward pass of a custom function"
     ELSEWHERE = "another branch converts the same tensor to float32"
     NARROWED = "its input was float32, and is converted back before it"
@@ -187,6 +188,13 @@ class HalfAverage(Event):
     """The running average of weights that an object keeps is converted to `dtype` when the object is made."""
 
     dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AverageAlike(Event):
+    """An average of weights begins at `node` with copies of them, which nothing converts; `by` moves it."""
+
+    by: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

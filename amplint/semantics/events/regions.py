@@ -69,7 +69,8 @@ class DeviceFixed(Event):
 
     `name` is the expression of that device, or the code that runs on its caller's device if none is `chosen`. A call
     that `asks` constructs nothing: it queries the dtype of the regions for that device. One chosen by what is
-    `by_availability` is for CUDA on every machine that has it.
+    `by_availability` is for CUDA on every machine that has it, and one that is `listed` for the CPU on all devices that
+    the list `chosen` leaves out.
     """
 
     device: str
@@ -78,6 +79,7 @@ class DeviceFixed(Event):
     scaler: bool = False
     asks: bool = False
     by_availability: bool = False
+    listed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

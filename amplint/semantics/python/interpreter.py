@@ -31,7 +31,8 @@ from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.tree import every
+from amplint.source.source import Source
+from amplint.source.tree import every, walk
 
 START_LIMIT = 4
 
@@ -146,6 +147,7 @@ def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
+    roots += _defined_in_blocks(machine, starts)
     starts = [state.copy() for state in starts]
     for state in starts:
         _called_from_outside(machine, state, None)
@@ -168,6 +170,21 @@ def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
             except BudgetSpent:
                 _restart(machine)
     _run_nested_roots(machine)
+
+
+def _defined_in_blocks(machine: Machine, starts: list[State]) -> list[Function | Class]:
+    """The functions and classes that a `try` or an `if` at the top level defines, not as a script."""
+    unnamed = {chunk for chunk in machine.program.main.chunks if chunk.name is None and chunk in machine.relevant}
+    values = [value for state in starts for value in state.frames[MODULE_FRAME].values()]
+    found = (one for one in values if isinstance(one, (Function, Class)) and one.chunk in unnamed)
+    defined = {node_of(one): one for one in found if isinstance(one.node, (cst.FunctionDef, cst.ClassDef))}
+    return [one for node, one in defined.items() if not _is_of_script(one.chunk.source, node)]
+
+
+def _is_of_script(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in `if __name__ == "__main__":`."""
+    tests = (above.test for above in source.ancestors(node) if isinstance(above, cst.If))
+    return any(isinstance(name, cst.Name) and name.value == "__name__" for test in tests for name in walk(test))
 
 
 def _run_nested_roots(machine: Machine) -> None:

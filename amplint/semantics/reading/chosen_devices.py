@@ -43,9 +43,12 @@ _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
+_LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
+"""The type of a device that is in a list, and the CPU's for any other."""
 _TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that need CUDA."""
+_INDENTED = regex(r"(?m)^[ \t][^\n]*")
 _GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
 """A statement or an argument on a line of its own: the targets, and the value."""
 _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
@@ -96,6 +99,14 @@ def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
     return bool(texts) and all(_BY_AVAILABILITY.search(text) for text in texts)
 
 
+def is_listed_or_cpu(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a device type is the CPU's for each device that a list leaves out."""
+    values = [source.code(value)]
+    if isinstance(value, (cst.Name, cst.Attribute)):
+        values = _assigned(source).get(dotted(value) or "", [])
+    return bool(values) and all(_LISTED.match(text.strip()) for text in values)
+
+
 def device_premises(source: Source) -> tuple[Premise, ...]:
     """The premises of a report that a device given to the code of a file is not a CUDA device.
 
@@ -104,7 +115,7 @@ def device_premises(source: Source) -> tuple[Premise, ...]:
     """
     text = source.text
     on_cuda = has_kernels(source) or "is_bf16_supported" in text or ("nccl" in text and "gloo" not in text)
-    if on_cuda or not _CATERS_FOR_OTHERS.search(text):
+    if on_cuda or not caters_for_others(source):
         return (Premise.ANOTHER_DEVICE, Premise.RUNS_ELSEWHERE)
     return ()
 
@@ -112,23 +123,35 @@ def device_premises(source: Source) -> tuple[Premise, ...]:
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
 
-    A file that enters regions itself has chosen with them.
+    A file that enters regions itself has chosen with them. Kernels for CUDA alone that a file for other devices can do
+    without, imported in a `try`, are no need.
     """
-    return is_in_device_agnostic_code(source, node) and not any(map(_enters, source.chunks))
+    if not _is_in_open_function(source, node) or any(map(_enters, source.chunks)):
+        return False
+    return not has_kernels(source) or (caters_for_others(source) and not has_kernels(source, needed=True))
+
+
+def caters_for_others(source: Source) -> bool:
+    """Whether a file chooses between devices, or tests for one, other than CUDA."""
+    return _CATERS_FOR_OTHERS.search(source.text) is not None
 
 
 def is_in_device_agnostic_code(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA."""
+    return _is_in_open_function(source, node) and not has_kernels(source)
+
+
+def _is_in_open_function(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` is in a function of a file that neither trains nor raises on a machine without CUDA."""
     if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
         return False
-    if _TRAINS.search(source.text) or any(map(_needs_cuda, source.chunks)):
-        return False
-    return not has_kernels(source)
+    return not _TRAINS.search(source.text) and not any(map(_needs_cuda, source.chunks))
 
 
-def has_kernels(source: Source) -> bool:
-    """Whether a file imports a library that works on CUDA only."""
-    return any(_KERNELS.match(one.module) for one in imports(source.text))
+def has_kernels(source: Source, *, needed: bool = False) -> bool:
+    """Whether a file imports a library that works on CUDA only; if `needed`, outside of any block."""
+    text = source.text if not needed else _INDENTED.sub("", source.text)
+    return any(_KERNELS.match(one.module) for one in imports(text))
 
 
 @cached_per_chunk

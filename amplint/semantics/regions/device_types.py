@@ -81,7 +81,7 @@ def is_also_newer(machine: Machine, node: cst.Call) -> bool:
         return False
     name = node.func.value
     known = {f"{one.module}.{one.name}" for one in imports(source.text) if one.bound == name}
-    typed = re.compile(rf"\b{name}\(\s*(?:device_type\s*=|[\"'])")
+    typed = re.compile(rf"\b{name}\(\s*(?:device_type\s*=|(?!True\b|False\b|\w+\s*=)[\w\"'])")
     return any(AUTOCASTS.get(api, "") is None for api in known) and not is_fallback(source, node, typed)
 
 

@@ -7,6 +7,7 @@ from amplint.semantics.events import DeviceFixed, DisabledForOneDevice
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import (
+    caters_for_others,
     chosen_device,
     device_of_work,
     device_premises,
@@ -14,6 +15,7 @@ from amplint.semantics.reading.chosen_devices import (
     is_about_devices,
     is_by_availability,
     is_in_device_agnostic_code,
+    is_listed_or_cpu,
     runs_where_called,
 )
 from amplint.semantics.reading.scopes import last_name
@@ -77,11 +79,17 @@ class FixedDevices(Tracker):
 
     def _report_availability(self, state: State, call: Call, source: Source) -> None:
         """Emit `DeviceFixed` for a region whose device type is chosen by availability, unlike the device of the
-        work.
+        work, or is the CPU's for all devices that a list leaves out.
         """
         given = call.arguments.get("device_type", 0)
         if not isinstance(call.callee, Ref) or call.callee.name not in AUTOCASTS or given is None:
             return
+        if is_listed_or_cpu(source, given.node.value):
+            listed, name = given.node.value, source.code(given.node.value)
+            self.machine.emit(
+                state, DeviceFixed, call.node, device="cpu", chosen=listed, name=name, listed=True,
+                premises=(Premise.ANOTHER_DEVICE,),
+            )  # fmt: skip
         if not is_by_availability(source, given.node.value):
             return
         chosen = device_of_work(source, call.node)
@@ -107,7 +115,9 @@ class FixedDevices(Tracker):
     def _disabled(self, state: State, call: Call) -> None:
         """Emit a region that disables autocast for the one device type it names."""
         source = self.machine.program.source_of(call.node)
-        if not isinstance(call.callee, Ref) or call.callee.name in SUCCESSORS or source is None:
+        if not isinstance(call.callee, Ref) or source is None:
+            return
+        if call.callee.name in SUCCESSORS and not caters_for_others(source):
             return
         device = _device(call)
         if device not in (None, "cpu") and runs_where_called(source, call.node):

@@ -13,6 +13,7 @@ from amplint.semantics.regions.tracker import remembers_other_dtypes
 from amplint.semantics.tensors import (
     clash_pairs,
     clashes,
+    coarse_frequencies,
     divergences,
     joins,
     probabilities,
@@ -173,6 +174,7 @@ def emit_operation(
         supposed = _assumed_outcome(machine, state, op, told, met[1], in_place)
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     joins.ran(machine, op, node, result)
+    coarse_frequencies.ran(machine, state, node, op, told, result, follows=follows)
     decided = result.dtype is not None or result.among is not None
     becomes = (
         evidence(machine, state, result) if decided else evidence_of_source(machine, node, result) if follows else None

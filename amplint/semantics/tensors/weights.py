@@ -9,7 +9,7 @@ from amplint.semantics.events import Because
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.tensors import provenance
+from amplint.semantics.tensors import coarse_frequencies, provenance
 from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -34,6 +34,7 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
 def kept(machine: Machine, value: Tensor, *, as_parameter: bool = False) -> Tensor:
     """`value` as a parameter or buffer; in a hypothetical object of its class, the model may have been cast since."""
     kept = replace(value, symbol=provenance.kept(machine, as_parameter=as_parameter))
+    coarse_frequencies.keep(machine, value.symbol, kept.symbol)
     if not machine.hypothetical or value.dtype != "float32":
         return kept
     if machine.calls:
