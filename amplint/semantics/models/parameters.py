@@ -350,8 +350,8 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
     while key[0] == "part":
         place, symbol = key[1], parts[0]
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] == "index" and (held := _by_name(machine, parts[0])) is not None:
-        return held
+    if key[0] == "index" and (model := _by_name(machine, parts[0])) is not None:
+        return model
     if key[0] not in ("item", "each") or not parts:
         return None
     source = parts[0]
