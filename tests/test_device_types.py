@@ -376,7 +376,7 @@ def test_two_calls_without_a_type_raise(given: str) -> None:
     assert ("AMP107", ERROR) in told(BY_VERSION.format(given=given))
 
 
-OFF = """
+OFF_FOR_CUDA = """
 {kernels}
 import torch
 
@@ -391,9 +391,12 @@ OPTIONAL = "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = N
 
 
 def test_deprecated_regions_switched_off_for_cuda_alone_are_told_in_files_for_other_devices() -> None:
-    assert told(OFF.format(kernels=OPTIONAL)) == told(OFF.format(kernels="")) == [("AMP106", INFO)]
-    assert told(OFF.format(kernels="import flash_attn")) == []
-    assert told(OFF.format(kernels="").replace('"mps" if torch.backends.mps.is_available() else "cpu"', "None")) == []
+    assert told(OFF_FOR_CUDA.format(kernels=OPTIONAL)) == told(OFF_FOR_CUDA.format(kernels="")) == [("AMP106", INFO)]
+    assert told(OFF_FOR_CUDA.format(kernels="import flash_attn")) == []
+    assert (
+        told(OFF_FOR_CUDA.format(kernels="").replace('"mps" if torch.backends.mps.is_available() else "cpu"', "None"))
+        == []
+    )
 
 
 LISTED = """

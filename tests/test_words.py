@@ -17,13 +17,17 @@ SEMANTICS = Path(words.__file__).parent
 
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
+    "averages_alike.py": ["_COMPLEMENT", "_WIDE"],
     "chosen_devices.py": [
         "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
-        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_KERNELS", "_MAKES_DEVICE", "_NEEDS_CUDA", "_RETURNED", "_TRAINS",
+        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_INDENTED", "_KERNELS", "_LISTED", "_MAKES_DEVICE", "_NEEDS_CUDA",
+        "_RETURNED", "_TRAINS",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
     "clashes.py": ["_LOADS_HALF"],
+    "coarse_frequencies.py": ["_MAKES_FREQUENCIES", "_TYPED"],
+    "reads.py": ["_INERT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
     "deepspeed.py": ["_PASSES_LOSS"],
@@ -34,7 +38,9 @@ IN_SOURCE = {
     "half_outputs.py": ["_CALLED"],
     "hydra.py": ["_PACKAGE"],
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],
-    "layers.py": ["_HALVED"],
+    "kernel_sums.py": ["_ZERO"],
+    "layers.py": ["_HALVED", "_RECURS"],
+    "lists.py": ["CHOOSES_NUMBERS", "STORES_BY_LIST"],
     "micro_batches.py": ["_SET_LATER"],
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
@@ -161,6 +167,7 @@ def test_no_word_is_looked_for_in_names_elsewhere() -> None:
     assert found == [
         'base.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
         "layers.py: clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
+        'layers.py: op, place = called.cls.rpartition(".")[2].lower(), (argument.node.value, value)',
         "words.py: lowered = text.lower()",
     ]
 

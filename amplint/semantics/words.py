@@ -640,7 +640,7 @@ INVERSE_SCALE = Guess(
 )
 SPEAKS_OF_SCALE = Guess(
     name="a text about the scale",
-    of="a string",
+    of="a string, or a name among the arguments of a function that measures gradients",
     pattern=r"(?i)scale",
     because="What is printed as a scaled loss is meant to be scaled.",
     examples=("scaled loss: ", "Loss Scale"),
@@ -1124,14 +1124,15 @@ CLIPPER = Guess(
 )
 MEASURES_GRADIENTS = Guess(
     name="what measures gradients",
-    of="a function or method out of sight that is handed parameters or a model between a scaled backward pass and the "
-    "step",
+    of="an unseen function or method that is passed parameters or a model between a scaled backward pass and the step",
     pattern=r"(?i)^_*(?:(?:get|comput|calc|log|record|report|track|monitor|plot|print|total|global|measur)[a-z]*_?){0,2}"
     r"grad(?:ient)?s?_?(?:norm|stat|hist|magnitude|flow)\w*$|^_*(?:log|record|plot|track|monitor|print)_?grad(?:ient)?s?$",
     because="Gradients have to be unscaled before, or what is measured is the loss scale.",
     examples=(
-        "get_grad_norm", "compute_gradient_norm_", "total_grad_norm", "log_gradient_stats", "plot_grad_flow",
-        "log_gradients", "gradNorms",
+        "get_grad_norm", "compute_gradient_norm_", "calc_grad_norm", "log_gradient_stats", "record_grad_norm",
+        "report_grad_norm", "track_grad_norm", "monitor_grad_norm", "plot_grad_flow", "print_grad_hist",
+        "total_grad_norm", "global_grad_norm", "measure_grad_magnitude", "gradNorms", "log_gradients",
+        "record_gradients", "plot_grads", "track_gradients", "monitor_gradients", "print_gradients",
     ),
     counterexamples=("clip_grad_norm_", "log_metrics", "set_grad_norm", "log_grad_scale", "gradient_checkpointing"),
     decides=True,

@@ -23,9 +23,6 @@ class UnscaleAfterStep(Rule):
     `RuntimeError: unscale_() is being called after step()`. Clipping behind it raises nothing and does nothing: the
     weights have moved by the unclipped gradients already.
 
-    Behind `scaler.update()` nothing raises, and it is worse: the scaler takes the gradients of the next backward pass
-    for unscaled, so the next step uses them as they are, with their scale.
-
     ## Example
     ```python
     scaler.scale(loss).backward()
@@ -66,16 +63,6 @@ class UnscaleAfterStep(Rule):
                 advice="Move unscale_() between backward() and step().",
                 notes=event.steps_from(event.stage.node),
             )
-        elif event.spent is not None:
-            yield self.report(
-                event,
-                "unscale_() runs after step() and update() for the same optimizer",
-                reason="The scaler takes the gradients of the next backward pass for unscaled: that step uses them as "
-                "they are, with their scale.",
-                advice="Move unscale_() between backward() and step().",
-                notes=event.steps_from(event.spent),
-                claims=(),
-            )
 
     def on_gradient_use(self, event: GradientUse) -> Iterator[Report]:
         gradients = event.gradients
@@ -99,5 +86,5 @@ class UnscaleAfterStep(Rule):
 
 def _step_before(event: Event) -> cst.CSTNode | None:
     if isinstance(event, Unscale):
-        return event.spent or event.stage.node
+        return event.stage.node
     return event.gradients.consumed if isinstance(event, GradientUse) else None

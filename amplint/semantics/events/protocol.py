@@ -203,9 +203,7 @@ class PairEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Unscale(PairEvent):
-    """`scaler.unscale_(optimizer)`; `spent` is the step that has used the gradients, if an `update` has ended it."""
-
-    spent: cst.CSTNode | None = None
+    """`scaler.unscale_(optimizer)`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from amplint.semantics.words import (
     OPTIMIZER_NAME,
     PARAMETERS,
     SCALER,
+    SPEAKS_OF_SCALE,
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
@@ -60,7 +61,7 @@ class NamedClips(Tracker):
         """Pending gradients are measured, unless an argument shows that their scale is taken into account."""
         target = next((one for one in call.arguments.values if not isinstance(one, Const)), None)
         texts = [node.value for argument in call.node.args for node in walk(argument) if isinstance(node, cst.Name)]
-        if target is None or any("scal" in text.lower() for text in texts):
+        if target is None or any(map(SPEAKS_OF_SCALE.search, texts)):
             return
         if (
             handed

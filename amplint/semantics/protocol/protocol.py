@@ -248,9 +248,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
         forget_protocol(state)
         return
     before = gradients_of(machine, state, optimizer.symbol)
-    _pair_event(
-        machine, state, Unscale, node, scaler, optimizer, arguments, spent=_spent(state, scaler, before)
-    )  # fmt: skip
+    _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
     stage = stage_of(state, scaler, optimizer.symbol)
     unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
     known = _scaler(state, scaler)
@@ -261,14 +259,6 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     )
     state.change(Progress).scalers[scaler.symbol] = replace(known, checked=known.checked or not unchecked, latest=node)
     state.note(node, "unscale_ divides the gradients by the scale")
-
-
-def _spent(state: State, scaler: Scaler, gradients: Gradients) -> cst.CSTNode | None:
-    """The step that has used `gradients`, where `update` has followed in this iteration and no backward pass since."""
-    known = _scaler(state, scaler)
-    ended = known.updated is not None and same_iteration(known.iteration, state.iteration)
-    live = gradients.state in (GradState.SCALED, GradState.UNSCALED) and gradients.carries(scaler)
-    return gradients.consumed if ended and live else None
 
 
 def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
