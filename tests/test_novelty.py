@@ -12,12 +12,8 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.semantics.events import Backward, Unscale
 from amplint.semantics.python import functions, statements
-from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.novelty import Novelty, Patience
-from amplint.semantics.reading.program import Program
-from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, TRUE, Const
 from amplint.source import syntax as cst
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.handlers())
@@ -201,84 +197,3 @@ def test_a_loop_that_told_nothing_after_its_first_round_runs_one_round(monkeypat
 def test_a_loop_in_a_call_with_another_flag_runs_every_round() -> None:
     assert "AMP203" not in lint(TWICE.format(work=LONG_WORK, last="True"))
     assert "AMP203" in lint(TWICE.format(work=LONG_WORK, last="False"))
-
-
-CHOOSING = """
-import torch
-
-def train(args, model, optimizer, loader):
-    dtype = torch.float16 if args.half else torch.bfloat16
-    scaler = torch.amp.GradScaler("cuda", enabled=args.half)
-    for epoch in range(args.epochs):
-        for inputs in loader:
-            optimizer.zero_grad()
-            with torch.autocast("cuda", dtype=dtype):
-                outputs = model(inputs)
-{work}
-            scaler.scale(outputs.sum()).backward()
-            scaler.step(optimizer)
-            scaler.update()
-"""
-
-
-NOTHING_KEPT = property(lambda program: set(), lambda program, events: None)
-
-
-def test_what_a_choice_of_dtypes_adds_is_looked_for_with_fewer_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = CHOOSING.format(work=LONG_WORK)
-    few, found = statements_run(text, monkeypatch), lint(text)
-    monkeypatch.setattr(Program, "emitted", NOTHING_KEPT, raising=False)
-    assert 1.4 * few < statements_run(text, monkeypatch)
-    assert lint(text) == found
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "otherwise"), [("first", FALSE, True), ("first", TRUE, False), ("n", FALSE, False)]
-)
-def test_a_round_with_another_flag_decides_otherwise(name: str, value: Const, otherwise: bool) -> None:
-    heads, state = Heads({"first"}), State()
-    for known in ("first", "n"):
-        state.bind(state.frame, known, TRUE)
-    heads.is_new(state)
-    state.bind(state.frame, name, value)
-    assert heads.decides_otherwise(state) is otherwise
-
-
-def test_events_of_an_earlier_interpretation_are_not_new() -> None:
-    earlier = Novelty()
-    earlier.record(Backward, NODE, {"scaled": True})
-    later = Novelty(earlier.events)
-    later.record(Backward, NODE, {"scaled": True})
-    assert later.event_count == earlier.event_count
-    later.record(Backward, NODE, {"scaled": False})
-    assert later.event_count > earlier.event_count
-
-
-@pytest.mark.parametrize(("known", "over"), [(False, [False, False, True]), (True, [False, True, True])])
-def test_code_is_run_less_often_again(known: bool, over: list[bool]) -> None:
-    novelty, patience = Novelty({"an event"} if known else set()), Patience(runs=2, steps=10, again=1)
-    found = []
-    for _ in over:
-        found.append(novelty.is_over("train", patience))
-        novelty.ran("train", novelty.event_count, 10)
-    assert found == over
-
-
-def test_a_rule_for_every_path_says_nothing_again_where_paths_differed() -> None:
-    text = """
-import torch
-
-def train(args, model, loader):
-    dtype = torch.float16 if args.half else torch.bfloat16
-    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
-    optimizer.zero_grad()
-    for index, inputs in enumerate(loader):
-        if index:
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
-        with torch.autocast("cuda", dtype=dtype):
-            loss = model(inputs).sum()
-        scaler.scale(loss).backward()
-"""
-    assert "AMP221" not in lint(text)

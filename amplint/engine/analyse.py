@@ -90,7 +90,7 @@ def _interpreted(job: Job, modules: Modules) -> Analysis:
             if not cut and program.offered:
                 from amplint.engine.dtype_choices import add_choice_findings
 
-                found = add_choice_findings(program, found, rules, job, dispatcher.disputed)
+                found = add_choice_findings(program, found, rules, job)
             if not cut and reads_settings(job.raw):
                 from amplint.engine.settings_read import with_settings
 

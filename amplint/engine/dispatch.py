@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
     from amplint.source import syntax as cst
 
-Place = tuple[str, str, "cst.CSTNode"]
-"""The code of a rule, the kind of an event that it got, and the event's node."""
+_Place = tuple[str, str, "cst.CSTNode"]
 _FAILURES = (Exception, SystemExit, GeneratorExit)
 """What a rule may raise without ending more than itself."""
 
@@ -37,8 +36,7 @@ class Dispatcher:
     Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
     that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
     program counts: then they are reported here, except for assumed ones outside of regions. With `inside`, those of the
-    file itself are left out as well. All findings rest on `premises`. Rules with `every_path` report nothing at
-    places that are `disputed` in an earlier interpretation, which took more paths.
+    file itself are left out as well. All findings rest on `premises`.
     """
 
     def __init__(
@@ -50,10 +48,8 @@ class Dispatcher:
         whole: bool = False,
         inside: bool = False,
         premises: tuple[Premise, ...] = (),
-        disputed: Set[Place] = frozenset(),
     ) -> None:
         self._premises = premises
-        self._disputed = disputed
         self._program = program
         self._whole = whole
         self._inside = inside
@@ -61,9 +57,9 @@ class Dispatcher:
         self._source = program.main
         self._rewriter = Rewriter(program.main)
         self._handlers: dict[str, list[tuple[Rule, Handler]]] = {}
-        self._reports: dict[tuple[str, cst.CSTNode], tuple[Place, Report]] = {}
-        self._reported: Counter[Place] = Counter()
-        self._seen: Counter[Place] = Counter()
+        self._reports: dict[tuple[str, cst.CSTNode], tuple[_Place, Report]] = {}
+        self._reported: Counter[_Place] = Counter()
+        self._seen: Counter[_Place] = Counter()
         self._guesses: dict[tuple[str, cst.CSTNode], tuple[Guessed, ...]] = {}
         self._purposes = purposes(program.main)
         self._crashes: dict[str, Finding] = {}
@@ -80,11 +76,6 @@ class Dispatcher:
     def kinds(self) -> Set[str]:
         """The kinds of events that at least one rule handles."""
         return self._handlers.keys()
-
-    @property
-    def disputed(self) -> Set[Place]:
-        """The places where a rule reported some events and not others."""
-        return {place for place, reported in self._reported.items() if 0 < reported < self._seen[place]}
 
     def emit(self, event: Event) -> None:
         """Pass `event` to every rule that handles its kind."""
@@ -136,10 +127,10 @@ class Dispatcher:
         once = {report.rule.code for _, report in self._reports.values() if report.rule.once}
         return list(_merged_by_code(found, once)) if once else found
 
-    def _counts(self, place: Place, report: Report) -> bool:
+    def _counts(self, place: _Place, report: Report) -> bool:
         """Whether a report is kept: on every path that the rule requires, and by no other rule for the same mistake."""
         rule = report.rule
-        if rule.every_path and (place in self._disputed or self._reported[place] < self._seen[place]):
+        if rule.every_path and self._reported[place] < self._seen[place]:
             return False
         if not rule.yields_to or rule.code in self._asked:
             return True

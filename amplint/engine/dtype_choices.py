@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from amplint.engine.dispatch import Dispatcher, Place
+from amplint.engine.dispatch import Dispatcher
 from amplint.engine.screen import words_of
 from amplint.findings import Finding, Note, Span
 from amplint.premises import Premise
@@ -19,18 +19,13 @@ if TYPE_CHECKING:
 PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
 
 
-def add_choice_findings(
-    program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job, disputed: Set[Place]
-) -> list[Finding]:
-    """`found`, and the additional findings if the script chooses one of its half dtypes.
-
-    `disputed` are the places where rules reported some events and not others before.
-    """
+def add_choice_findings(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
+    """`found`, and the additional findings if the script chooses one of its half dtypes."""
     told = {_place(finding) for finding in found}
     rules = [rule for rule in rules if not rule.once]
     more: list[Finding] = []
     for dtype in [dtype for dtype in PREMISES if dtype in program.offered]:
-        for finding in _findings_for(dtype, program, rules, job, disputed):
+        for finding in _findings_for(dtype, program, rules, job):
             if _place(finding) not in told:
                 told.add(_place(finding))
                 more.append(finding)
@@ -38,16 +33,14 @@ def add_choice_findings(
     return sorted([*found, *more], key=lambda finding: (finding.span, finding.code))
 
 
-def _findings_for(
-    dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job, disputed: Set[Place]
-) -> list[Finding]:
+def _findings_for(dtype: str, program: Program, rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
     """The findings if the script chooses `dtype`."""
     if not rules:
         return []
     assuming = [rule for rule in rules if rule.assumed and rule.code in job.asked]
     words = words_of(assuming) if assuming else None
-    dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole, premises=(PREMISES[dtype],), disputed=disputed)
-    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds / 2, dtype=dtype, again=True)
+    dispatcher = Dispatcher(program, rules, job.asked, whole=job.whole, premises=(PREMISES[dtype],))
+    interpret(program, dispatcher.emit, dispatcher.kinds, words, job.seconds / 2, dtype=dtype)
     return dispatcher.findings()
 
 

@@ -25,7 +25,6 @@ def interpret(
     configs: bool = False,
     halves: bool = False,
     dtype: str | None = None,
-    again: bool = False,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly and call `tell` for every event of one of these `kinds`.
 
@@ -34,8 +33,7 @@ def interpret(
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
     to be half unless their dtype is known. A choice among dtypes takes `dtype` if that is given, and stays open
-    otherwise. An interpretation `again` looks for what earlier ones of `program` have not emitted. Raises SourceError
-    for a part that cannot be parsed.
+    otherwise. Raises SourceError for a part that cannot be parsed.
     """
     from amplint.source.configs.file import ConfigFile
 
@@ -47,18 +45,7 @@ def interpret(
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(
-        program,
-        tell,
-        kinds,
-        TRACKERS,
-        assuming,
-        seconds,
-        configs=configs,
-        halves=halves,
-        supposition=dtype,
-        again=again,
-    )
+    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, supposition=dtype)
 
 
 STEPS_TO_CONFIGS = 1_000

@@ -10,7 +10,7 @@ from amplint.semantics.python.choosers import chooses
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.garbage import collect
-from amplint.semantics.python.machine import CALL_DEPTH, Machine, PathEnds
+from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import symbol_of
@@ -342,7 +342,7 @@ def _outcomes(
         for function_ends in machine.hooks.function_ends:
             function_ends(end)
         ends.append(end)
-    return machine.merged(ends, machine.path_limit), own
+    return machine.merged(ends, PATH_LIMIT), own
 
 
 def _regions_entered_by_calls(regions: tuple[Region, ...]) -> Iterator[Region]:

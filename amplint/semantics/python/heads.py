@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from amplint.semantics.values.state import State, has_decisive_difference
-from amplint.semantics.values.values import Const, Tensor, Unknown, Value
+from amplint.semantics.values.values import Tensor, Unknown, Value
 
 
 class Heads:
@@ -26,19 +26,6 @@ class Heads:
             return False
         begun.append(state.copy())
         return True
-
-    def decides_otherwise(self, state: State) -> bool:
-        """Whether a known value on which conditions depend differs from that in every round that has begun."""
-        return all(self._differ(earlier, state) for states in self._begun.values() for earlier in states)
-
-    def _differ(self, earlier: State, state: State) -> bool:
-        return any(
-            type(value) is Const and name in self._deciding and name in now and now[name] != value
-            for tables, others in ((earlier.frames, state.frames), (earlier.heap, state.heap))
-            for key, table in tables.items()
-            if (now := others.get(key, table)) is not table
-            for name, value in table.items()
-        )
 
     def _covers(self, earlier: State, state: State) -> bool:
         if not earlier.facts.items() <= state.facts.items() or has_decisive_difference(earlier, state, self._deciding):

@@ -49,7 +49,6 @@ def interpret(
     halves: bool = False,
     steps: int | None = None,
     supposition: str | None = None,
-    again: bool = False,
 ) -> Stopped | None:
     """Interpret the main file of `program` abstractly; `trackers` call `tell` for every event of one of these `kinds`.
 
@@ -58,9 +57,7 @@ def interpret(
     If `assuming` is not None, tensors of unknown dtype are assumed to be half, and calls of its words are relevant.
     With `configs`, the content of configuration files is used. With `halves`, outputs of models in a region are assumed
     to be half unless their dtype is known. Trackers take `supposition` where the script leaves a choice open that
-    contains it; without one choices stay open. An interpretation `again` looks for what earlier ones of `program` have
-    not emitted, so that code which adds nothing to that is run less often, on fewer paths. Raises SourceError for a
-    part that cannot be parsed.
+    contains it; without one choices stay open. Raises SourceError for a part that cannot be parsed.
     """
     machine = Machine(
         program,
@@ -75,7 +72,6 @@ def interpret(
         halves=halves,
         steps=steps,
         supposition=supposition,
-        known=program.emitted if again else frozenset(),
     )
     chunks, aliases, triggers = program.chunks, program.aliases(), machine.hooks.triggers
     names = extreme_names(chunks, machine.assumes) | renamed_triggers(chunks, triggers) | library_names(chunks)
@@ -96,7 +92,6 @@ def interpret(
         for file_ends in machine.hooks.file_ends:
             file_ends(starts)
     machine.close()
-    program.emitted |= machine.novelty.events
     return machine.stopped
 
 

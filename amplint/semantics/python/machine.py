@@ -40,11 +40,6 @@ Result = TypeVar("Result")
 T = TypeVar("T")
 
 PATH_LIMIT = 16
-"""How many paths are kept apart in the first statements of a file."""
-FEWEST_PATHS = 4
-"""As many are kept apart however many statements were run, and where an earlier interpretation emitted its events."""
-STEPS_PER_LIMIT = 4_000
-"""After so many statements half as many paths are kept apart."""
 CALL_DEPTH = 14
 CHOICES_PER_STATEMENT = 24
 STEP_BUDGET = 30_000
@@ -201,7 +196,6 @@ class Machine:
         halves: bool = False,
         steps: int | None = None,
         supposition: str | None = None,
-        known: Set[Hashable] = frozenset(),
     ) -> None:
         self.program = program
         self.supposition = supposition
@@ -233,9 +227,7 @@ class Machine:
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
         self.summaries = Summaries()
-        self.novelty = Novelty(known)
-        self.path_limit = FEWEST_PATHS if known else PATH_LIMIT
-        """How many paths are kept apart: fewer the more statements were run, since their number multiplies the rest."""
+        self.novelty = Novelty()
         self.changing: set[cst.CSTNode] = set()
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()
@@ -332,8 +324,6 @@ class Machine:
         self._all_steps_left -= 1
         if self.steps_left < 0 or self._all_steps_left < 0:
             self._stop(f"{STEP_BUDGET:,} statements")
-        if self._all_steps_left % STEPS_PER_LIMIT == 0 and self.path_limit > FEWEST_PATHS:
-            self.path_limit //= 2
         if self._all_steps_left % STEPS_PER_LOOK == 0 and _clock() > self._next_clock_check:
             left = self._deadline - _processor_time()
             if left < 0:

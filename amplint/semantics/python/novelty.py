@@ -7,7 +7,7 @@ first runs. Later runs are not worth their cost: most of the interpretation's ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Hashable, Mapping
 
 from amplint.records import dataclass
 from amplint.source import syntax as cst
@@ -17,32 +17,19 @@ _TELLING = frozenset({bool, str, type(None)})
 
 @dataclass(frozen=True)
 class Patience:
-    """After how many consecutive runs without a new event, and how many statements in all, code is not run again.
-
-    `again` are the runs of an interpretation that knows the events of an earlier one.
-    """
+    """After how many consecutive runs without a new event, and how many statements in all, code is not run again."""
 
     runs: int
     steps: int
-    again: int = 1
 
 
 class Novelty:
-    """The distinct events so far, and since when each piece of code has added none.
+    """The distinct events so far, and since when each piece of code has added none."""
 
-    Events in `known` are those of an earlier interpretation of the same program: they are not new.
-    """
-
-    def __init__(self, known: Set[Hashable] = frozenset()) -> None:
-        self._event_keys: set[Hashable] = set(known)
-        self.knows_earlier = bool(known)
+    def __init__(self) -> None:
+        self._event_keys: set[Hashable] = set()
         self._silent: Counter[Hashable] = Counter()
         self._steps: Counter[Hashable] = Counter()
-
-    @property
-    def events(self) -> Set[Hashable]:
-        """What distinguishes the events so far."""
-        return self._event_keys
 
     @property
     def event_count(self) -> int:
@@ -61,5 +48,4 @@ class Novelty:
 
     def is_over(self, code: Hashable, patience: Patience) -> bool:
         """Whether another run of `code` is not worth its cost."""
-        runs = patience.again if self.knows_earlier else patience.runs
-        return self._silent[code] >= runs and (runs == 0 or self._steps[code] >= patience.steps)
+        return self._silent[code] >= patience.runs and self._steps[code] >= patience.steps

@@ -14,7 +14,7 @@ from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.interruptions import interrupted
-from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.machine import PATH_LIMIT, Machine
 from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.tracker import call_each
@@ -29,7 +29,7 @@ from amplint.source.tree import every
 LOOP_ROUNDS = 3
 LOOPS = Patience(runs=3, steps=100)
 """When a loop is run once only."""
-LATER_ROUNDS = Patience(runs=1, steps=100, again=0)
+LATER_ROUNDS = Patience(runs=1, steps=100)
 """When the rounds after the first are left out of a loop whose first round has emitted no new event."""
 PATHS_APART = 4
 """As many paths run a loop each by itself; more of them run it together."""
@@ -62,7 +62,7 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
         else:
             machine.statement = statement
             states = _COMPOUND[type(statement)](machine, states, statement, flow)
-            states = machine.merged(states, machine.path_limit)
+            states = machine.merged(states, PATH_LIMIT)
     return states
 
 
@@ -100,7 +100,7 @@ def _run_simple(
                 flow.raises.append(twin)
             elif isinstance(leaves, tuple):
                 flow.returns.append((leaves[0], twin))
-    return machine.merged(after, machine.path_limit) if len(after) > len(states) else after
+    return machine.merged(after, PATH_LIMIT) if len(after) > len(states) else after
 
 
 Leaving = None | str | tuple[Value]
@@ -258,7 +258,7 @@ def _loop(
         inside = Flow(returns=flow.returns, raises=flow.raises)
         after = run_block(machine, entered, _body(node.body), inside) + inside.continues
         call_each(machine.hooks.iteration_path_ends, after)
-        after = machine.merged(after, machine.path_limit)
+        after = machine.merged(after, PATH_LIMIT)
         for iteration_ends in machine.hooks.iteration_ends:
             iteration_ends(node, after, time == 0)
         whole = after if once or time else [one for one in after if not _is_one_by_name(machine, one, node)] or after
@@ -269,14 +269,13 @@ def _loop(
         exits += whole
         heads = [state.copy() for state in after]
         call_each(machine.hooks.next_iteration, heads, node)
-        told_first = told_first if time else machine.novelty.event_count
-        silent = time == 0 and told_first == told and machine.novelty.is_over(later, LATER_ROUNDS)
-        if silent and machine.novelty.knows_earlier:
-            silent = not any(map(seen.decides_otherwise, heads))
         heads = [state for state in heads if seen.is_new(state)]
-        if once or silent or not heads:
+        if once or not heads:
             break
-        left_after_first = left_after_first if time else machine.steps_left
+        if time == 0:
+            told_first, left_after_first = machine.novelty.event_count, machine.steps_left
+            if told_first == told and machine.novelty.is_over(later, LATER_ROUNDS):
+                break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
@@ -384,9 +383,7 @@ def _one_by_one(machine: Machine, state: State, node: cst.For, flow: Flow, value
         for each_state in exits:
             assign(machine, each_state, node.target, value)
         inside = Flow(returns=flow.returns, raises=flow.raises)
-        exits = machine.merged(
-            run_block(machine, exits, _body(node.body), inside) + inside.continues, machine.path_limit
-        )
+        exits = machine.merged(run_block(machine, exits, _body(node.body), inside) + inside.continues, PATH_LIMIT)
         broken += inside.breaks
     if node.orelse is not None:
         exits = run_block(machine, exits, _body(node.orelse.body), flow)

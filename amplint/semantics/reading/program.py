@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amplint.source import syntax as cst
@@ -47,8 +47,7 @@ class Program:
     mentions. `torch` is the PyTorch version to assume, None for the newest known. With `whole` all of these are
     relevant as the linted file is, and not only code that trains, saves or enters contexts. `around` answers queries
     about the surroundings. `configs` are the configuration files that were read, and `assumed` those among them that
-    options of the script can replace. `offered` are the half dtypes among which the script was found to choose, and
-    `emitted` what distinguishes the events of its interpretations.
+    options of the script can replace. `offered` are the half dtypes among which the script was found to choose.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Program:
         self.configs: dict[str, ConfigFile] = {}
         self.assumed: dict[str, ConfigFile] = {}
         self.offered: set[str] = set()
-        self.emitted: set[Hashable] = set()
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
         self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
@@ -164,7 +162,7 @@ class Program:
         home = chunk.source
         dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]
         modules: list[Source] = []
-        for name in (*sorted(chunk.used & home.names), *dotted):
+        for name in (*(chunk.used & home.names), *dotted):
             yield from self._resolved_chunks(home, name, modules)
         waiting = [(module, chunk.used) for module in modules]
         waiting += [(module, chunk.used - home.names) for module in self._starred(home)]
@@ -175,7 +173,7 @@ class Program:
                 continue
             seen.add((module, used))
             modules = []
-            for name in sorted(used & module.names):
+            for name in used & module.names:
                 yield from self._resolved_chunks(module, name, modules)
             waiting += [(inner, chunk.used) for inner in modules]
             waiting += [(inner, used - module.names) for inner in self._starred(module)]
