@@ -406,6 +406,16 @@ def test_what_is_imported_with_everything_is_followed_where_the_file_binds_no_su
     assert cut == {"first.py": True, "second.py": False}
 
 
+def test_other_files_are_followed_in_the_order_of_names(tmp_path: Path) -> None:
+    """Sets of words have another order in every process."""
+    names = [f"{letter}{number}" for letter in "dbac" for number in range(3)]
+    write(tmp_path, {"helpers.py": "".join(f"def {name}(): pass\n" for name in names)})
+    text = "from helpers import *\n" + "".join(f"{name}()\n" for name in names)
+    main = Source("train.py", text, str(tmp_path / "train.py"))
+    program = Program(main, Lookups(Modules(), main))
+    assert [chunk.name for chunk in program.chunks] == [None, *sorted(names)]
+
+
 def test_a_followed_file_that_is_not_python_binds_nothing() -> None:
     source = Source("broken.py", "class Wrapper(:\n", followed=True)
     assert source.names == {"Wrapper"}

@@ -162,7 +162,7 @@ class Program:
         home = chunk.source
         dotted = [name for name in home.dotted if chunk.used.issuperset(name.split("."))]
         modules: list[Source] = []
-        for name in (*(chunk.used & home.names), *dotted):
+        for name in (*sorted(chunk.used & home.names), *dotted):
             yield from self._resolved_chunks(home, name, modules)
         waiting = [(module, chunk.used) for module in modules]
         waiting += [(module, chunk.used - home.names) for module in self._starred(home)]
@@ -173,7 +173,7 @@ class Program:
                 continue
             seen.add((module, used))
             modules = []
-            for name in used & module.names:
+            for name in sorted(used & module.names):
                 yield from self._resolved_chunks(module, name, modules)
             waiting += [(inner, chunk.used) for inner in modules]
             waiting += [(inner, used - module.names) for inner in self._starred(module)]
