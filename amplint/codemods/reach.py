@@ -222,8 +222,12 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
 
 
 def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef]) -> list[Finding]:
-    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast."""
-    found, rows = _assumed_findings(chunk.source.text, chunk.source.path, header), _rows_of(chunk, live)
+    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast.
+
+    A constructor runs before the region; what it stores is reported where `forward` uses it.
+    """
+    found = _assumed_findings(chunk.source.text, chunk.source.path, header)
+    rows = _rows_of(chunk, {one for one in live if one.name.value != "__init__"})
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
