@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, Gradients, GradState, PairEvent, ScalerStep, ScriptEnd, Unscale
+from amplint.semantics.events import Event, Gradients, GradState, PairEvent, ScalerStep, Unscale
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -53,11 +53,6 @@ class BackwardWithoutScale(Rule):
         "The scaler divides the gradients by a scale they never carried: they end up 65536 times too small at first."
     )
 
-    def __init__(self) -> None:
-        self._foreign: dict[cst.CSTNode, PairEvent] = {}
-        self._meant: set[cst.CSTNode] = set()
-        """Calls that can be meant for gradients of their own scaler, which wait on another path."""
-
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         yield from self._check(event, "step()")
 
@@ -65,10 +60,6 @@ class BackwardWithoutScale(Rule):
         yield from self._check(event, "unscale_()")
 
     def _check(self, event: PairEvent, call: str) -> Iterator[Report]:
-        if event.gradients.state is GradState.UNKNOWN or (
-            event.foreign is None and event.gradients.carries(event.scaler)
-        ):
-            self._meant.add(event.node)
         if not event.divides or event.gradients.consumed is not None:
             return
         gradients = _plain(event)
@@ -81,18 +72,12 @@ class BackwardWithoutScale(Rule):
                 notes=[*event.steps_from(gradients.raw), (event.node, "divides by the scale here")],
             )
         if event.foreign is not None:
-            self._foreign.setdefault(event.node, event)
-
-    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for pair in [pair for node, pair in self._foreign.items() if node not in self._meant]:
-            assert pair.foreign is not None
-            call = "step()" if isinstance(pair, ScalerStep) else "unscale_()"
             yield self.report(
-                pair,
+                event,
                 f"{call} unscales gradients whose loss was scaled by another scaler",
                 reason="The scales of two scalers go apart, and inf and NaN are noted in the one that does not step.",
                 advice="Use the scaler whose scale() made these gradients for unscale_(), step() and update() too.",
-                notes=pair.steps_from(pair.foreign.backward),
+                notes=event.steps_from(event.foreign.backward),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -91,6 +91,7 @@ class IntegersInHalf(Rule):
                 "frequencies were rounded to half, and are converted back to float32",
                 reason="The digits are lost: an angle is off by its share of a 500th, whole turns at far positions.",
                 advice="Compute frequencies in float32 again, or keep their buffer out of the model's conversion.",
+                claims=(),
                 notes=[(rounded.node, rounded.text)] if rounded.node is not None else (),
             )
         if (half := _lost(event)) is not None:
