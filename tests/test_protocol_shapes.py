@@ -146,13 +146,13 @@ CASES = {
         GOT.format(backward=SCALED),
     ),
     "a constructor that dataclass writes": (
-        "AMP202",
-        DATACLASS.format(calls=f"{STEP_AND_UPDATE}\n        {UNSCALE}"),
+        "AMP201",
+        DATACLASS.format(calls=f"{UNSCALE}\n        {UNSCALE}\n        {STEP_AND_UPDATE}"),
         DATACLASS.format(calls=f"{UNSCALE}\n        {STEP_AND_UPDATE}"),
     ),
     "a constructor that attrs writes": (
-        "AMP202",
-        ATTRS.format(calls=f"{STEP_AND_UPDATE}\n        {UNSCALE}"),
+        "AMP201",
+        ATTRS.format(calls=f"{UNSCALE}\n        {UNSCALE}\n        {STEP_AND_UPDATE}"),
         ATTRS.format(calls=f"{UNSCALE}\n        {STEP_AND_UPDATE}"),
     ),
     "a function that saves, and one that may step too": (
