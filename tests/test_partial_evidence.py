@@ -51,6 +51,66 @@ def evaluate(net, loader):
         with torch.autocast(kind):
             yield net(batch.to(device))
 """,
+    "AMP106 a device that a region alone gets": """
+if NEW:
+    from torch import autocast
+else:
+    from torch.cuda.amp import autocast
+
+class Plugin:
+    def __init__(self, device):
+        self.device = device
+
+    def context(self):
+        if NEW:
+            return autocast(self.device, dtype=torch.bfloat16)
+        return autocast()
+""",
+    "AMP402 a file of bfloat16 alone": """
+def scaled(update, moments):
+    update = update.bfloat16() if FAST else update  # half the memory traffic
+    step = moments.clamp_min(1e-10).rsqrt()
+    return update * step.to(moments.dtype)
+""",
+    "AMP402 a file of either half": """
+def scaled(update, moments):
+    update = update.to(torch.bfloat16 if FAST else torch.float16)
+    step = moments.clamp_min(1e-10).rsqrt()  # expect: AMP402
+    return update * step.to(moments.dtype)
+""",
+    "AMP406 a table that its constructor fills": """
+class Table(nn.Module):
+    def __init__(self, length, size):
+        super().__init__()
+        self.register_buffer("angles", torch.empty(length, size, dtype=torch.float32))
+        self.reset()
+
+    def reset(self):
+        steps = torch.arange(len(self.angles), dtype=self.angles.dtype)
+        frequencies = torch.exp(-torch.arange(self.angles.shape[1], dtype=self.angles.dtype))
+        torch.matmul(steps[:, None], frequencies[None], out=self.angles)
+""",
+    "AMP406 a table that is filled later": """
+class Table(nn.Module):
+    def __init__(self, length, size):
+        super().__init__()
+        self.register_buffer("angles", torch.empty(length, size, dtype=torch.float32))
+
+    def fill(self):
+        steps = torch.arange(len(self.angles), dtype=self.angles.dtype)  # expect: AMP406
+        frequencies = torch.exp(-torch.arange(self.angles.shape[1], dtype=self.angles.dtype))  # expect: AMP406
+        torch.matmul(steps[:, None], frequencies[None], out=self.angles)
+""",
+    "AMP408 a divergence in a file that switches off the regions of its callers": """
+class Consistency(nn.Module):
+    def warp(self, x):
+        with torch.autocast("cuda", enabled=False):
+            return self.warped(x.float())
+
+    def forward(self, hidden):
+        first = self.head(hidden).log_softmax(dim=-1)
+        return F.kl_div(first, first.detach().flip(0), reduction="none", log_target=True)
+""",
     "AMP205 what training has left when it is evaluated": """
 def run(net, loader, optimizer, scaler, every, training):
     for index, batch in enumerate(loader):

@@ -174,6 +174,14 @@ OUTSIDE_REGIONS = Guess(
               "precompute_freqs", "update_cache", "cache_angles", "backward", "step"),
     counterexamples=("forward", "compute_angles", "rotary", "steps"),
 )  # fmt: skip
+INITIALIZES = Guess(
+    name="a method that initializes parameters or buffers",
+    of="a method that reads their dtype",
+    pattern=r"^_*(?:init|initialize|reset)(?:_|$)",
+    because="The constructor calls it, before anything casts the model.",
+    examples=("reset_parameters", "_reset_buffers", "init_weights", "initialize_tables"),
+    counterexamples=("forward", "build_cache", "initial", "resets"),
+)
 POSITION = Guess(
     name="positions",
     of="the other factor, beside frequencies",

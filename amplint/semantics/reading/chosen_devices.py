@@ -13,6 +13,7 @@ from amplint.source.imports import imports
 from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
+from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
 _DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
@@ -39,6 +40,7 @@ _ASKED = regex(
 """A condition that distinguishes CUDA, or an `other` device, from the rest."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = regex(r" if | else |is_available| or ")
+_PROTOCOL = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
@@ -261,10 +263,13 @@ def _runs_on_cuda(call: cst.Call) -> bool:
 
 
 def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The arguments in calls of `tree` that are devices."""
+    """The arguments in calls of `tree` that are devices, other than those of regions and scalers."""
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-        moves = isinstance(name, cst.Name) and name.value in ("to", "to_device", "move_to_device")
+        called = name.value if isinstance(name, cst.Name) else ""
+        if called in _PROTOCOL:
+            continue
+        moves = called in ("to", "to_device", "move_to_device")
         for argument in call.args:
             moved = moves and argument.keyword is None
             if _keyword(argument) == "device" or _is_device(argument.value) or (moved and _may_be_device(argument)):

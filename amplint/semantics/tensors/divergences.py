@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.sensitive import Ran, SensitiveRuns, emit_sensitive, sources
+from amplint.semantics.tensors.subregions import disables_autocast
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
@@ -39,8 +40,9 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
             return  # only a probability times a logarithm is a term of an entropy
     else:
         return
-    if "backward(" in machine.program.main.text:
-        return  # a training script chooses its dtypes itself
+    text = machine.program.main.text
+    if "backward(" in text or disables_autocast(text):
+        return  # a training script chooses its dtypes itself, and the regions of callers compute softmax in float32
     for this in found:
         emit_sensitive(machine, state, this.node, this.op, this.operand, How.COMPARED, node)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.regex import regex
 from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
@@ -16,9 +17,14 @@ from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
 from amplint.torchlib.names import HALF_DTYPES
 
 _BOTH = frozenset(HALF_DTYPES)
+_COMMENT = regex(r"#[^\n]*")
+_BFLOAT16 = regex(r"\bbfloat16\b")
+_FLOAT16 = regex(r"(?i)(?<!b)float16|fp_?16|half|16-mixed")
 
 
 def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpression | None = None) -> Evidence | None:
@@ -43,13 +49,15 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
         if not value.among or not value.among <= _BOTH:
             return None
         return Evidence(Because.REGION, value.among, "the tensor is half from here on", value.why_half)
+    if machine.assumes:
+        left &= _halves_of(machine.program.main)
     if value.dtype is None and not is_data(machine, value.symbol):
         region, entered_by = innermost(machine, state)
         halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
         if halves and region is not None and reaches(region.devices, value.device):
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
-        if machine.assumes:
+        if machine.assumes and left:
             return Evidence(Because.ASSUMED, left, "nothing here tells its dtype, which may be half", None)
     return None
 
@@ -62,7 +70,17 @@ def evidence_of_source(machine: Machine, node: cst.CSTNode, made: Tensor) -> Evi
     if branches_on_dtypes_around(machine, node):
         return None
     because = Because.ANNOUNCED if COORDINATES in made.traits or not machine.assumes else Because.ASSUMED
-    return Evidence(because, _BOTH, "the dtype is that of another tensor, which can be half", node)
+    return Evidence(
+        because, _halves_of(machine.program.main), "the dtype is that of another tensor, which can be half", node
+    )
+
+
+@cached_per_file
+def _halves_of(source: Source) -> frozenset[str]:
+    """The half dtypes of tensors of unknown dtype: bfloat16 alone where the code of a file names no other."""
+    code = _COMMENT.sub("", source.text)
+    alone = _BFLOAT16.search(code) is not None and _FLOAT16.search(code) is None
+    return frozenset({"bfloat16"}) if alone else _BOTH
 
 
 def _is_here(machine: Machine, node: cst.CSTNode | None) -> bool:

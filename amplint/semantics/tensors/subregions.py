@@ -42,6 +42,11 @@ Operand = tuple[cst.BaseExpression, Value]
 _SWITCHED_OFF = regex(r"enabled\s*=\s*False")
 
 
+def disables_autocast(text: str) -> bool:
+    """Whether a file with this text disables autocast somewhere, so that other files call it where autocast is on."""
+    return "autocast" in text and _SWITCHED_OFF.search(text) is not None
+
+
 def expects_region(method: cst.FunctionDef) -> bool:
     """Whether a method disables autocast itself, so that other files call it where autocast is on."""
     return any(

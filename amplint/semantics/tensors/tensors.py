@@ -31,7 +31,7 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import DEVICE, DTYPE_GIVEN, WHOLE_NUMBERS
+from amplint.semantics.words import DEVICE, DTYPE_GIVEN, INITIALIZES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.frameworks import NUMBERS
@@ -235,9 +235,16 @@ def dtype_of(machine: Machine, value: Value | None) -> str | None:
 
 
 def _dtype_as_made(machine: Machine, value: Tensor) -> str | None:
-    """The dtype a buffer was created in, while the method that registered it still runs: nothing has cast it yet."""
+    """The dtype a buffer was created in, where nothing has cast it yet.
+
+    That is while the method that registered it still runs, and in methods that initialize it, which constructors call.
+    """
     dtype, function = machine[Tensors].registered.get(value.symbol, (None, None))
-    return dtype if function is not None and function in machine.calls else None
+    if function is None or function in machine.calls:
+        return dtype
+    running = machine.calls[-1] if machine.calls else None
+    initializes = isinstance(running, cst.FunctionDef) and INITIALIZES.search(running.name.value) is not None
+    return dtype if initializes else None
 
 
 def is_dtype(value: Value) -> bool:
