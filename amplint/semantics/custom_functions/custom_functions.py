@@ -22,10 +22,11 @@ from amplint.semantics.custom_functions.function_passes import (
 )
 from amplint.semantics.custom_functions.kernels import handed, handles_dtypes, has_casting_caller, unprepared
 from amplint.semantics.events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
+from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.exchanges import exchange
 from amplint.semantics.values.arguments import Arguments
@@ -33,8 +34,9 @@ from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
 from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names, walk
 
 KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
@@ -42,6 +44,7 @@ _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
 """Code that exchanges the storage or shape of a tensor."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
+_VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
 )
@@ -298,6 +301,30 @@ def _given_attributes(machine: Machine, name: str, passes: Passes) -> set[str]:
     return found
 
 
+@cached_per_file
+def _returned_input(forward: cst.FunctionDef) -> int | None:
+    """The position of the input that forward returns, itself or as a view or copy; None where it computes something.
+
+    Such functions only change gradients, as a gradient reversal does.
+    """
+    if any(last_name(decorator.decorator) != "staticmethod" for decorator in forward.decorators):
+        return None
+    names = [parameter.name.value for parameter in forward.params.params]
+    found = {_source_name(node.value) for node in every(forward, cst.Return)}
+    bound = {
+        name for node in every(forward, cst.Assign) for target in node.targets for name in target_names(target.target)
+    }
+    (name,) = found if len(found) == 1 else (None,)
+    return names.index(name) - 1 if name in names[1:] and name not in bound else None
+
+
+def _source_name(node: cst.BaseExpression | None) -> str | None:
+    """`x` for `x`, `x.clone()` and `x.view_as(x)`."""
+    while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
+        node = node.func.value
+    return node.value if isinstance(node, cst.Name) else None
+
+
 class CustomFunctions(Tracker):
     """Tracks custom autograd functions and their applications."""
 
@@ -314,9 +341,13 @@ class CustomFunctions(Tracker):
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `Function.apply(...)`."""
-        if call.name == "apply" and isinstance(call.owner, Class):
-            applied(self.machine, state, call.node, call.owner, call.arguments)
-        return None
+        if call.name != "apply" or not isinstance(call.owner, Class):
+            return None
+        applied(self.machine, state, call.node, call.owner, call.arguments)
+        methods = [find_method(self.machine, state, call.owner, name) for name in ("forward", "setup_context")]
+        node = methods[0].node if methods[0] is not None and methods[1] is None else None
+        index = _returned_input(node) if isinstance(node, cst.FunctionDef) else None
+        return call.arguments.value("", index) if index is not None else None
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit the events of each function."""
