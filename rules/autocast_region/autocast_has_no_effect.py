@@ -101,16 +101,6 @@ class AutocastHasNoEffect(Rule):
         if event.asks:
             yield self._asked(event)
             return
-        if event.chosen is None:
-            yield self.report(
-                event,
-                f"this region is for {event.device} alone, but {event.name} works on the device of what it is given",
-                reason=f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}.",
-                advice="Pass the type of that device: `torch.autocast(device_type=x.device.type)`.",
-                severity=Severity.INFO,
-                claims=(),
-            )
-            return
         if event.listed:
             yield self.report(
                 event,
@@ -124,7 +114,8 @@ class AutocastHasNoEffect(Rule):
             return
         self._regions = True
         alone = "wherever that is available" if event.by_availability else "alone"
-        message = f"this region is for {event.device} {alone}, but its work is given `{event.name}`"
+        given = f"its work is given `{event.name}`" if event.chosen is not None else _kept_to_none(event)
+        message = f"this region is for {event.device} {alone}, but {given}"
         reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
         yield self._fixed(event, message, reason)
 
@@ -138,7 +129,8 @@ class AutocastHasNoEffect(Rule):
             others = [region for region in self._entered if region.devices is None or region.devices - {scaler.device}]
             scales = any(region.dtypes == _FLOAT16 and not region.defaulted for region in others)
             unseen = () if scales else (Premise.REGION_THERE, Premise.FLOAT16_CHOSEN)
-            message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
+            given = f"the training is given `{scaler.name}`" if scaler.chosen is not None else _kept_to_none(scaler)
+            message = f"this scaler is for {scaler.device} alone, but {given}"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
             yield self._fixed(scaler, message, reason, unseen)
 
@@ -168,10 +160,10 @@ class AutocastHasNoEffect(Rule):
         )
 
     def _fixed(self, event: DeviceFixed, message: str, reason: str, unseen: tuple[Premise, ...] = ()) -> Report:
-        assert event.chosen is not None
-        notes = [(event.chosen, "the device is given here")]
+        notes = [(event.chosen, "the device is given here")] if event.chosen is not None else []
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
-        advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
+        device = f"torch.device({event.name})" if event.chosen is not None else "x.device"
+        advice = f"Pass the type of that device: `{call}{device}.type)`."
         return self.report(
             event,
             message,
@@ -251,3 +243,8 @@ class AutocastHasNoEffect(Rule):
         if not isinstance(event, AutocastUnused) or event.called or AUTOCASTS.get(event.api) is None:
             return None
         return Fix("Call autocast", (rewrite.replace(event.node, f"{rewrite.text(event.node)}()"),))
+
+
+def _kept_to_none(event: DeviceFixed) -> str:
+    """That the code around a region or a scaler can work on another device."""
+    return f"nothing here keeps {event.name} to that device"

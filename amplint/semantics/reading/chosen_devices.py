@@ -37,6 +37,8 @@ _ASKED = regex(
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
 )
 """A condition that distinguishes CUDA, or an `other` device, from the rest."""
+_NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]*is_cpu\b)")
+"""A condition that leaves out the CPU, and no other device."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = regex(r" if | else |is_available| or ")
 _DEVICES = regex(r"device|[\"']cpu[\"']")
@@ -71,13 +73,14 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
     return device_of_work(source, node) if not any(map(_needs_cuda, source.chunks)) else None
 
 
-def device_of_work(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> cst.BaseExpression | None:
     """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
     The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
-    Code restricted to one kind of device has none.
+    Code restricted to one kind of device has none; if `beside_cpu`, a condition that only leaves the CPU out is no
+    restriction.
     """
-    if not _DEVICES.search(source.text) or _is_guarded(source, node):
+    if not _DEVICES.search(source.text) or _is_guarded(source, node, beside_cpu=beside_cpu):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
@@ -120,6 +123,36 @@ def device_premises(source: Source) -> tuple[Premise, ...]:
     return ()
 
 
+def device_of_function(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """`device_of_work` for a function that can do without CUDA, whatever the rest of its file needs.
+
+    A condition that only leaves the CPU out is no restriction to CUDA.
+    """
+    function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+    top = (chunk for chunk in source.chunks if chunk.name is None)
+    if function is None or _tree_needs_cuda(source, function) or any(map(_needs_cuda, top)):
+        return None
+    return device_of_work(source, node, beside_cpu=True)
+
+
+def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` is in a function whose work may be on any device, of a file that can do without CUDA.
+
+    A file that names a device, and none but one for CUDA, has no other.
+    """
+    if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)):
+        return False
+    if has_kernels(source, needed=True) or _names_only_cuda(source):
+        return False
+    return not _is_guarded(source, node, beside_cpu=True) and not any(map(_needs_cuda, source.chunks))
+
+
+@cached_per_file
+def _names_only_cuda(source: Source) -> bool:
+    named = [values for name, values in _assigned(source).items() if is_device_name(name.rpartition(".")[2])]
+    return bool(named) and not any(_can_differ(values, nowhere=True) for values in named)
+
+
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
 
@@ -128,17 +161,12 @@ def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     """
     if not _is_in_open_function(source, node) or any(map(_enters, source.chunks)):
         return False
-    return not has_kernels(source) or (caters_for_others(source) and not has_kernels(source, needed=True))
+    return not has_kernels(source, needed=True)
 
 
 def caters_for_others(source: Source) -> bool:
     """Whether a file chooses between devices, or tests for one, other than CUDA."""
     return _CATERS_FOR_OTHERS.search(source.text) is not None
-
-
-def is_in_device_agnostic_code(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function of a file that neither trains nor needs CUDA."""
-    return _is_in_open_function(source, node) and not has_kernels(source)
 
 
 def _is_in_open_function(source: Source, node: cst.CSTNode) -> bool:
@@ -160,11 +188,12 @@ def _enters(chunk: Chunk) -> bool:
     if "autocast" not in chunk.text:
         return False
     calls = [call for call in every(chunk.module, cst.Call) if last_name(call.func) == "autocast"]
-    return any(not any(_is_false(argument) for argument in call.args) for call in calls)
+    return any(not any(_keeps_float32(argument) for argument in call.args) for call in calls)
 
 
-def _is_false(argument: cst.Arg) -> bool:
-    return isinstance(argument.value, cst.Name) and argument.value.value == "False"
+def _keeps_float32(argument: cst.Arg) -> bool:
+    """Whether an argument of a region switches it off, or lets it cast to float32."""
+    return last_name(argument.value) in ("False", "float32")
 
 
 def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
@@ -207,8 +236,8 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
     return False
 
 
-def _is_guarded(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` runs on some devices only."""
+def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
+    """Whether `node` runs on some devices only, apart from conditions that leave the CPU out if `beside_cpu`."""
     inner = node
     for above in source.ancestors(node):
         if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and any(
@@ -218,7 +247,8 @@ def _is_guarded(source: Source, node: cst.CSTNode) -> bool:
         ):
             return True
         if isinstance(above, (cst.If, cst.IfExp)) and inner is not above.test and is_about_devices(source, above.test):
-            return True
+            if not (beside_cpu and inner is above.body and _NOT_CPU.search(source.code(above.test))):
+                return True
         if isinstance(above, cst.IndentedBlock) and any(
             is_about_devices(source, test) for test in _left_before(above, inner)
         ):
@@ -241,14 +271,17 @@ def _needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
     if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
         return False
-    source = chunk.source
-    if any("cuda" in source.code(node.test) for node in every(chunk.module, cst.Assert)):
+    return _tree_needs_cuda(chunk.source, chunk.module)
+
+
+def _tree_needs_cuda(source: Source, tree: cst.CSTNode) -> bool:
+    if any("cuda" in source.code(node.test) for node in every(tree, cst.Assert)):
         return True
-    for branch in every(chunk.module, cst.If):
+    for branch in every(tree, cst.If):
         asked = "cuda.is_available" in source.code(branch.test)
         if asked and any(every(branch, cst.Raise)):
             return True
-    return any(_runs_on_cuda(call) and not _is_guarded(source, call) for call in every(chunk.module, cst.Call))
+    return any(_runs_on_cuda(call) and not _is_guarded(source, call) for call in every(tree, cst.Call))
 
 
 def _runs_on_cuda(call: cst.Call) -> bool:
