@@ -29,6 +29,7 @@ class Premise(enum.Enum):
     REGION_THERE = "a region is on there"
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
+    ONE_ITERATION = "both belong to one iteration of the training"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
     BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
@@ -81,6 +82,7 @@ _SLIGHT = frozenset(
         Premise.ALL_INDEPENDENT,
         Premise.SETTING_CHANGES,
         Premise.RESUMED,
+        Premise.ONE_ITERATION,
     }
 )
 
