@@ -144,9 +144,8 @@ def test_a_region_that_is_off_on_cuda_alone_protects_nothing_elsewhere() -> None
         ("", 'if device.type != "cuda": return torch.cdist(points, others)', ""),
         ("", "points = points.cuda()", ""),
         ("", "pass", "def train(loss): loss.backward()"),
-        ("", "pass", "def run(net, x):\n    with torch.autocast('cuda'): return net(x)"),
     ],
-    ids=["kernels", "condition", "moved to CUDA", "trains", "enters regions"],
+    ids=["kernels", "condition", "moved to CUDA", "trains"],
 )
 def test_it_may_protect_all_where_only_cuda_comes_so_far(before: str, guard: str, after: str) -> None:
     found = lint(textwrap.dedent(OFF.format(before=before, guard=guard, after=after)))
@@ -479,3 +478,39 @@ def run(net, x, device_type):
 def test_a_list_of_devices_leaves_others_to_the_cpu(before: str, kind: str, count: int) -> None:
     findings = lint(LISTED.format(before=before, kind=kind))
     assert [(finding.code, finding.severity) for finding in findings] == [("AMP106", INFO)] * count
+
+
+BESIDE = """
+import torch
+
+kind = torch.device("cuda" if torch.cuda.is_available() else "cpu").type
+dtype = "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+model = torch.nn.Linear(4, 4)
+region = torch.autocast({region})
+scaler = torch.cuda.amp.GradScaler(enabled={enabled})
+"""
+
+
+@pytest.mark.parametrize(
+    ("region", "enabled", "count"),
+    [
+        ("device_type=device_type", 'dtype == "float16"', 1),
+        ("device.type", "half", 1),
+        ("device.type", 'device.type == "cuda"', 0),
+        ('"cuda"', 'dtype == "float16"', 0),
+    ],
+)
+def test_a_scaler_for_cuda_beside_regions_for_any_device(region: str, enabled: str, count: int) -> None:
+    assert [code for code, _ in told(BESIDE.format(region=region, enabled=enabled))].count("AMP106") == count
+
+
+def test_an_input_is_no_device() -> None:
+    program = """
+        import torch
+
+        def run(net, inputs, device):
+            if "mask" in inputs:
+                with torch.autocast("cuda"):
+                    return net(inputs["mask"].to(device))
+    """
+    assert told(program) == [("AMP106", INFO)]

@@ -46,9 +46,10 @@ class AutocastHasNoEffect(Rule):
     Selected by its code, the rule also reports such scalers where no region is written for float16 and any device: on
     the CPU regions run in bfloat16, which needs no scaler. It also reports such scalers and regions where nothing shows
     that the device can be another one, and such regions in layers, which get no device but work on that of their input.
-    And a region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
-    info where the file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")`
-    asks for the dtype of CUDA's regions, whatever device the work is given.
+    Scalers for CUDA beside regions whose device type is a variable are reported then, as are regions and scalers in
+    functions that nothing keeps to CUDA. And a region that switches autocast off for `"cuda"`, or casts to float32
+    there, protects nothing under a caller's region for another device: an info where the file neither trains nor needs
+    CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, `torch.cuda.amp` is a module, and what changes a
     setting, such as `torch.set_default_dtype`, is no context: all of them raise `TypeError` in a `with` statement.
@@ -139,7 +140,7 @@ class AutocastHasNoEffect(Rule):
             others = dict.fromkeys(other.node for other in self._disabled if other.node is not event.node)
             yield self.report(
                 event,
-                f"this region switches autocast off on {event.device} alone",
+                f"this region {'keeps float32' if event.casts else 'switches autocast off'} on {event.device} alone",
                 reason="Under a caller's region for another device, such as the CPU's, its work is still cast to half.",
                 advice="Pass the type of the device of what it works on, such as `x.device.type`.",
                 notes=[(other, "so does this one") for other in others],

@@ -15,8 +15,9 @@ from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
-_DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
+_DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|(?<![a-z])mps\b|xpu|(?<![a-z])npu")
 """Words in conditions about devices."""
+_IS_FLOAT16 = regex(r"== *(?:[\w.]*float16|[\w.]*half|[\"'](?:float16|fp16|16|half)[\"'])\W*$")
 _CONDITION = regex(
     r"is_available\(|device_count|is_cuda|device(?:\.type|_type)?\s*(?:[!=]=|\bin\b|not in)|[\"'](?:cuda|cpu|mps)\b"
     r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
@@ -47,7 +48,7 @@ _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
 _LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
 """The type of a device that is in a list, and the CPU's for any other."""
-_TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
+_TRAINS = regex(r"(?<!autograd)\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that need CUDA."""
 _INDENTED = regex(r"(?m)^[ \t][^\n]*")
@@ -135,6 +136,21 @@ def device_of_function(source: Source, node: cst.CSTNode) -> cst.BaseExpression 
     return device_of_work(source, node, beside_cpu=True)
 
 
+def device_of_regions(source: Source) -> cst.BaseExpression | None:
+    """The device type that the first region of a file is given by a variable, an attribute or a setting."""
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if "autocast" in chunk.text else ():
+            first = next((one for one in call.args if _keyword(one) in ("", "device_type")), None)
+            if last_name(call.func) == "autocast" and first is not None and _is_text_of_device(first.value):
+                return first.value
+    return None
+
+
+def _is_text_of_device(value: cst.BaseExpression) -> bool:
+    last = last_name(value) or ""
+    return last in ("device_type", "type") or is_device_name(last)
+
+
 def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function whose work may be on any device, of a file that can do without CUDA.
 
@@ -156,12 +172,9 @@ def _names_only_cuda(source: Source) -> bool:
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
 
-    A file that enters regions itself has chosen with them. Kernels for CUDA alone that a file for other devices can do
-    without, imported in a `try`, are no need.
+    Kernels for CUDA alone that a file for other devices can do without, imported in a `try`, are no need.
     """
-    if not _is_in_open_function(source, node) or any(map(_enters, source.chunks)):
-        return False
-    return not has_kernels(source, needed=True)
+    return _is_in_open_function(source, node) and not has_kernels(source, needed=True)
 
 
 def caters_for_others(source: Source) -> bool:
@@ -180,20 +193,6 @@ def has_kernels(source: Source, *, needed: bool = False) -> bool:
     """Whether a file imports a library that works on CUDA only; if `needed`, outside of any block."""
     text = source.text if not needed else _INDENTED.sub("", source.text)
     return any(_KERNELS.match(one.module) for one in imports(text))
-
-
-@cached_per_chunk
-def _enters(chunk: Chunk) -> bool:
-    """Whether `chunk` creates a region that may be enabled."""
-    if "autocast" not in chunk.text:
-        return False
-    calls = [call for call in every(chunk.module, cst.Call) if last_name(call.func) == "autocast"]
-    return any(not any(_keeps_float32(argument) for argument in call.args) for call in calls)
-
-
-def _keeps_float32(argument: cst.Arg) -> bool:
-    """Whether an argument of a region switches it off, or lets it cast to float32."""
-    return last_name(argument.value) in ("False", "float32")
 
 
 def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
@@ -226,6 +225,8 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
     text = _AMP.sub("", source.code(condition))
     if _DEVICE_WORDS.search(text):
         return True
+    if _IS_FLOAT16.search(text):
+        return False  # a dtype that was chosen by what the device supports
     flags, seen = set(WORD.findall(text)), set[str]()
     for _ in range(_FLAG_STEPS):
         values = [_AMP.sub("", value) for flag in flags - seen for value in _assigned(source).get(flag, ())]

@@ -9,6 +9,7 @@ from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import (
     chosen_device,
     device_of_function,
+    device_of_regions,
     device_of_work,
     device_premises,
     has_kernels,
@@ -51,7 +52,7 @@ class FixedDevices(Tracker):
             self._disabled(state, call)
             return
         if isinstance(result, Autocast) and result.dtypes == _FLOAT32:
-            self._disabled(state, call)
+            self._disabled(state, call, casts=True)
             return
         device = _device(call)
         source = self.machine.program.source_of(call.node) if device != "cpu" else None
@@ -77,7 +78,7 @@ class FixedDevices(Tracker):
 
     def _suppose(self, state: State, call: Call, source: Source, device: str, scaler: bool) -> None:
         """Emit `DeviceFixed` where only parts of a file need CUDA, or code is called with work on any device."""
-        chosen = device_of_function(source, call.node)
+        chosen = (device_of_regions(source) if scaler else None) or device_of_function(source, call.node)
         name = source.code(chosen) if chosen is not None else None
         if name is None and runs_on_given_device(source, call.node):
             name = _function_around(source, call.node)
@@ -126,15 +127,15 @@ class FixedDevices(Tracker):
                 guesses=guesses, premises=device_premises(source),
             )  # fmt: skip
 
-    def _disabled(self, state: State, call: Call) -> None:
-        """Emit a region that disables autocast for the one device type it names."""
+    def _disabled(self, state: State, call: Call, *, casts: bool = False) -> None:
+        """Emit a region that disables autocast, or `casts` to float32, for the one device type it names."""
         source = self.machine.program.source_of(call.node)
         if not isinstance(call.callee, Ref) or source is None:
             return
         device = _device(call)
         if device not in (None, "cpu") and runs_where_called(source, call.node):
             unseen = (Premise.ANOTHER_DEVICE, Premise.REGION_OF_CALLER)
-            self.machine.emit(state, DisabledForOneDevice, call.node, device=device, premises=unseen)
+            self.machine.emit(state, DisabledForOneDevice, call.node, device=device, casts=casts, premises=unseen)
 
 
 def _function_around(source: Source, node: cst.CSTNode) -> str:
