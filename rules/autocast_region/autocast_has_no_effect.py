@@ -113,7 +113,7 @@ class AutocastHasNoEffect(Rule):
                 claims=(),
             )
             return
-        self._regions = True
+        self._regions = self._regions or not event.assumed
         alone = "wherever that is available" if event.by_availability else "alone"
         given = f"its work is given `{event.name}`" if event.chosen is not None else _kept_to_none(event)
         message = f"this region is for {event.device} {alone}, but {given}"

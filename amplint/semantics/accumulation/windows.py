@@ -42,7 +42,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
+from amplint.semantics.words import CALLED_MODULE, MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -547,7 +547,7 @@ class Windows(Tracker):
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record the result of an unseen inherited method, which may count micro-batches."""
-        if call.inherited and call.entered is None:
+        if call.inherited and call.entered is None and not CALLED_MODULE.search(call.name):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def unfollowed_returns(self, function: Function, result: Value) -> None:
