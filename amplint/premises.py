@@ -29,6 +29,7 @@ class Premise(enum.Enum):
     REGION_THERE = "a region is on there"
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
+    UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
     ONE_ITERATION = "both belong to one iteration of the training"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
@@ -83,6 +84,7 @@ _SLIGHT = frozenset(
         Premise.SETTING_CHANGES,
         Premise.RESUMED,
         Premise.ONE_ITERATION,
+        Premise.UNEVEN,
     }
 )
 

@@ -210,6 +210,17 @@ def pass_through_guesses(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, 
     return tuple(guesses)
 
 
+def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
+    """Whether the last window of `loop` can be shorter, as far as is known of what it iterates over."""
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and source not in machine[Rhythm].loaders:
+        source = _wrapped(machine, source)
+    if source is not None:
+        return uneven(machine, loop)
+    called = loop.iter.func if isinstance(loop.iter, cst.Call) else None
+    return not (isinstance(called, cst.Name) and called.value == "range")
+
+
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
     """Whether `loop` iterates over a data loader with a visible constructor, whose last window may be shorter."""
     source = machine[Rhythm].sources.get(loop)
