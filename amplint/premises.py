@@ -30,6 +30,7 @@ class Premise(enum.Enum):
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
     UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
+    BFLOAT16_PASSED = "bfloat16 is what is passed or set"
     ONE_ITERATION = "both belong to one iteration of the training"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
@@ -85,6 +86,7 @@ _SLIGHT = frozenset(
         Premise.RESUMED,
         Premise.ONE_ITERATION,
         Premise.UNEVEN,
+        Premise.BFLOAT16_PASSED,
     }
 )
 

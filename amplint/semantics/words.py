@@ -395,7 +395,8 @@ CALLED_MODULE = Guess(
     ),
     because="What a base class holds by such a name is a module: calling it steps no optimizer and updates no scaler.",
     examples=(
-        "model", "net_g", "netD", "text_encoder", "student_model", "discriminator", "vae", "model_ema", "cri_pix", "unet",
+        "model", "net_g", "netD", "text_encoder", "student_model", "discriminator", "vae", "model_ema", "cri_pix",
+        "unet",
     ),
     counterexamples=("update_model", "train_net", "step_network", "modeling", "after_step", "internet", "train_step"),
 )  # fmt: skip

@@ -23,8 +23,8 @@ class LastWindowDropped(Rule):
     by the `zero_grad()` at the start of the next epoch: with shuffling some samples go unused in every epoch, without
     it the same ones in all of them.
 
-    Where the rule is selected by its code, loops over batches of unknown number are reported as infos, in an epoch or in
-    a function that clears the gradients first.
+    Where the rule is selected by its code, loops over batches of unknown number are reported, too, in an epoch or in a
+    function that clears the gradients first.
 
     ## Example
     ```python

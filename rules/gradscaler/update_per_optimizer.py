@@ -85,8 +85,8 @@ class UpdatePerOptimizer(Rule):
             yield self.report(
                 event,
                 "update() runs once for each optimizer of this scaler",
-                reason="Each call counts as an iteration: the scale grows, or shrinks, more than once in one, and losses "
-                "of one batch are scaled differently.",
+                reason="Each call counts as an iteration: the scale changes more than once in one, and losses of one "
+                "batch are scaled differently.",
                 advice="Call update() once, after the steps of all optimizers.",
                 notes=event.steps_from(event.previous),
                 claims=(),

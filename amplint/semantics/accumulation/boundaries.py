@@ -217,8 +217,7 @@ def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
         source = _wrapped(machine, source)
     if source is not None:
         return uneven(machine, loop)
-    called = loop.iter.func if isinstance(loop.iter, cst.Call) else None
-    return not (isinstance(called, cst.Name) and called.value == "range")
+    return not any(isinstance(call.func, cst.Name) and call.func.value == "range" for call in every(loop.iter, cst.Call))
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:

@@ -135,6 +135,15 @@ class Backward(Event):
         )
 
     @property
+    def scales_unknown(self) -> bool:
+        """Whether the scaler is on whatever the dtype, which comes from out of sight, of each region of the loss is."""
+        always = self.scaler is not None and self.scaler.enabled == TRUE
+        return bool(self.regions) and all(
+            region.context.dtypes is None and not region.context.defaulted and (always or region.scaler_on is True)
+            for region in self.regions
+        )
+
+    @property
     def may_scale_float16(self) -> bool:
         """Whether the loss can have been computed in float16 while the scaler is on."""
         return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)

@@ -247,9 +247,13 @@ def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) 
             if (text := source.code(decorator.decorator))
         ):
             return True
-        if isinstance(above, (cst.If, cst.IfExp)) and inner is not above.test and is_about_devices(source, above.test):
-            if not (beside_cpu and inner is above.body and _NOT_CPU.search(source.code(above.test))):
-                return True
+        if (
+            isinstance(above, (cst.If, cst.IfExp))
+            and inner is not above.test
+            and is_about_devices(source, above.test)
+            and not (beside_cpu and inner is above.body and _NOT_CPU.search(source.code(above.test)))
+        ):
+            return True
         if isinstance(above, cst.IndentedBlock) and any(
             is_about_devices(source, test) for test in _left_before(above, inner)
         ):
