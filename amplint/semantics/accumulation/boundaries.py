@@ -12,6 +12,7 @@ from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const
 from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 COUNTER = "counter"
 
