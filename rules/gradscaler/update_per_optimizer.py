@@ -59,10 +59,14 @@ class UpdatePerOptimizer(Rule):
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
+    def __init__(self) -> None:
+        self._early: set[cst.CSTNode] = set()
+
     def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
         late = (one for one in event.gradients.passes if one.outdated is not None and one.carries(event.scaler))
         gradients = next(late, None) if event.divides else None
         if gradients is not None and gradients.outdated is not None and gradients.consumed is None:
+            self._early.add(gradients.outdated)
             yield self.report(
                 event,
                 "update() runs between a backward and the step that uses its gradients",
@@ -81,10 +85,11 @@ class UpdatePerOptimizer(Rule):
         elif event.previous is not None and not event.checked:
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
-        elif event.previous is not None and event.beside and event.previous is not event.node:
+        elif event.beside and event.previous not in (None, event.node) and event.previous not in self._early:
+            assert event.previous is not None
             yield self.report(
                 event,
-                "update() runs once for each optimizer of this scaler",
+                "update() runs a second time in this iteration",
                 reason="Each call counts as an iteration: the scale changes more than once in one, and losses of one "
                 "batch are scaled differently.",
                 advice="Call update() once, after the steps of all optimizers.",

@@ -218,7 +218,8 @@ def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
         source = _wrapped(machine, source)
     if source is not None:
         return uneven(machine, loop)
-    return not any(isinstance(call.func, cst.Name) and call.func.value == "range" for call in every(loop.iter, cst.Call))
+    calls = (call.func for call in every(loop.iter, cst.Call))
+    return not any(isinstance(func, cst.Name) and func.value == "range" for func in calls)
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
