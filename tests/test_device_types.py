@@ -424,13 +424,13 @@ class Fitting:
 @pytest.mark.parametrize(
     ("before", "inside", "region", "count"),
     [
-        ("", "pass", '"cuda"', 1),
+        ("", "pass", '"cuda"', 2),
         ("", "pass", "x.device.type", 1),
         ("", "x = x.cuda()", '"cuda"', 0),
         ("device = 'cuda:0'", "pass", '"cuda"', 0),
         ("import flash_attn", "pass", '"cuda"', 0),
         ("torch.cuda.set_device(0)", "pass", '"cuda"', 0),
-        ("", "pass", '"cuda" if torch.cuda.is_available() else "cpu"', 1),
+        ("", "pass", '"cuda" if torch.cuda.is_available() else "cpu"', 2),
     ],
 )
 def test_work_from_outside_can_be_on_any_device(before: str, inside: str, region: str, count: int) -> None:
