@@ -29,6 +29,9 @@ class Premise(enum.Enum):
     REGION_THERE = "a region is on there"
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
+    UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
+    BFLOAT16_PASSED = "bfloat16 is what is passed or set"
+    ONE_ITERATION = "both belong to one iteration of the training"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
     BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
@@ -81,6 +84,9 @@ _SLIGHT = frozenset(
         Premise.ALL_INDEPENDENT,
         Premise.SETTING_CHANGES,
         Premise.RESUMED,
+        Premise.ONE_ITERATION,
+        Premise.UNEVEN,
+        Premise.BFLOAT16_PASSED,
     }
 )
 

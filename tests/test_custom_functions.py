@@ -21,7 +21,7 @@ backend = load("kernels", sources=[])
 INDICES = """
 class Scatter(Function):
     @staticmethod
-    def forward(ctx, features, indices, counts):
+    def forward(ctx, features, indices, counts):{found}
         ctx.save_for_backward(indices, counts)
         return _C.scatter(features, indices, counts)
 
@@ -236,6 +236,7 @@ def pool(before: str = "", after: str = "", decorator: str = "") -> str:
 
 
 FOUND = [
+    INDICES.format(found="  # found"),
     pool(),
     BUFFER.format(like=""),
     POINTS,
@@ -250,7 +251,7 @@ FOUND = [
     LEFT_TO_ANOTHER.format(before="assert made.is_contiguous()"),
 ]
 SILENT = [
-    INDICES,
+    INDICES.format(found="").replace("(features,", "(features.to(weights.dtype),"),
     STRAIGHT_THROUGH,
     HELPER,
     pool(before="boxes = boxes.to(features)"),

@@ -591,7 +591,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "NAMED_DEVICE": (
         "AMP106",
-        FIXED_DEVICE.format(device="run_device"),
+        FIXED_DEVICE.format(device="run_device").replace("import torch", "import torch, flash_attn"),
         FIXED_DEVICE.format(device="device"),
     ),
     "ASKS_FOR_BFLOAT16": (

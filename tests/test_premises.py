@@ -85,6 +85,49 @@ MANAGED = """accelerator = Accelerator(mixed_precision="fp16")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"""
 SHARDED = """model = FullyShardedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters())"""
+PER_OPTIMIZER = """
+class Two:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, x, first, second):
+        with torch.autocast("cuda"):
+            loss = self.net_a(x).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(first)
+        {early}
+        with torch.autocast("cuda"):
+            loss = self.net_b(x).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(second)
+        self.scaler.update()
+"""
+EPOCH = """
+def epoch(model, optimizer, loader, steps):
+    optimizer.zero_grad()
+    for i, x in enumerate({batches}):
+        loss = model(x).mean() / steps
+        loss.backward()
+        if (i + 1) % steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+GIVEN = """
+def fit(model, optimizer, loader, dtype):
+    scaler = torch.amp.GradScaler("cuda"{enabled})
+    for x in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=dtype):
+            loss = model(x).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+INFERS = """
+def infer(model, x):
+    with torch.autocast("cuda"):
+        return model({x})
+"""
 CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
     "seen": ("AMP211", TRAIN.format(restores=RESTORES, dtype=""), WARNING, WARNING),
     "nothing restores it": ("AMP211", TRAIN.format(restores="", dtype=""), None, INFO),
@@ -136,6 +179,19 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
         None,
         None,
     ),
+    "an update for each optimizer": ("AMP215", PER_OPTIMIZER.format(early="self.scaler.update()"), None, INFO),
+    "one update for two optimizers": ("AMP215", PER_OPTIMIZER.format(early="pass"), None, None),
+    "a last window of unknown batches": ("AMP303", EPOCH.format(batches="loader"), None, INFO),
+    "a last window of a known number": ("AMP303", EPOCH.format(batches="range(8)"), None, None),
+    "a scaler for a dtype that is given": ("AMP209", GIVEN.format(enabled=""), None, INFO),
+    "a scaler that asks for the dtype": (
+        "AMP209",
+        GIVEN.format(enabled=", enabled=dtype == torch.float16"),
+        None,
+        None,
+    ),
+    "an input of a model that does not train": ("AMP103", INFERS.format(x="x.half()"), None, INFO),
+    "an input that stays as it is": ("AMP103", INFERS.format(x="x"), None, None),
     "what is put away": ("AMP103", CAST.format(use="store(y.half())"), None, INFO),
     "what is computed with": ("AMP103", CAST.format(use="return (y.half() * 2).mean()"), None, INFO),
 }

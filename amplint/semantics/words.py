@@ -393,6 +393,21 @@ MODEL_NAME = _one_of(
     counterexamples=("models", "nets", "self", "predict"),
     decides=True,
 )
+CALLED_MODULE = Guess(
+    name="a module that only computes",
+    of="an attribute of `self` that is called, and set by a class out of sight",
+    pattern=(
+        r"^(?!(?:update|train|step|optimi[sz]e|run|fit|finish|end|close|save|load|backward|process|sync|reset)_)"
+        r"(?:\w*_)?(?:models?|nets?|network|encoder|decoder|backbone|generator|discriminator|critic|actor|teacher"
+        r"|student|ema|vae|unet|transformer|classifier|cri)(?:_\w+|\d|[A-Z])?$"
+    ),
+    because="What a base class holds by such a name is a module: calling it steps no optimizer and updates no scaler.",
+    examples=(
+        "model", "net_g", "netD", "text_encoder", "student_model", "discriminator", "vae", "model_ema", "cri_pix",
+        "unet",
+    ),
+    counterexamples=("update_model", "train_net", "step_network", "modeling", "after_step", "internet", "train_step"),
+)  # fmt: skip
 _NO_MODEL = r"^(?!.*(?:Tokenizer|Processor|Extractor|Config|Scheduler)\w*\.from_pretrained$).*"
 _NO_MODELS = tuple(
     f"transformers.{name}.from_pretrained"

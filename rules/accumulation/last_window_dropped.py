@@ -23,6 +23,9 @@ class LastWindowDropped(Rule):
     by the `zero_grad()` at the start of the next epoch: with shuffling some samples go unused in every epoch, without
     it the same ones in all of them.
 
+    Where the rule is selected by its code, loops over batches of unknown number are reported, too, in an epoch or in a
+    function that clears the gradients first.
+
     ## Example
     ```python
     for epoch in range(epochs):
@@ -59,7 +62,7 @@ class LastWindowDropped(Rule):
     code = "AMP303"
     name = "last-window-dropped"
     severity = Severity.WARNING
-    screen = (b"backward", b"%", b"zero_grad", b"DataLoader")
+    screen = (b"backward", b"%", b"zero_grad")
     fixable = Applicability.UNSAFE
     reason = "Unless the number of batches is a multiple of the window, some are left over at the end of every epoch."
 

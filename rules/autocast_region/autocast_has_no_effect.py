@@ -46,9 +46,10 @@ class AutocastHasNoEffect(Rule):
     Selected by its code, the rule also reports such scalers where no region is written for float16 and any device: on
     the CPU regions run in bfloat16, which needs no scaler. It also reports such scalers and regions where nothing shows
     that the device can be another one, and such regions in layers, which get no device but work on that of their input.
-    And a region that switches autocast off for `"cuda"` protects nothing under a caller's region for another device: an
-    info where the file only has such regions, and neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")`
-    asks for the dtype of CUDA's regions, whatever device the work is given.
+    Scalers for CUDA beside regions whose device type is a variable are reported then, as are regions and scalers in
+    functions that nothing keeps to CUDA. And a region that switches autocast off for `"cuda"`, or casts to float32
+    there, protects nothing under a caller's region for another device: an info where the file neither trains nor needs
+    CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, `torch.cuda.amp` is a module, and what changes a
     setting, such as `torch.set_default_dtype`, is no context: all of them raise `TypeError` in a `with` statement.
@@ -101,16 +102,6 @@ class AutocastHasNoEffect(Rule):
         if event.asks:
             yield self._asked(event)
             return
-        if event.chosen is None:
-            yield self.report(
-                event,
-                f"this region is for {event.device} alone, but {event.name} works on the device of what it is given",
-                reason=f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}.",
-                advice="Pass the type of that device: `torch.autocast(device_type=x.device.type)`.",
-                severity=Severity.INFO,
-                claims=(),
-            )
-            return
         if event.listed:
             yield self.report(
                 event,
@@ -122,9 +113,10 @@ class AutocastHasNoEffect(Rule):
                 claims=(),
             )
             return
-        self._regions = True
+        self._regions = self._regions or not event.assumed
         alone = "wherever that is available" if event.by_availability else "alone"
-        message = f"this region is for {event.device} {alone}, but its work is given `{event.name}`"
+        given = f"its work is given `{event.name}`" if event.chosen is not None else _kept_to_none(event)
+        message = f"this region is for {event.device} {alone}, but {given}"
         reason = f"Where that is no {event.device} device, nothing is cast{_WARNS.get(event.device, '')}."
         yield self._fixed(event, message, reason)
 
@@ -138,7 +130,8 @@ class AutocastHasNoEffect(Rule):
             others = [region for region in self._entered if region.devices is None or region.devices - {scaler.device}]
             scales = any(region.dtypes == _FLOAT16 and not region.defaulted for region in others)
             unseen = () if scales else (Premise.REGION_THERE, Premise.FLOAT16_CHOSEN)
-            message = f"this scaler is for {scaler.device} alone, but the training is given `{scaler.name}`"
+            given = f"the training is given `{scaler.name}`" if scaler.chosen is not None else _kept_to_none(scaler)
+            message = f"this scaler is for {scaler.device} alone, but {given}"
             reason = f"Where that is no {scaler.device} device, losses are not scaled as they should be."
             yield self._fixed(scaler, message, reason, unseen)
 
@@ -147,7 +140,7 @@ class AutocastHasNoEffect(Rule):
             others = dict.fromkeys(other.node for other in self._disabled if other.node is not event.node)
             yield self.report(
                 event,
-                f"this region switches autocast off on {event.device} alone",
+                f"this region {'keeps float32' if event.casts else 'switches autocast off'} on {event.device} alone",
                 reason="Under a caller's region for another device, such as the CPU's, its work is still cast to half.",
                 advice="Pass the type of the device of what it works on, such as `x.device.type`.",
                 notes=[(other, "so does this one") for other in others],
@@ -168,10 +161,10 @@ class AutocastHasNoEffect(Rule):
         )
 
     def _fixed(self, event: DeviceFixed, message: str, reason: str, unseen: tuple[Premise, ...] = ()) -> Report:
-        assert event.chosen is not None
-        notes = [(event.chosen, "the device is given here")]
+        notes = [(event.chosen, "the device is given here")] if event.chosen is not None else []
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
-        advice = f"Pass the type of that device: `{call}torch.device({event.name}).type)`."
+        device = f"torch.device({event.name})" if event.chosen is not None else "x.device"
+        advice = f"Pass the type of that device: `{call}{device}.type)`."
         return self.report(
             event,
             message,
@@ -251,3 +244,8 @@ class AutocastHasNoEffect(Rule):
         if not isinstance(event, AutocastUnused) or event.called or AUTOCASTS.get(event.api) is None:
             return None
         return Fix("Call autocast", (rewrite.replace(event.node, f"{rewrite.text(event.node)}()"),))
+
+
+def _kept_to_none(event: DeviceFixed) -> str:
+    """That the code around a region or a scaler can work on another device."""
+    return f"nothing here keeps {event.name} to that device"

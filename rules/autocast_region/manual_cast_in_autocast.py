@@ -69,18 +69,20 @@ class ManualCastInAutocast(Rule):
         self._computed_with: set[cst.CSTNode | None] = set()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
-        if event.region is not None and event.gradients is not False and event.training is not False:
-            if event.weights_cast is not None:
-                self._weights.append(self._conversion(event, event.weights_cast))
-            else:
-                self._inputs += [self._conversion(event, node) for node in event.inputs_cast]
+        if event.region is not None and event.weights_cast is None:
+            self._inputs += [self._conversion(event, node) for node in event.inputs_cast]
+        elif event.region is not None and event.gradients is not False and event.training is not False:
+            assert event.weights_cast is not None
+            self._weights.append(self._conversion(event, event.weights_cast))
         yield from ()
 
     def _conversion(self, call: Forward, node: cst.CSTNode) -> Report:
         weights = node is call.weights_cast
         return self.report(
             replace(call, node=node),
-            f"{'a model' if weights else 'the input of a model'} that trains under autocast is converted to half",
+            "a model that trains under autocast is converted to half"
+            if weights
+            else "the input of a model that runs under autocast is converted to half",
             reason="Weights lose small updates in half."
             if weights
             else "It loses digits, which matter where it meets an operation that autocast runs in float32.",
@@ -91,9 +93,9 @@ class ManualCastInAutocast(Rule):
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        if event.index.backwards:
-            yield from self._inputs
-            yield from self._weights if event.index.steps or event.index.made else ()
+        yield from self._inputs
+        if event.index.backwards and (event.index.steps or event.index.made):
+            yield from self._weights
         for cast in self._casts.values():
             yield self._other_half_dtype(cast)
 

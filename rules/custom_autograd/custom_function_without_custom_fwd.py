@@ -96,6 +96,16 @@ class CustomFunctionWithoutCustomFwd(Rule):
         )
 
     def on_handed_over(self, event: HandedOver) -> Iterator[Report]:
+        if event.second is None:
+            yield self.report(
+                event,
+                f"forward of {event.name} hands {event.first} to {event.kernel} as autocast left it",
+                reason="Under autocast it can be half, which a kernel takes only if it was written for it.",
+                advice="Decorate forward with custom_fwd(cast_inputs=torch.float32), and backward with custom_bwd.",
+                at=event.forward.name,
+                notes=[(event.node, "the kernel is handed it here")],
+            )
+            return
         yield self.report(
             event,
             f"forward of {event.name} hands {event.first} and {event.second} to {event.kernel} as autocast left them",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
 from amplint.semantics.values.values import FALSE
@@ -25,6 +26,9 @@ class ScalerNotNeeded(Rule):
     gained, while every step multiplies and checks all gradients, waits for the result, and is skipped now and then when
     the scale has grown until something overflows. That goes for a scaler that is on for float16 and for bfloat16, too.
     A scaler that nothing uses only looks as if losses were scaled.
+
+    Where the rule is selected by its code, a scaler that is always on beside a region whose dtype comes from out of
+    sight is reported, too.
 
     ## Example
     ```python
@@ -62,6 +66,7 @@ class ScalerNotNeeded(Rule):
         self.made: dict[cst.CSTNode, list[ScalerCreated]] = {}
         self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
         self.either: set[cst.CSTNode] = set()
+        self.unknown: set[cst.CSTNode] = set()
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.scaler.enabled != FALSE:
@@ -73,6 +78,7 @@ class ScalerNotNeeded(Rule):
             known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
             known |= {True} if event.scales_bfloat16 else set()
             known |= {False} if event.may_scale_float16 else set()
+            self.unknown |= {event.scaler.created} if event.scales_unknown else set()
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -100,6 +106,15 @@ class ScalerNotNeeded(Rule):
                     "this scaler is made for bfloat16, too, which needs no loss scaling",
                     reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
                     advice="Make it, or switch it on, for float16 only.",
+                )
+            elif node in self.unknown and not event.index.halves:
+                self.either.add(node)
+                yield self.report(
+                    unnamed,
+                    "this scaler is on whatever dtype the region is given",
+                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
+                    advice="Switch it on for float16 only: `enabled=dtype == torch.float16`.",
+                    premises=(Premise.BFLOAT16_PASSED,),
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -12,6 +12,7 @@ from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import Const
 from amplint.semantics.words import ENDS_WINDOW, INSIDE_WINDOW, PASSES_ON
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 COUNTER = "counter"
 
@@ -208,6 +209,17 @@ def pass_through_guesses(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, 
         guesses += PASSES_ON.guesses(str(machine.symbols.key(source)[1]))
         source = _wrapped(machine, source)
     return tuple(guesses)
+
+
+def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
+    """Whether the last window of `loop` can be shorter, as far as is known of what it iterates over."""
+    source = machine[Rhythm].sources.get(loop)
+    while source is not None and source not in machine[Rhythm].loaders:
+        source = _wrapped(machine, source)
+    if source is not None:
+        return uneven(machine, loop)
+    calls = (call.func for call in every(loop.iter, cst.Call))
+    return not any(isinstance(func, cst.Name) and func.value == "range" for func in calls)
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.semantics.accumulation import flagged, uncleared
 from amplint.semantics.accumulation.boundaries import (
     COUNTER,
@@ -20,6 +21,7 @@ from amplint.semantics.accumulation.boundaries import (
     first_value,
     found_in,
     length,
+    may_be_uneven,
     pass_through_guesses,
     pieces,
     repeats,
@@ -42,7 +44,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
+from amplint.semantics.words import CALLED_MODULE, MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -218,16 +220,18 @@ def _assumes_single_batch(machine: Machine, one: _Round, found: Boundary) -> boo
 
 
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Emit loops over a data loader whose last, shorter window is cleared before any step."""
+    """Emit loops over a data loader, or over unknown batches, whose last, shorter window is cleared before any step."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
         remainder = machine[Rhythm].exact.get(loop)
-        if remainder is None or not isinstance(loop, cst.For) or not uneven(machine, loop):
+        if remainder is None or not isinstance(loop, cst.For) or not may_be_uneven(machine, loop):
             continue
         cleared = [_cleared_first(one, loop) for one in rounds]
         if cleared[0] is not None and all(node is cleared[0] for node in cleared):
+            known = uneven(machine, loop) and rounds[0].depth > 0
             machine.emit(
                 rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=cleared[0],
-                guesses=pass_through_guesses(machine, loop),
+                guesses=pass_through_guesses(machine, loop) if known else (),
+                premises=() if known else (Premise.UNEVEN,),
             )  # fmt: skip
 
 
@@ -237,7 +241,7 @@ def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
     if not within or any(done.job in (Job.STEP, Job.RESCALE) for done in one.work[within[-1] + 1 :]):
         return None
     first = [done for done in one.work[: within[0]] if done.job is Job.CLEAR and len(done.loops) == one.depth]
-    return first[-1].node if first and first[-1].certain and one.depth else None
+    return first[-1].node if first and first[-1].certain else None
 
 
 def _has_own_loss(full: list[_Round], partial: list[_Round]) -> bool:
@@ -547,7 +551,7 @@ class Windows(Tracker):
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record the result of an unseen inherited method, which may count micro-batches."""
-        if call.inherited and call.entered is None:
+        if call.inherited and call.entered is None and not CALLED_MODULE.search(call.name):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def unfollowed_returns(self, function: Function, result: Value) -> None:

@@ -40,7 +40,7 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The call of a kernel, the kernel's name, and two arguments whose dtypes can differ.
+    """The call of a kernel, the kernel's name, and two arguments whose dtypes can differ, or one alone.
 
     `buffer` is the construction of the second one, if that is a new tensor. The callee is a kernel by these `guesses`,
     or an operation of PyTorch `with_out`, which autocast does not cast.
@@ -49,7 +49,7 @@ class Handed:
     node: cst.Call
     kernel: str
     first: str
-    second: str
+    second: str | None
     buffer: cst.CSTNode | None
     guesses: tuple[Guessed, ...]
     with_out: bool
@@ -103,12 +103,14 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
 
 
 def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
-    """The first kernel that forward calls with uncast arguments."""
+    """The first kernel that forward calls with uncast arguments, one with two of them if there is any."""
     found: list[Handed] = []
+    singles: list[Handed] = []
     gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
     local = {*passes.inputs, passes.context, *_bound(passes.forward)}
     alone = _computes_nothing(passes)
+    follows = any(isinstance(node, cst.Attribute) and node.attr.value == "dtype" for node in walk(passes.forward.body))
 
     def seen(node: cst.CSTNode, inside: bool) -> None:
         for call in walk(node):
@@ -131,9 +133,11 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
             if len(pair) > 1:
                 buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
                 found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses, with_out))
+            elif floats and not with_out and not follows:
+                singles.append(Handed(call, _called(call.func), str(floats[0]), None, None, guesses, with_out))
 
     read(origins, passes.forward.body, seen)
-    return found[0] if found else None
+    return next(iter((*found, *singles)), None)
 
 
 def _is_given_output(call: cst.Call) -> bool:

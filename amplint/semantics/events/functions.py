@@ -79,7 +79,8 @@ class LeftOut(CustomFunctionEvent):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HandedOver(CustomFunctionEvent):
-    """Forward passes `first` and `second`, which can differ in dtype under autocast, to a kernel, called `kernel`.
+    """Forward passes `first` and `second`, which can differ in dtype under autocast, or `first` alone, to a kernel,
+    called `kernel`.
 
     Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
     `with_out` means that it is an operation of PyTorch that is given its output, which autocast leaves alone.
@@ -87,7 +88,7 @@ class HandedOver(CustomFunctionEvent):
 
     kernel: str
     first: str
-    second: str
+    second: str | None
     forward: cst.FunctionDef
     buffer: cst.CSTNode | None
     with_out: bool = False

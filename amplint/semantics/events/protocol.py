@@ -135,6 +135,15 @@ class Backward(Event):
         )
 
     @property
+    def scales_unknown(self) -> bool:
+        """Whether the scaler is on whatever the dtype, which comes from out of sight, of each region of the loss is."""
+        always = self.scaler is not None and self.scaler.enabled == TRUE
+        return bool(self.regions) and all(
+            region.context.dtypes is None and not region.context.defaulted and (always or region.scaler_on is True)
+            for region in self.regions
+        )
+
+    @property
     def may_scale_float16(self) -> bool:
         """Whether the loss can have been computed in float16 while the scaler is on."""
         return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)
@@ -246,12 +255,14 @@ class ScalerUpdate(Event):
     """`scaler.update()`.
 
     `checked` says whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
-    the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
+    the same loop iteration, or `beside` this one in the very same round of every loop, and `pending` a scaled backward
+    whose gradients no step has used yet.
     """
 
     scaler: Scaler
     checked: bool
     previous: cst.CSTNode | None
+    beside: bool
     pending: cst.CSTNode | None
 
 

@@ -84,6 +84,9 @@ class DeviceFixed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DisabledForOneDevice(Event):
-    """A region that switches autocast off names one `device` type, in a file whose work runs where its callers say."""
+    """A region that switches autocast off, or `casts` to float32, names one `device` type, in a file whose work runs
+    where its callers say.
+    """
 
     device: str
+    casts: bool = False

@@ -59,6 +59,7 @@ from amplint.semantics.protocol import independence, mistaken, short_lived, skip
 from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import is_handed_on, symbol_of
+from amplint.semantics.reading.inherited import only_computes
 from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
@@ -407,6 +408,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         scaler=scaler,
         checked=known.checked or forced,
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
+        beside=known.updated is not None and known.iteration == state.iteration,
         pending=_pending(machine, state, scaler),
     )
     mistaken.updated(machine, state, scaler)
@@ -821,7 +823,7 @@ class Protocol(Tracker):
         ):
             machine.interactions += 1
             forget_protocol(state)
-        if call.inherited and call.owner is not None and name not in INHERITED_HARMLESS:
+        if call.inherited and call.owner is not None and not only_computes(name):
             _escape_to_base(machine, state, call.owner)
         forget(machine, state, values, name)
 

@@ -16,8 +16,9 @@ from amplint.source.tree import every, target_names
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
-_DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|mps\b|xpu|npu")
+_DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|(?<![a-z])mps\b|xpu|(?<![a-z])npu")
 """Words in conditions about devices."""
+_IS_FLOAT16 = regex(r"== *(?:[\w.]*float16|[\w.]*half|[\"'](?:float16|fp16|16|half)[\"'])\W*$")
 _CONDITION = regex(
     r"is_available\(|device_count|is_cuda|device(?:\.type|_type)?\s*(?:[!=]=|\bin\b|not in)|[\"'](?:cuda|cpu|mps)\b"
     r"|\b(?:use_|no_)?(?:cuda|gpu)s?\b(?!\.)"
@@ -38,6 +39,8 @@ _ASKED = regex(
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
 )
 """A condition that distinguishes CUDA, or an `other` device, from the rest."""
+_NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]*is_cpu\b)")
+"""A condition that leaves out the CPU, and no other device."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _CHOICE = regex(r" if | else |is_available| or ")
 _PROTOCOL = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
@@ -47,7 +50,7 @@ _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
 _LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
 """The type of a device that is in a list, and the CPU's for any other."""
-_TRAINS = regex(r"\.backward\w*\(|\bGradScaler\b")
+_TRAINS = regex(r"(?<!autograd)\.backward\w*\(|\bGradScaler\b")
 _KERNELS = regex(r"(?:triton|flash_attn|xformers|apex|mamba_ssm|causal_conv1d|cupy|numba\.cuda)\b")
 """Modules that need CUDA."""
 _INDENTED = regex(r"(?m)^[ \t][^\n]*")
@@ -73,13 +76,14 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
     return device_of_work(source, node) if not any(map(_needs_cuda, source.chunks)) else None
 
 
-def device_of_work(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> cst.BaseExpression | None:
     """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
     The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
-    Code restricted to one kind of device has none.
+    Code restricted to one kind of device has none; if `beside_cpu`, a condition that only leaves the CPU out is no
+    restriction.
     """
-    if not _DEVICES.search(source.text) or _is_guarded(source, node):
+    if not _DEVICES.search(source.text) or _is_guarded(source, node, beside_cpu=beside_cpu):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
@@ -122,25 +126,62 @@ def device_premises(source: Source) -> tuple[Premise, ...]:
     return ()
 
 
+def device_of_function(source: Source, node: cst.CSTNode) -> cst.BaseExpression | None:
+    """`device_of_work` for a function that can do without CUDA, whatever the rest of its file needs.
+
+    A condition that only leaves the CPU out is no restriction to CUDA.
+    """
+    function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+    top = (chunk for chunk in source.chunks if chunk.name is None)
+    if function is None or _tree_needs_cuda(source, function) or any(map(_needs_cuda, top)):
+        return None
+    return device_of_work(source, node, beside_cpu=True)
+
+
+def device_of_regions(source: Source) -> cst.BaseExpression | None:
+    """The device type that the first region of a file is given by a variable, an attribute or a setting."""
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if "autocast" in chunk.text else ():
+            first = next((one for one in call.args if _keyword(one) in ("", "device_type")), None)
+            if last_name(call.func) == "autocast" and first is not None and _is_text_of_device(first.value):
+                return first.value
+    return None
+
+
+def _is_text_of_device(value: cst.BaseExpression) -> bool:
+    last = last_name(value) or ""
+    return last in ("device_type", "type") or is_device_name(last)
+
+
+def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` is in a function whose work may be on any device, of a file that can do without CUDA.
+
+    A file that names a device, and none but one for CUDA, has no other.
+    """
+    if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)):
+        return False
+    if has_kernels(source, needed=True) or _names_only_cuda(source):
+        return False
+    return not _is_guarded(source, node, beside_cpu=True) and not any(map(_needs_cuda, source.chunks))
+
+
+@cached_per_file
+def _names_only_cuda(source: Source) -> bool:
+    named = [values for name, values in _assigned(source).items() if is_device_name(name.rpartition(".")[2])]
+    return bool(named) and not any(_can_differ(values, nowhere=True) for values in named)
+
+
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
 
-    A file that enters regions itself has chosen with them. Kernels for CUDA alone that a file for other devices can do
-    without, imported in a `try`, are no need.
+    Kernels for CUDA alone that a file for other devices can do without, imported in a `try`, are no need.
     """
-    if not _is_in_open_function(source, node) or any(map(_enters, source.chunks)):
-        return False
-    return not has_kernels(source) or (caters_for_others(source) and not has_kernels(source, needed=True))
+    return _is_in_open_function(source, node) and not has_kernels(source, needed=True)
 
 
 def caters_for_others(source: Source) -> bool:
     """Whether a file chooses between devices, or tests for one, other than CUDA."""
     return _CATERS_FOR_OTHERS.search(source.text) is not None
-
-
-def is_in_device_agnostic_code(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function of a file that neither trains nor needs CUDA."""
-    return _is_in_open_function(source, node) and not has_kernels(source)
 
 
 def _is_in_open_function(source: Source, node: cst.CSTNode) -> bool:
@@ -154,19 +195,6 @@ def has_kernels(source: Source, *, needed: bool = False) -> bool:
     """Whether a file imports a library that works on CUDA only; if `needed`, outside of any block."""
     text = source.text if not needed else _INDENTED.sub("", source.text)
     return any(_KERNELS.match(one.module) for one in imports(text))
-
-
-@cached_per_chunk
-def _enters(chunk: Chunk) -> bool:
-    """Whether `chunk` creates a region that may be enabled."""
-    if "autocast" not in chunk.text:
-        return False
-    calls = [call for call in every(chunk.module, cst.Call) if last_name(call.func) == "autocast"]
-    return any(not any(_is_false(argument) for argument in call.args) for call in calls)
-
-
-def _is_false(argument: cst.Arg) -> bool:
-    return isinstance(argument.value, cst.Name) and argument.value.value == "False"
 
 
 def _is_seen_outside(source: Source, value: cst.BaseExpression) -> bool:
@@ -199,6 +227,8 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
     text = _AMP.sub("", source.code(condition))
     if _DEVICE_WORDS.search(text):
         return True
+    if _IS_FLOAT16.search(text):
+        return False  # a dtype that was chosen by what the device supports
     flags, seen = set(WORD.findall(text)), set[str]()
     for _ in range(_FLAG_STEPS):
         values = [_AMP.sub("", value) for flag in flags - seen for value in _assigned(source).get(flag, ())]
@@ -209,8 +239,8 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
     return False
 
 
-def _is_guarded(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` runs on some devices only."""
+def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
+    """Whether `node` runs on some devices only, apart from conditions that leave the CPU out if `beside_cpu`."""
     inner = node
     for above in source.ancestors(node):
         if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and any(
@@ -219,7 +249,12 @@ def _is_guarded(source: Source, node: cst.CSTNode) -> bool:
             if (text := source.code(decorator.decorator))
         ):
             return True
-        if isinstance(above, (cst.If, cst.IfExp)) and inner is not above.test and is_about_devices(source, above.test):
+        if (
+            isinstance(above, (cst.If, cst.IfExp))
+            and inner is not above.test
+            and is_about_devices(source, above.test)
+            and not (beside_cpu and inner is above.body and _NOT_CPU.search(source.code(above.test)))
+        ):
             return True
         if isinstance(above, cst.IndentedBlock) and any(
             is_about_devices(source, test) for test in _left_before(above, inner)
@@ -243,14 +278,17 @@ def _needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
     if "cuda" not in chunk.text or not _NEEDS_CUDA.search(chunk.code):
         return False
-    source = chunk.source
-    if any("cuda" in source.code(node.test) for node in every(chunk.module, cst.Assert)):
+    return _tree_needs_cuda(chunk.source, chunk.module)
+
+
+def _tree_needs_cuda(source: Source, tree: cst.CSTNode) -> bool:
+    if any("cuda" in source.code(node.test) for node in every(tree, cst.Assert)):
         return True
-    for branch in every(chunk.module, cst.If):
+    for branch in every(tree, cst.If):
         asked = "cuda.is_available" in source.code(branch.test)
         if asked and any(every(branch, cst.Raise)):
             return True
-    return any(_runs_on_cuda(call) and not _is_guarded(source, call) for call in every(chunk.module, cst.Call))
+    return any(_runs_on_cuda(call) and not _is_guarded(source, call) for call in every(tree, cst.Call))
 
 
 def _runs_on_cuda(call: cst.Call) -> bool:

@@ -7,15 +7,16 @@ from amplint.semantics.events import DeviceFixed, DisabledForOneDevice
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.chosen_devices import (
-    caters_for_others,
     chosen_device,
+    device_of_function,
+    device_of_regions,
     device_of_work,
     device_premises,
     has_kernels,
     is_about_devices,
     is_by_availability,
-    is_in_device_agnostic_code,
     is_listed_or_cpu,
+    runs_on_given_device,
     runs_where_called,
 )
 from amplint.semantics.reading.scopes import last_name
@@ -29,6 +30,7 @@ from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SHARDED_SCALER, SUCC
 
 _ASKS, _ASKS_CUDA = Ref("torch.get_autocast_dtype"), Ref("torch.get_autocast_gpu_dtype")
 _CUDA = Const("cuda")
+_FLOAT32 = frozenset({"float32"})
 
 
 class FixedDevices(Tracker):
@@ -49,7 +51,8 @@ class FixedDevices(Tracker):
         if result.enabled == FALSE:
             self._disabled(state, call)
             return
-        if isinstance(result, Autocast) and result.dtypes == frozenset({"float32"}):
+        if isinstance(result, Autocast) and result.dtypes == _FLOAT32:
+            self._disabled(state, call, casts=True)
             return
         device = _device(call)
         source = self.machine.program.source_of(call.node) if device != "cpu" else None
@@ -70,12 +73,19 @@ class FixedDevices(Tracker):
                 state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, guesses=guesses,
                 scaler=isinstance(result, Scaler), premises=device_premises(source),
             )  # fmt: skip
-        elif self.machine.assumes and isinstance(result, Autocast) and is_in_device_agnostic_code(source, call.node):
-            layer = _layer_around(source, call.node)
-            if layer is not None:
-                self.machine.emit(
-                    state, DeviceFixed, call.node, device=device, chosen=None, name=layer, assumed=True
-                )  # fmt: skip
+        elif self.machine.assumes:
+            self._suppose(state, call, source, device, isinstance(result, Scaler))
+
+    def _suppose(self, state: State, call: Call, source: Source, device: str, scaler: bool) -> None:
+        """Emit `DeviceFixed` where only parts of a file need CUDA, or code is called with work on any device."""
+        chosen = (device_of_regions(source) if scaler else None) or device_of_function(source, call.node)
+        name = source.code(chosen) if chosen is not None else None
+        if name is None and runs_on_given_device(source, call.node):
+            name = _function_around(source, call.node)
+        if name is not None:
+            self.machine.emit(
+                state, DeviceFixed, call.node, device=device, chosen=chosen, name=name, scaler=scaler, assumed=True
+            )  # fmt: skip
 
     def _report_availability(self, state: State, call: Call, source: Source) -> None:
         """Emit `DeviceFixed` for a region whose device type is chosen by availability, unlike the device of the
@@ -100,6 +110,11 @@ class FixedDevices(Tracker):
                 state, DeviceFixed, call.node, device="cuda", chosen=chosen, name=name, by_availability=True,
                 guesses=guesses, premises=(Premise.ANOTHER_DEVICE,),
             )  # fmt: skip
+        elif self.machine.assumes and chosen is None and runs_on_given_device(source, call.node):
+            self.machine.emit(
+                state, DeviceFixed, call.node, device="cuda", chosen=None, name=_function_around(source, call.node),
+                by_availability=True, assumed=True,
+            )  # fmt: skip
 
     def _asked(self, state: State, call: Call) -> None:
         source = self.machine.program.source_of(call.node)
@@ -112,29 +127,22 @@ class FixedDevices(Tracker):
                 guesses=guesses, premises=device_premises(source),
             )  # fmt: skip
 
-    def _disabled(self, state: State, call: Call) -> None:
-        """Emit a region that disables autocast for the one device type it names."""
+    def _disabled(self, state: State, call: Call, *, casts: bool = False) -> None:
+        """Emit a region that disables autocast, or `casts` to float32, for the one device type it names."""
         source = self.machine.program.source_of(call.node)
         if not isinstance(call.callee, Ref) or source is None:
-            return
-        if call.callee.name in SUCCESSORS and not caters_for_others(source):
             return
         device = _device(call)
         if device not in (None, "cpu") and runs_where_called(source, call.node):
             unseen = (Premise.ANOTHER_DEVICE, Premise.REGION_OF_CALLER)
-            self.machine.emit(state, DisabledForOneDevice, call.node, device=device, premises=unseen)
+            self.machine.emit(state, DisabledForOneDevice, call.node, device=device, casts=casts, premises=unseen)
 
 
-def _layer_around(source: Source, node: cst.CSTNode) -> str | None:
-    """The name of the layer's method around `node`, whose arguments are tensors of any device; None elsewhere."""
-    above = [one for one in source.ancestors(node) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
-    if len(above) < 2:
-        return None
-    function, owner = above[0], above[1]
-    if not isinstance(function, cst.FunctionDef) or not isinstance(owner, cst.ClassDef):
-        return None
-    is_layer = function.name.value == "forward" and bool(owner.bases) and len(function.params.params) > 1
-    return f"{owner.name.value}.{function.name.value}" if is_layer else None
+def _function_around(source: Source, node: cst.CSTNode) -> str:
+    """The name of the innermost function around `node`, with that of its class."""
+    functions = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
+    names = [above.name.value for above in functions[:2] if above is functions[0] or isinstance(above, cst.ClassDef)]
+    return ".".join(reversed(names))
 
 
 def _device(call: Call) -> str | None:
