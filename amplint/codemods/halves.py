@@ -91,7 +91,7 @@ class Halves:
     def __init__(
         self, source: Source, regions: Iterable[cst.With], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
     ) -> None:
-        self._source = source
+        self.source = source
         self.leaving: dict[str, tuple[int, set[str]]] = {}
         """Name of a function of another file -> the row of a call, and its half arguments, by place or name."""
         self.on_cpu: set[str] = set()
@@ -139,7 +139,7 @@ class Halves:
         for statement, half in self._before.items():
             inside = statement in self._within
             for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
-                one = self._source.imports.get((dotted(call.func) or "").partition(".")[0])
+                one = self.source.imports.get((dotted(call.func) or "").partition(".")[0])
                 if one is not None and one.module.partition(".")[0] in _ARRAYS:
                     operands = [argument.value for argument in call.args]
                 elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
@@ -147,7 +147,20 @@ class Halves:
                 else:
                     continue
                 if any(self._carries(operand, half, inside=inside) for operand in operands):
-                    yield self._source.span(call)
+                    yield self.source.span(call)
+
+    def arguments(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """The arguments of `call`, and the elements of displays among them, that can be half."""
+        _, statement = self._at(self.source.span(call))
+        half = self._before.get(statement, frozenset()) if statement is not None else frozenset()
+        waiting, found = [argument.value for argument in call.args], list[cst.BaseExpression]()
+        while waiting:
+            one = waiting.pop(0)
+            if isinstance(one, (cst.List, cst.Tuple)):
+                waiting += (element.value for element in one.elements)
+            elif self._carries(one, half, inside=False):
+                found.append(one)
+        return found
 
     def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
         """The calls outside of regions that are given a half value, with the half variables there, and their rows."""
@@ -156,7 +169,7 @@ class Halves:
                 continue
             for call in every(statement, cst.Call):
                 if any(self._carries(argument.value, half, inside=False) for argument in call.args):
-                    yield call, half, self._source.span(call).start.row
+                    yield call, half, self.source.span(call).start.row
 
     def products(self) -> Iterator[int]:
         """The rows of matrix products outside of regions of which one operand alone can be half."""
@@ -167,7 +180,7 @@ class Halves:
                 if isinstance(product.operator, cst.MatrixMultiply):
                     sides = [self._carries(one, half, inside=False) for one in (product.left, product.right)]
                     if sides[0] != sides[1]:
-                        yield self._source.span(product).start.row
+                        yield self.source.span(product).start.row
 
     def _reach_call(self, span: Span) -> bool:
         """Whether the call at `span` runs in a region, or can be given a half value."""
@@ -178,11 +191,11 @@ class Halves:
         """The outermost expression at `span`, and the innermost statement around it."""
         statement: cst.CSTNode | None = None
         row = span.start.row
-        near = (one for one in self._source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
+        near = (one for one in self.source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
         for chunk in near:
             for node in walk(chunk.module):
                 if node in self._before or isinstance(node, cst.BaseExpression):
-                    place = self._source.span(node)
+                    place = self.source.span(node)
                     if place.start <= span.start and span.end <= place.end:
                         statement = node if node in self._before else statement
                         if place == span and isinstance(node, cst.BaseExpression):
@@ -192,7 +205,7 @@ class Halves:
     def _follow(self) -> None:
         """Follow values through the top level and each function once."""
         self._function, top = None, set[str]()
-        for chunk in self._source.chunks:
+        for chunk in self.source.chunks:
             self._run([*chunk.module.body], top, inside=False)
         for function in [one for each in self._functions.values() for one in each]:
             self._function = function
@@ -319,7 +332,7 @@ class Halves:
                 place = argument.keyword.value if argument.keyword is not None else str(index)
                 if any(called_name(each) == "cpu" for each in every(argument, cst.Call)):
                     self.on_cpu.add(name)
-                self.leaving.setdefault(name, (self._source.span(call).start.row, set()))[1].add(place)
+                self.leaving.setdefault(name, (self.source.span(call).start.row, set()))[1].add(place)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""

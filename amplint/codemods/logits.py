@@ -6,6 +6,7 @@ has no numbers between 0.9995 and 1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -52,6 +53,7 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
     return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
 
 
+@functools.lru_cache(maxsize=4)
 def fix(text: str, path: str) -> Fix | None:
     """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
     script = Script(text, path)

@@ -38,7 +38,7 @@ from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import TITLES
 
 _OF_TRAINING = (Backward, ManagedBackward, OptimizerStep, ScalerStep)
@@ -276,9 +276,10 @@ class _Watch:
 
     @functools.cached_property
     def _methods(self) -> dict[str, list[cst.FunctionDef]]:
+        """Name of a method -> its definitions in the file and in those that it leads to."""
         found: dict[str, list[cst.FunctionDef]] = {}
-        for function in self._script.functions.values():
-            if self._script.method_owner(function) is not None:
+        for chunk in (one for source in self._program.sources for one in source.chunks if one.is_class):
+            for function in every(chunk.module, cst.FunctionDef):
                 found.setdefault(function.name.value, []).append(function)
         return found
 
