@@ -86,10 +86,13 @@ def halves_of(text: str, path: str) -> Halves:
 
 
 class Halves:
-    """Which variables of a file can hold half values that its `regions` made, before each statement."""
+    """Which variables of a file can hold half values that its `regions` made, before each statement.
+
+    Regions are `with` statements that enter autocast, or statements that are to stand in one.
+    """
 
     def __init__(
-        self, source: Source, regions: Iterable[cst.With], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
+        self, source: Source, regions: Iterable[cst.CSTNode], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
     ) -> None:
         self.source = source
         self.leaving: dict[str, tuple[int, set[str]]] = {}
@@ -162,23 +165,29 @@ class Halves:
                 found.append(one)
         return found
 
+    def outside(self) -> Iterator[tuple[cst.SimpleStatementLine, frozenset[str]]]:
+        """The simple statements outside of regions before which something is half, with the half variables there."""
+        for statement, half in self._before.items():
+            if half and statement not in self._within and isinstance(statement, cst.SimpleStatementLine):
+                yield statement, half
+
+    def carries(self, node: cst.CSTNode, half: Set[str]) -> bool:
+        """Whether an expression outside of regions can be half, or hold something that is, where `half` variables are."""
+        return self._carries(node, half, inside=False)
+
     def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
         """The calls outside of regions that are given a half value, with the half variables there, and their rows."""
-        for statement, half in self._before.items():
-            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
-                continue
+        for statement, half in self.outside():
             for call in every(statement, cst.Call):
-                if any(self._carries(argument.value, half, inside=False) for argument in call.args):
+                if any(self.carries(argument.value, half) for argument in call.args):
                     yield call, half, self.source.span(call).start.row
 
     def products(self) -> Iterator[int]:
         """The rows of matrix products outside of regions of which one operand alone can be half."""
-        for statement, half in self._before.items():
-            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
-                continue
+        for statement, half in self.outside():
             for product in every(statement, cst.BinaryOperation):
                 if isinstance(product.operator, cst.MatrixMultiply):
-                    sides = [self._carries(one, half, inside=False) for one in (product.left, product.right)]
+                    sides = [self.carries(one, half) for one in (product.left, product.right)]
                     if sides[0] != sides[1]:
                         yield self.source.span(product).start.row
 
@@ -221,20 +230,19 @@ class Halves:
                     self._given.setdefault(statement, set()).update(half)
                 continue
             self._before[statement] = self._before.get(statement, frozenset()) | half
-            if inside:
+            within = inside or statement in self._regions
+            if within:
                 self._within.add(statement)
             if isinstance(statement, cst.SimpleStatementLine):
                 for one in statement.body:
-                    self._step(one, half, inside=inside)
-                continue
-            if not isinstance(statement, cst.BaseSmallStatement):
-                self._branch(statement, half, inside=inside)
+                    self._step(one, half, inside=within)
+            elif isinstance(statement, cst.BaseSmallStatement):
+                self._step(statement, half, inside=within)
             else:
-                self._step(statement, half, inside=inside)
+                self._branch(statement, half, inside=within)
 
     def _branch(self, statement: cst.CSTNode, half: set[str], *, inside: bool) -> None:
         """Follow values through a compound statement; what any of its blocks leaves half is half behind it."""
-        entered = inside or statement in self._regions
         for child in children(statement):
             if isinstance(child, cst.BaseExpression):
                 self._hand_on(child, half, inside=inside)
@@ -243,13 +251,13 @@ class Halves:
         blocks = list(_blocks(statement))
         if isinstance(statement, cst.With):
             for block in blocks:
-                self._run(block, half, inside=entered)
+                self._run(block, half, inside=inside)
             return
         for _ in range(2 if isinstance(statement, (cst.For, cst.While)) else 1):
             found = set(half)
             for block in blocks:
                 branch = set(half)
-                self._run(block, branch, inside=entered)
+                self._run(block, branch, inside=inside)
                 found |= branch
             half |= found
 

@@ -28,6 +28,7 @@ _WORDS = {
     "grad",
     "sparse",
     "binary_cross_entropy",
+    "batch_norm",
     "sqrt",
     "rsqrt",
     "exp_",
@@ -82,6 +83,11 @@ def of(
             yield node, "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         elif dtype == "float16" and isinstance(node, cst.Call) and _exponentiates(node) and not is_wide(node):
             yield node, "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
+        elif isinstance(node, cst.Call) and _normalizes(chunk, node):
+            yield (
+                node,
+                "batch_norm raises where its weights are half beside float32 statistics; pass weights as float32",
+            )
         elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
             yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
@@ -124,6 +130,14 @@ def _exponentiates(call: cst.Call) -> bool:
     if _last(call) != "exp_" or call.args or _is_wide(call):
         return False
     return not any(_last(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
+
+
+def _normalizes(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` is batch normalization with statistics, and an attribute as weights that is no parameter here."""
+    weight = call.args[3].value if _last(call) == "batch_norm" and len(call.args) > 3 else None
+    path = dotted(weight) or "" if weight is not None else ""
+    given = [one.value for one in every(chunk.module, cst.Assign) if path in bound_paths(one, whole=True)]
+    return path.startswith("self.") and bool(given) and all(dotted(one) == "None" for one in given)
 
 
 def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:

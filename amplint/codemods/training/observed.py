@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name
@@ -276,12 +276,12 @@ class _Watch:
 
     @functools.cached_property
     def _methods(self) -> dict[str, list[cst.FunctionDef]]:
-        """Name of a method -> its definitions in the file and in those that it leads to."""
-        found: dict[str, list[cst.FunctionDef]] = {}
-        for chunk in (one for source in self._program.sources for one in source.chunks if one.is_class):
-            for function in every(chunk.module, cst.FunctionDef):
-                found.setdefault(function.name.value, []).append(function)
-        return found
+        """Name of a method -> its definitions in the file."""
+        return _methods_of(self._script.source.chunks)
+
+    @functools.cached_property
+    def _methods_elsewhere(self) -> dict[str, list[cst.FunctionDef]]:
+        return _methods_of(one for source in self._program.sources for one in source.chunks)
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
@@ -346,7 +346,10 @@ class _Watch:
         if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method) or method[:1].isupper():
             return False
         written = self._methods.get(method)
-        return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
+        if written:
+            return any(map(_computes, written))
+        plain = [not any(every(one.body, cst.Call)) for one in self._methods_elsewhere.get(method, ())]
+        return not isinstance(self.source.parent(call), cst.Expr) and not (plain and all(plain))
 
     def _is_model(self, node: cst.BaseExpression) -> bool:
         """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
@@ -355,6 +358,14 @@ class _Watch:
             return path in self.models
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
+
+
+def _methods_of(chunks: Iterable[Chunk]) -> dict[str, list[cst.FunctionDef]]:
+    found: dict[str, list[cst.FunctionDef]] = {}
+    for chunk in chunks:
+        for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
+            found.setdefault(function.name.value, []).append(function)
+    return found
 
 
 def _chooses_optimizer(value: cst.BaseExpression) -> bool:
