@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
-from amplint.codemods.bindings import bound_names, called_name, positional
+from amplint.codemods.bindings import called_name, positional
 from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
@@ -106,7 +106,8 @@ class Halves:
                 self._functions.setdefault(function.name.value, []).append(function)
         self._given = {function: set(names) for function, names in given.items()}
         self._inside: set[cst.FunctionDef] = set()
-        self._returning: set[cst.FunctionDef] = set()
+        self._returning: set[tuple[cst.FunctionDef, int | None]] = set()
+        """Functions that return half values, with the index in the tuple they return, None for the whole result."""
         self._shared: set[str] = set()
         self._before: dict[cst.CSTNode, frozenset[str]] = {}
         self._within: set[cst.CSTNode] = set()
@@ -172,7 +173,7 @@ class Halves:
                 yield statement, half
 
     def carries(self, node: cst.CSTNode, half: Set[str]) -> bool:
-        """Whether an expression outside of regions can be half, or hold something that is, where `half` variables are."""
+        """Whether an expression outside of regions can be, or hold, a half value, given the `half` variables."""
         return self._carries(node, half, inside=False)
 
     def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
@@ -247,7 +248,7 @@ class Halves:
             if isinstance(child, cst.BaseExpression):
                 self._hand_on(child, half, inside=inside)
         if isinstance(statement, cst.For):
-            self._bind(statement.target, self._carries(statement.iter, half, inside=inside), half)
+            self._iterate(statement.target, statement.iter, half, inside=inside)
         blocks = list(_blocks(statement))
         if isinstance(statement, cst.With):
             for block in blocks:
@@ -265,8 +266,11 @@ class Halves:
         self._hand_on(statement, half, inside=inside)
         value = getattr(statement, "value", None)
         if isinstance(statement, cst.Return) and value is not None and self._function is not None:
-            if self._carries(value, half, inside=inside):
-                self._returning.add(self._function)
+            parts = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else []
+            carried = [index for index, part in enumerate(parts) if self._carries(part, half, inside=inside)]
+            self._returning |= {(self._function, index) for index in carried}
+            if not parts and self._carries(value, half, inside=inside):
+                self._returning.add((self._function, None))
         elif isinstance(statement, cst.Assign):
             for target in statement.targets:
                 self._assign(target.target, statement.value, half, inside=inside)
@@ -288,27 +292,49 @@ class Halves:
         else:
             into = into or [target]
             carried = [self._carries(value, half, inside=inside)] * len(into)
-            if len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
+            own = self._targets(value) if isinstance(value, cst.Call) else []
+            if len(into) > 1 and own:
+                places = {index for function, index in self._returning if function in own}
+                carried = [index in places or None in places for index in range(len(into))]
+            elif len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
                 carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
             if called_name(value) in _CHOICES and len(into) > 1:
                 carried[1:] = [False] * (len(into) - 1)
         for one, carries in zip(into, carried, strict=True):
             self._bind(one, carries, half)
 
+    def _iterate(self, target: cst.CSTNode, over: cst.BaseExpression, half: set[str], *, inside: bool) -> None:
+        """Bind the target of a loop, that over `zip`, `enumerate` or `items()` by its elements."""
+        into = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+        given = [one.value for one in over.args] if isinstance(over, cst.Call) else []
+        name = called_name(over)
+        if name == "enumerate" and len(into) == 2 and given:
+            self._bind(into[0], False, half)
+            self._iterate(into[1], given[0], half, inside=inside)
+        elif name == "zip" and len(into) == len(given):
+            for one, values in zip(into, given, strict=True):
+                self._iterate(one, values, half, inside=inside)
+        else:
+            carried = self._carries(over, half, inside=inside)
+            for place, part in enumerate(into or [target]):
+                self._bind(part, carried and (name != "items" or place > 0), half)
+
     def _bind(self, target: cst.CSTNode, carried: bool, half: set[str]) -> None:
         for one in targets(target):
-            whole = not isinstance(one, cst.Subscript)
-            while isinstance(one, cst.Subscript):
-                one = one.value
-            path = _shortened(one)
+            path = _path(one)
+            whole = path is not None and (isinstance(one, cst.Subscript) or path == dotted(one))
+            owner: cst.CSTNode = one
+            while path is None and isinstance(owner, cst.Subscript):
+                owner = owner.value
+                path = _path(owner)
             if path is None:
                 continue
             if carried and not SPEAKS_OF_LOSS.search(path):
                 half.add(path)
                 if path.startswith("self."):
                     self._shared.add(path)
-            elif not carried and whole and path == dotted(one):
-                half.discard(path)
+            elif not carried and whole:
+                half.difference_update([known for known in half if _is_of(known, path)])
 
     def _hand_on(self, node: cst.CSTNode, half: set[str], *, inside: bool) -> None:
         """Tell functions of the file which of their parameters are given half values."""
@@ -365,21 +391,23 @@ class Halves:
         if isinstance(node, (cst.Name, cst.Attribute)):
             if isinstance(node, cst.Attribute) and node.attr.value in _NO_VALUES:
                 return False
-            path = _shortened(node)
+            path = _path(node)
             if path is not None:
-                return path in half
+                return any(_is_of(one, path) for one in half)
             return isinstance(node, cst.Attribute) and self._carries(node.value, half, inside=inside)
         if isinstance(node, cst.Call):
             return self._call_carries(node, half, inside=inside)
         if isinstance(node, cst.Subscript):
+            element = _path(node)
+            if element is not None:
+                return element in half or element.partition("[")[0] in half
             return not _takes_indices(node) and self._carries(node.value, half, inside=inside)
         if isinstance(node, (cst.Comparison, cst.Lambda, cst.BaseString, cst.FormattedString)):
             return False
         if isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)):
             bound = set(half)
             for loop in every(node, cst.CompFor):
-                if self._carries(loop.iter, bound, inside=inside):
-                    bound |= set(bound_names(loop))
+                self._iterate(loop.target, loop.iter, bound, inside=inside)
             made = [node.value] if isinstance(node, cst.DictComp) else [node.elt]
             return any(self._carries(one, bound, inside=inside) for one in made)
         if isinstance(node, cst.IfExp):
@@ -394,7 +422,7 @@ class Halves:
             return False
         own = self._targets(call)
         if own:
-            return not self._returning.isdisjoint(own)
+            return any(function in own for function, _ in self._returning)
         if is_loss(name) or (inside and name in FLOAT32):
             return False
         known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None
@@ -436,10 +464,23 @@ def _own_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
             yield from _own_calls(child)
 
 
-def _shortened(node: cst.CSTNode) -> str | None:
-    """The variable or attribute of the object that an expression is, or is an attribute of; None for others."""
+def _path(node: cst.CSTNode) -> str | None:
+    """The variable or attribute of the object that an expression is, or is an attribute of, or its element by a string.
+
+    None for others.
+    """
+    if isinstance(node, cst.Subscript):
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        key = index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) else None
+        owner = _path(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
+        return f"{owner}[{key}]" if owner is not None and key is not None else None
     path = dotted(node)
     if path is None:
         return None
     parts = path.split(".")
     return ".".join(parts[:2]) if parts[0] == "self" else parts[0]
+
+
+def _is_of(known: str, path: str) -> bool:
+    """Whether `known` is `path`, or an element of it."""
+    return known == path or known.startswith(f"{path}[")

@@ -1,4 +1,4 @@
-"""Calls of other files that compute binary cross-entropy of half probabilities: run in float32, in a region that is off."""
+"""Calls that compute binary cross-entropy of half probabilities in other files: float32, in a region that is off."""
 
 from __future__ import annotations
 

@@ -84,9 +84,9 @@ class Beside:
     def _calls(self, statement: cst.CSTNode, half: Set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
-            if callee(call) in self._losses or is_loss(called_name(call)) or self._is_module(call):
-                if any(self._halves.carries(argument.value, half) for argument in call.args[:1]):
-                    yield call
+            known = callee(call) in self._losses or is_loss(called_name(call)) or self._is_module(call)
+            if known and any(self._halves.carries(argument.value, half) for argument in call.args[:1]):
+                yield call
 
 
 def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
