@@ -285,6 +285,13 @@ class Halves:
                 self._bind(value.func.value, True, half)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, half: set[str], *, inside: bool) -> None:
+        keyed = _keyed(value)
+        path = _path(target)
+        if keyed and path is not None and "[" not in path and path == dotted(target):
+            held = [key for key, one in keyed if self._carries(one, half, inside=inside)]
+            self._bind(target, False, half)
+            half.update(f"{path}[{key}]" for key in held)
+            return
         into = [one.value for one in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else []
         out_of = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else []
         if into and len(into) == len(out_of):
@@ -479,6 +486,14 @@ def _path(node: cst.CSTNode) -> str | None:
         return None
     parts = path.split(".")
     return ".".join(parts[:2]) if parts[0] == "self" else parts[0]
+
+
+def _keyed(value: cst.BaseExpression) -> list[tuple[str, cst.BaseExpression]]:
+    """The elements of a dictionary that is written out with strings as keys; none for all else."""
+    elements = value.elements if isinstance(value, cst.Dict) else ()
+    pairs = [(one.key, one.value) for one in elements if isinstance(one, cst.DictElement)]
+    found = [(key.value, one) for key, one in pairs if isinstance(key, cst.SimpleString)]
+    return found if len(found) == len(elements) else []
 
 
 def _is_of(known: str, path: str) -> bool:

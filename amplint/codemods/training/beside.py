@@ -33,10 +33,12 @@ class Beside:
         self._forwards = observed.forwards
         self._modules = observed.modules
         self._losses = losses
-        self._halves = Halves(script.source, regions)
+        statements = list(regions)
+        self._halves = Halves(script.source, statements)
         self._half: dict[cst.CSTNode, Set[str]] = {}
+        homes = {script.function_of(one) for one in statements}
         for statement, half in self._halves.outside():
-            if len(statement.body) > 1 or flow.trains(statement):
+            if len(statement.body) > 1 or flow.trains(statement) or script.function_of(statement) not in homes:
                 continue
             if any(self._calls(statement, half)) and not any(every(statement, cst.Yield)):
                 self._half[statement] = half
