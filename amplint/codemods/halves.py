@@ -105,7 +105,8 @@ class Halves:
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
         self._given = {function: set(names) for function, names in given.items()}
-        self._inside: set[cst.FunctionDef] = set()
+        self.inside: set[cst.FunctionDef] = set()
+        """The functions of the file that run in regions."""
         self._returning: set[tuple[cst.FunctionDef, int | None]] = set()
         """Functions that return half values, with the index in the tuple they return, None for the whole result."""
         self._shared: set[str] = set()
@@ -115,7 +116,7 @@ class Halves:
         known = -1
         for _ in range(_ROUNDS):
             self._follow()
-            size = sum(map(len, self._given.values())) + len(self._inside) + len(self._returning) + len(self._shared)
+            size = sum(map(len, self._given.values())) + len(self.inside) + len(self._returning) + len(self._shared)
             if size == known:
                 break
             known = size
@@ -222,7 +223,7 @@ class Halves:
             own = {one.name.value for one in every(function.params, cst.Param)}
             half = self._given.get(function, set()) | (self._shared - own) | (top - own)
             body = function.body.body
-            self._run(body, half, inside=function in self._inside)
+            self._run(body, half, inside=function in self.inside)
 
     def _run(self, statements: Sequence[cst.CSTNode], half: set[str], *, inside: bool) -> None:
         for statement in statements:
@@ -351,7 +352,7 @@ class Halves:
                 self._leave(call, half)
             for function in targets:
                 if inside:
-                    self._inside.add(function)
+                    self.inside.add(function)
                 params = [one.name.value for one in positional(function)]
                 params = params[1:] if params[:1] == ["self"] else params
                 given = self._given.setdefault(function, set())

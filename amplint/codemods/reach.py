@@ -61,13 +61,12 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         return
     program = Program(source, Lookups(modules(), source), whole=True)
     rows = {remark.row for remark in told}
-    run, near = outputs.found(after, path), _rows_near_regions(source)
+    run, halves = outputs.found(after, path), halves_of(after, path)
+    near = _rows_near_regions(halves)
 
     def is_near(one: Finding) -> bool:
         row = one.span.start.row
         return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
-
-    halves = halves_of(after, path)
 
     found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
@@ -310,26 +309,12 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _rows_near_regions(source: Source) -> set[int]:
-    """The rows of functions that contain a region or are called in one."""
-    regions = list(regions_of(source))
-    around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
-    spans = [source.span(one) for one in (*around, *_called(source, regions))]
+def _rows_near_regions(halves: Halves) -> set[int]:
+    """The rows of functions that contain a region or run in one."""
+    around = (one for region in regions_of(halves.source) for one in halves.source.ancestors(region))
+    homes = (one for one in around if isinstance(one, cst.FunctionDef))
+    spans = [halves.source.span(one) for one in (*homes, *halves.inside)]
     return {row for span in spans for row in range(span.start.row, span.end.row + 1)}
-
-
-def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
-    """The functions of the file called in `regions`, transitively."""
-    functions = {
-        one.name.value: one for chunk in source.chunks for one in chunk.module.body if isinstance(one, cst.FunctionDef)
-    }
-    waiting = deque(regions)
-    while waiting:
-        for call in every(waiting.popleft(), cst.Call):
-            function = functions.pop(call.func.value, None) if isinstance(call.func, cst.Name) else None
-            if function is not None:
-                waiting.append(function.body)
-                yield function
 
 
 def _remark(finding: Finding) -> Remark:

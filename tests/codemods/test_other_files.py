@@ -135,7 +135,10 @@ def test_such_a_loss_that_gets_what_may_be_no_tensor_is_refused(tmp_path: Path) 
 
 def test_values_for_numpy_are_followed_through_methods_of_another_file(tmp_path: Path) -> None:
     text = LOOP.format(name="Logger", loss="nn.functional.mse_loss(out, y.cuda())")
-    text = text.replace("model = ", "logger = Logger()\nmodel = ") + "    logger.log_images(1, {'image': out})\n"
+    text = (
+        text.replace("torch.sigmoid(", "net(").replace("model = ", "logger = Logger()\nmodel = ")
+        + "    logger.log_images(1, {'image': out})\n"
+    )
     told = [one.text for one in _converted(tmp_path, text, "bfloat16", others=LOGGER).left]
     assert any(one.startswith("others.py:6: what is bfloat16 raises here") for one in told)
 
