@@ -14,6 +14,8 @@ from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.policy import FLOAT32, LOWER
 
 
 class Beside:
@@ -86,7 +88,9 @@ class Beside:
     def _calls(self, statement: cst.CSTNode, half: Set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
-            known = callee(call) in self._losses or is_loss(called_name(call)) or self._is_module(call)
+            name = called_name(call)
+            shapes = name in OPERATIONS and name not in LOWER | FLOAT32
+            known = (callee(call) in self._losses and not shapes) or is_loss(name) or self._is_module(call)
             if known and any(self._halves.carries(argument.value, half) for argument in call.args[:1]):
                 yield call
 
