@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import halves_of
+from amplint.codemods.islands import islands
 from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import all_rules, findings_of, selected
 from amplint.codemods.rows import row_before
@@ -48,7 +49,8 @@ class Completion:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them."""
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
-            fixes = list(even_fixes(text, self._path, [one for one in self._new(text) if one.name in names]))
+            new = [one for one in self._new(text) if one.name in names]
+            fixes = [*even_fixes(text, self._path, new), *islands(text, self._path, new)]
             repaired, applied, why = apply_verified(text, fixes)
             if not applied or why is not None:
                 break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, constructor
 from amplint.codemods.surroundings import check_time, modules
@@ -69,29 +69,34 @@ def _reaching(program: Program, chunk: Chunk) -> Program:
 
 
 def importers(main: Source) -> Iterator[Source]:
-    """The files in the folder of `main`, and in the one above, that import it."""
-    stem = os.path.basename(main.path).removesuffix(".py")
-    says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b%b\b" % re.escape(stem.encode()), re.MULTILINE)
+    """The files in the folder of `main`, and in the one above, that import it, also from its package."""
     folder, found = os.path.dirname(os.path.abspath(main.path)), 0
+    faces = {os.path.abspath(main.path)}
+    package = modules().source(os.path.join(folder, "__init__.py"))
+    if package is not None and _imports(package, faces):
+        faces.add(os.path.abspath(package.path))
+    names = {os.path.basename(one).removesuffix(".py").replace("__init__", os.path.basename(folder)) for one in faces}
+    named = b"|".join(re.escape(name.encode()) for name in sorted(names))
+    says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b(?:%b)\b" % named, re.MULTILINE)
     for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
         for name in sorted(modules().scripts(place))[:_MOST_FILES]:
             path = os.path.join(place, name)
-            if path == os.path.abspath(main.path) or says.search(modules().raw(path) or b"") is None:
+            if path in faces or says.search(modules().raw(path) or b"") is None:
                 continue
             source = modules().source(path)
-            if source is not None and _imports(source, main):
+            if source is not None and _imports(source, faces):
                 found += 1
                 yield source
             if found > _MOST_IMPORTERS:
                 return
 
 
-def _imports(source: Source, main: Source) -> bool:
-    """Whether `source` imports `main`, or something of it."""
+def _imports(source: Source, faces: Set[str]) -> bool:
+    """Whether `source` imports a file of `faces`, or something of it."""
     named = [(one.module, one.name) for one in source.imports.values()]
     asked = [*source.star_imports, *(module for module, _ in named), *(_joined(*one) for one in named if one[1])]
     places = (modules().place(source.path, module) for module in asked)
-    return any(place is not None and os.path.abspath(place) == os.path.abspath(main.path) for place in places)
+    return any(place is not None and os.path.abspath(place) in faces for place in places)
 
 
 def _joined(module: str, name: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
-from amplint.codemods.bindings import bound_names, called_name, positional
+from amplint.codemods.bindings import called_name, positional
 from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
@@ -86,12 +86,15 @@ def halves_of(text: str, path: str) -> Halves:
 
 
 class Halves:
-    """Which variables of a file can hold half values that its `regions` made, before each statement."""
+    """Which variables of a file can hold half values that its `regions` made, before each statement.
+
+    Regions are `with` statements that enter autocast, or statements that are to stand in one.
+    """
 
     def __init__(
-        self, source: Source, regions: Iterable[cst.With], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
+        self, source: Source, regions: Iterable[cst.CSTNode], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
     ) -> None:
-        self._source = source
+        self.source = source
         self.leaving: dict[str, tuple[int, set[str]]] = {}
         """Name of a function of another file -> the row of a call, and its half arguments, by place or name."""
         self.on_cpu: set[str] = set()
@@ -102,8 +105,10 @@ class Halves:
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
         self._given = {function: set(names) for function, names in given.items()}
-        self._inside: set[cst.FunctionDef] = set()
-        self._returning: set[cst.FunctionDef] = set()
+        self.inside: set[cst.FunctionDef] = set()
+        """The functions of the file that run in regions."""
+        self._returning: set[tuple[cst.FunctionDef, int | None]] = set()
+        """Functions that return half values, with the index in the tuple they return, None for the whole result."""
         self._shared: set[str] = set()
         self._before: dict[cst.CSTNode, frozenset[str]] = {}
         self._within: set[cst.CSTNode] = set()
@@ -111,7 +116,7 @@ class Halves:
         known = -1
         for _ in range(_ROUNDS):
             self._follow()
-            size = sum(map(len, self._given.values())) + len(self._inside) + len(self._returning) + len(self._shared)
+            size = sum(map(len, self._given.values())) + len(self.inside) + len(self._returning) + len(self._shared)
             if size == known:
                 break
             known = size
@@ -139,7 +144,7 @@ class Halves:
         for statement, half in self._before.items():
             inside = statement in self._within
             for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
-                one = self._source.imports.get((dotted(call.func) or "").partition(".")[0])
+                one = self.source.imports.get((dotted(call.func) or "").partition(".")[0])
                 if one is not None and one.module.partition(".")[0] in _ARRAYS:
                     operands = [argument.value for argument in call.args]
                 elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
@@ -147,27 +152,46 @@ class Halves:
                 else:
                     continue
                 if any(self._carries(operand, half, inside=inside) for operand in operands):
-                    yield self._source.span(call)
+                    yield self.source.span(call)
+
+    def arguments(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """The arguments of `call`, and the elements of displays among them, that can be half."""
+        _, statement = self._at(self.source.span(call))
+        half = self._before.get(statement, frozenset()) if statement is not None else frozenset()
+        waiting, found = [argument.value for argument in call.args], list[cst.BaseExpression]()
+        while waiting:
+            one = waiting.pop(0)
+            if isinstance(one, (cst.List, cst.Tuple)):
+                waiting += (element.value for element in one.elements)
+            elif self._carries(one, half, inside=False):
+                found.append(one)
+        return found
+
+    def outside(self) -> Iterator[tuple[cst.SimpleStatementLine, frozenset[str]]]:
+        """The simple statements outside of regions before which something is half, with the half variables there."""
+        for statement, half in self._before.items():
+            if half and statement not in self._within and isinstance(statement, cst.SimpleStatementLine):
+                yield statement, half
+
+    def carries(self, node: cst.CSTNode, half: Set[str]) -> bool:
+        """Whether an expression outside of regions can be, or hold, a half value, given the `half` variables."""
+        return self._carries(node, half, inside=False)
 
     def calls_outside(self) -> Iterator[tuple[cst.Call, frozenset[str], int]]:
         """The calls outside of regions that are given a half value, with the half variables there, and their rows."""
-        for statement, half in self._before.items():
-            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
-                continue
+        for statement, half in self.outside():
             for call in every(statement, cst.Call):
-                if any(self._carries(argument.value, half, inside=False) for argument in call.args):
-                    yield call, half, self._source.span(call).start.row
+                if any(self.carries(argument.value, half) for argument in call.args):
+                    yield call, half, self.source.span(call).start.row
 
     def products(self) -> Iterator[int]:
         """The rows of matrix products outside of regions of which one operand alone can be half."""
-        for statement, half in self._before.items():
-            if statement in self._within or not half or not isinstance(statement, cst.SimpleStatementLine):
-                continue
+        for statement, half in self.outside():
             for product in every(statement, cst.BinaryOperation):
                 if isinstance(product.operator, cst.MatrixMultiply):
-                    sides = [self._carries(one, half, inside=False) for one in (product.left, product.right)]
+                    sides = [self.carries(one, half) for one in (product.left, product.right)]
                     if sides[0] != sides[1]:
-                        yield self._source.span(product).start.row
+                        yield self.source.span(product).start.row
 
     def _reach_call(self, span: Span) -> bool:
         """Whether the call at `span` runs in a region, or can be given a half value."""
@@ -178,11 +202,11 @@ class Halves:
         """The outermost expression at `span`, and the innermost statement around it."""
         statement: cst.CSTNode | None = None
         row = span.start.row
-        near = (one for one in self._source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
+        near = (one for one in self.source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
         for chunk in near:
             for node in walk(chunk.module):
                 if node in self._before or isinstance(node, cst.BaseExpression):
-                    place = self._source.span(node)
+                    place = self.source.span(node)
                     if place.start <= span.start and span.end <= place.end:
                         statement = node if node in self._before else statement
                         if place == span and isinstance(node, cst.BaseExpression):
@@ -192,14 +216,14 @@ class Halves:
     def _follow(self) -> None:
         """Follow values through the top level and each function once."""
         self._function, top = None, set[str]()
-        for chunk in self._source.chunks:
+        for chunk in self.source.chunks:
             self._run([*chunk.module.body], top, inside=False)
         for function in [one for each in self._functions.values() for one in each]:
             self._function = function
             own = {one.name.value for one in every(function.params, cst.Param)}
             half = self._given.get(function, set()) | (self._shared - own) | (top - own)
             body = function.body.body
-            self._run(body, half, inside=function in self._inside)
+            self._run(body, half, inside=function in self.inside)
 
     def _run(self, statements: Sequence[cst.CSTNode], half: set[str], *, inside: bool) -> None:
         for statement in statements:
@@ -208,35 +232,34 @@ class Halves:
                     self._given.setdefault(statement, set()).update(half)
                 continue
             self._before[statement] = self._before.get(statement, frozenset()) | half
-            if inside:
+            within = inside or statement in self._regions
+            if within:
                 self._within.add(statement)
             if isinstance(statement, cst.SimpleStatementLine):
                 for one in statement.body:
-                    self._step(one, half, inside=inside)
-                continue
-            if not isinstance(statement, cst.BaseSmallStatement):
-                self._branch(statement, half, inside=inside)
+                    self._step(one, half, inside=within)
+            elif isinstance(statement, cst.BaseSmallStatement):
+                self._step(statement, half, inside=within)
             else:
-                self._step(statement, half, inside=inside)
+                self._branch(statement, half, inside=within)
 
     def _branch(self, statement: cst.CSTNode, half: set[str], *, inside: bool) -> None:
         """Follow values through a compound statement; what any of its blocks leaves half is half behind it."""
-        entered = inside or statement in self._regions
         for child in children(statement):
             if isinstance(child, cst.BaseExpression):
                 self._hand_on(child, half, inside=inside)
         if isinstance(statement, cst.For):
-            self._bind(statement.target, self._carries(statement.iter, half, inside=inside), half)
+            self._iterate(statement.target, statement.iter, half, inside=inside)
         blocks = list(_blocks(statement))
         if isinstance(statement, cst.With):
             for block in blocks:
-                self._run(block, half, inside=entered)
+                self._run(block, half, inside=inside)
             return
         for _ in range(2 if isinstance(statement, (cst.For, cst.While)) else 1):
             found = set(half)
             for block in blocks:
                 branch = set(half)
-                self._run(block, branch, inside=entered)
+                self._run(block, branch, inside=inside)
                 found |= branch
             half |= found
 
@@ -244,8 +267,11 @@ class Halves:
         self._hand_on(statement, half, inside=inside)
         value = getattr(statement, "value", None)
         if isinstance(statement, cst.Return) and value is not None and self._function is not None:
-            if self._carries(value, half, inside=inside):
-                self._returning.add(self._function)
+            parts = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else []
+            carried = [index for index, part in enumerate(parts) if self._carries(part, half, inside=inside)]
+            self._returning |= {(self._function, index) for index in carried}
+            if not parts and self._carries(value, half, inside=inside):
+                self._returning.add((self._function, None))
         elif isinstance(statement, cst.Assign):
             for target in statement.targets:
                 self._assign(target.target, statement.value, half, inside=inside)
@@ -260,6 +286,13 @@ class Halves:
                 self._bind(value.func.value, True, half)
 
     def _assign(self, target: cst.BaseExpression, value: cst.BaseExpression, half: set[str], *, inside: bool) -> None:
+        keyed = _keyed(value)
+        path = _path(target)
+        if keyed and path is not None and "[" not in path and path == dotted(target):
+            held = [key for key, one in keyed if self._carries(one, half, inside=inside)]
+            self._bind(target, False, half)
+            half.update(f"{path}[{key}]" for key in held)
+            return
         into = [one.value for one in target.elements] if isinstance(target, (cst.Tuple, cst.List)) else []
         out_of = [one.value for one in value.elements] if isinstance(value, cst.Tuple) else []
         if into and len(into) == len(out_of):
@@ -267,27 +300,49 @@ class Halves:
         else:
             into = into or [target]
             carried = [self._carries(value, half, inside=inside)] * len(into)
-            if len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
+            own = self._targets(value) if isinstance(value, cst.Call) else []
+            if len(into) > 1 and own:
+                places = {index for function, index in self._returning if function in own}
+                carried = [index in places or None in places for index in range(len(into))]
+            elif len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
                 carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
             if called_name(value) in _CHOICES and len(into) > 1:
                 carried[1:] = [False] * (len(into) - 1)
         for one, carries in zip(into, carried, strict=True):
             self._bind(one, carries, half)
 
+    def _iterate(self, target: cst.CSTNode, over: cst.BaseExpression, half: set[str], *, inside: bool) -> None:
+        """Bind the target of a loop, that over `zip`, `enumerate` or `items()` by its elements."""
+        into = [one.value for one in target.elements] if isinstance(target, cst.Tuple) else []
+        given = [one.value for one in over.args] if isinstance(over, cst.Call) else []
+        name = called_name(over)
+        if name == "enumerate" and len(into) == 2 and given:
+            self._bind(into[0], False, half)
+            self._iterate(into[1], given[0], half, inside=inside)
+        elif name == "zip" and len(into) == len(given):
+            for one, values in zip(into, given, strict=True):
+                self._iterate(one, values, half, inside=inside)
+        else:
+            carried = self._carries(over, half, inside=inside)
+            for place, part in enumerate(into or [target]):
+                self._bind(part, carried and (name != "items" or place > 0), half)
+
     def _bind(self, target: cst.CSTNode, carried: bool, half: set[str]) -> None:
         for one in targets(target):
-            whole = not isinstance(one, cst.Subscript)
-            while isinstance(one, cst.Subscript):
-                one = one.value
-            path = _shortened(one)
+            path = _path(one)
+            whole = path is not None and (isinstance(one, cst.Subscript) or path == dotted(one))
+            owner: cst.CSTNode = one
+            while path is None and isinstance(owner, cst.Subscript):
+                owner = owner.value
+                path = _path(owner)
             if path is None:
                 continue
             if carried and not SPEAKS_OF_LOSS.search(path):
                 half.add(path)
                 if path.startswith("self."):
                     self._shared.add(path)
-            elif not carried and whole and path == dotted(one):
-                half.discard(path)
+            elif not carried and whole:
+                half.difference_update([known for known in half if _is_of(known, path)])
 
     def _hand_on(self, node: cst.CSTNode, half: set[str], *, inside: bool) -> None:
         """Tell functions of the file which of their parameters are given half values."""
@@ -297,7 +352,7 @@ class Halves:
                 self._leave(call, half)
             for function in targets:
                 if inside:
-                    self._inside.add(function)
+                    self.inside.add(function)
                 params = [one.name.value for one in positional(function)]
                 params = params[1:] if params[:1] == ["self"] else params
                 given = self._given.setdefault(function, set())
@@ -319,7 +374,7 @@ class Halves:
                 place = argument.keyword.value if argument.keyword is not None else str(index)
                 if any(called_name(each) == "cpu" for each in every(argument, cst.Call)):
                     self.on_cpu.add(name)
-                self.leaving.setdefault(name, (self._source.span(call).start.row, set()))[1].add(place)
+                self.leaving.setdefault(name, (self.source.span(call).start.row, set()))[1].add(place)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""
@@ -344,21 +399,23 @@ class Halves:
         if isinstance(node, (cst.Name, cst.Attribute)):
             if isinstance(node, cst.Attribute) and node.attr.value in _NO_VALUES:
                 return False
-            path = _shortened(node)
+            path = _path(node)
             if path is not None:
-                return path in half
+                return any(_is_of(one, path) for one in half)
             return isinstance(node, cst.Attribute) and self._carries(node.value, half, inside=inside)
         if isinstance(node, cst.Call):
             return self._call_carries(node, half, inside=inside)
         if isinstance(node, cst.Subscript):
+            element = _path(node)
+            if element is not None:
+                return element in half or element.partition("[")[0] in half
             return not _takes_indices(node) and self._carries(node.value, half, inside=inside)
         if isinstance(node, (cst.Comparison, cst.Lambda, cst.BaseString, cst.FormattedString)):
             return False
         if isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)):
             bound = set(half)
             for loop in every(node, cst.CompFor):
-                if self._carries(loop.iter, bound, inside=inside):
-                    bound |= set(bound_names(loop))
+                self._iterate(loop.target, loop.iter, bound, inside=inside)
             made = [node.value] if isinstance(node, cst.DictComp) else [node.elt]
             return any(self._carries(one, bound, inside=inside) for one in made)
         if isinstance(node, cst.IfExp):
@@ -373,7 +430,7 @@ class Halves:
             return False
         own = self._targets(call)
         if own:
-            return not self._returning.isdisjoint(own)
+            return any(function in own for function, _ in self._returning)
         if is_loss(name) or (inside and name in FLOAT32):
             return False
         known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None
@@ -415,10 +472,31 @@ def _own_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
             yield from _own_calls(child)
 
 
-def _shortened(node: cst.CSTNode) -> str | None:
-    """The variable or attribute of the object that an expression is, or is an attribute of; None for others."""
+def _path(node: cst.CSTNode) -> str | None:
+    """The variable or attribute of the object that an expression is, or is an attribute of, or its element by a string.
+
+    None for others.
+    """
+    if isinstance(node, cst.Subscript):
+        index = node.slice[0].slice if len(node.slice) == 1 else None
+        key = index.value.value if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString) else None
+        owner = _path(node.value) if isinstance(node.value, (cst.Name, cst.Attribute)) else None
+        return f"{owner}[{key}]" if owner is not None and key is not None else None
     path = dotted(node)
     if path is None:
         return None
     parts = path.split(".")
     return ".".join(parts[:2]) if parts[0] == "self" else parts[0]
+
+
+def _keyed(value: cst.BaseExpression) -> list[tuple[str, cst.BaseExpression]]:
+    """The elements of a dictionary that is written out with strings as keys; none for all else."""
+    elements = value.elements if isinstance(value, cst.Dict) else ()
+    pairs = [(one.key, one.value) for one in elements if isinstance(one, cst.DictElement)]
+    found = [(key.value, one) for key, one in pairs if isinstance(key, cst.SimpleString)]
+    return found if len(found) == len(elements) else []
+
+
+def _is_of(known: str, path: str) -> bool:
+    """Whether `known` is `path`, or an element of it."""
+    return known == path or known.startswith(f"{path}[")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from amplint.codemods.bindings import bound_paths, paths
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
@@ -28,6 +28,7 @@ _WORDS = {
     "grad",
     "sparse",
     "binary_cross_entropy",
+    "batch_norm",
     "sqrt",
     "rsqrt",
     "exp_",
@@ -82,7 +83,12 @@ def of(
             yield node, "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         elif dtype == "float16" and isinstance(node, cst.Call) and _exponentiates(node) and not is_wide(node):
             yield node, "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
-        elif isinstance(node, cst.Call) and _last(node) in _SOLVERS:
+        elif isinstance(node, cst.Call) and _normalizes(chunk, node):
+            yield (
+                node,
+                "batch_norm raises where its weights are half beside float32 statistics; pass weights as float32",
+            )
+        elif isinstance(node, cst.Call) and called_name(node) in _SOLVERS:
             yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
@@ -115,15 +121,25 @@ def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
 def _transforms(call: cst.Call) -> bool:
     """Whether `call` is a Fourier transform whose operand is not cast to float32."""
     return (
-        _last(call) in _FOURIER and (dotted(call.func) or "").startswith(("torch.fft", "fft.")) and not _is_wide(call)
+        called_name(call) in _FOURIER
+        and (dotted(call.func) or "").startswith(("torch.fft", "fft."))
+        and not _is_wide(call)
     )
 
 
 def _exponentiates(call: cst.Call) -> bool:
     """Whether `call` takes the exponential in place of a tensor that is neither float32 nor bounded by its maximum."""
-    if _last(call) != "exp_" or call.args or _is_wide(call):
+    if called_name(call) != "exp_" or call.args or _is_wide(call):
         return False
-    return not any(_last(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
+    return not any(called_name(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
+
+
+def _normalizes(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` is batch normalization with statistics, and an attribute as weights that is no parameter here."""
+    weight = call.args[3].value if called_name(call) == "batch_norm" and len(call.args) > 3 else None
+    path = dotted(weight) or "" if weight is not None else ""
+    given = [one.value for one in every(chunk.module, cst.Assign) if path in bound_paths(one, whole=True)]
+    return path.startswith("self.") and bool(given) and all(dotted(one) == "None" for one in given)
 
 
 def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
@@ -137,16 +153,16 @@ def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
         products |= bound if _multiplies(value) else set()
         squares |= bound if _squares(value) else set()
     for call in every(function, cst.Call):
-        if _last(call) in _CHOICES and _operand(call) & distances and _picks(call):
+        if called_name(call) in _CHOICES and _operand(call) & distances and _picks(call):
             yield call, "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
 
 
 def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
     """Roots of 1 minus a square in `function`, such as the sine of a cosine."""
     for call in every(function, cst.Call):
-        if _last(call) not in ("sqrt", "rsqrt") or _is_wide(call):
+        if called_name(call) not in ("sqrt", "rsqrt") or _is_wide(call):
             continue
-        if any(_last(one) in _BOUNDS for one in every(call, cst.Call)):
+        if any(called_name(one) in _BOUNDS for one in every(call, cst.Call)):
             continue
         for difference in every(call, cst.BinaryOperation):
             if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
@@ -158,7 +174,7 @@ def _complements(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, s
     made = [one for one in every(function, cst.Assign) if _is_sigmoid(one.value) and not _is_wide(one.value)]
     probabilities = {path for one in made for path in bound_paths(one)}
     for call in every(function, cst.Call):
-        if _last(call) not in _LOGARITHMS or _is_wide(call):
+        if called_name(call) not in _LOGARITHMS or _is_wide(call):
             continue
         owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
         for part in (each for one in (*owner, *call.args[:1]) for each in every(one, cst.BinaryOperation)):
@@ -172,7 +188,7 @@ def _complements(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, s
 
 
 def _is_sigmoid(value: cst.CSTNode) -> bool:
-    return isinstance(value, cst.Call) and _last(value) in ("sigmoid", "sigmoid_")
+    return isinstance(value, cst.Call) and called_name(value) in ("sigmoid", "sigmoid_")
 
 
 def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
@@ -187,7 +203,7 @@ def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]
         left, right = difference.left, difference.right
         if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
             continue
-        averages = _last(left) in _AVERAGES and _is_square(left.args[0].value)
+        averages = called_name(left) in _AVERAGES and _is_square(left.args[0].value)
         if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
             yield difference, "a variance by averages of bfloat16, which cancel to two digits; compute it in float32"
 
@@ -211,18 +227,18 @@ def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
 def _picks(call: cst.Call) -> bool:
     """Whether a choice is made per row: without further arguments, `max` and `min` reduce to one number."""
     method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
-    return _last(call) not in ("max", "min") or len(call.args) > 1 - method
+    return called_name(call) not in ("max", "min") or len(call.args) > 1 - method
 
 
 def _is_distance(value: cst.CSTNode) -> bool:
     """Whether `value` is a matrix product combined with a sum or difference, or a result of `cdist`."""
-    calls = {_last(call) for call in every(value, cst.Call)}
+    calls = {called_name(call) for call in every(value, cst.Call)}
     return "cdist" in calls or (_multiplies(value) and (_subtracts(value) or bool(calls & {"addmm", "baddbmm"})))
 
 
 def _multiplies(value: cst.CSTNode) -> bool:
     operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
-    return cst.MatrixMultiply in operators or any(_last(call) in _PRODUCTS for call in every(value, cst.Call))
+    return cst.MatrixMultiply in operators or any(called_name(call) in _PRODUCTS for call in every(value, cst.Call))
 
 
 def _subtracts(value: cst.CSTNode) -> bool:
@@ -231,14 +247,16 @@ def _subtracts(value: cst.CSTNode) -> bool:
 
 def _squares(value: cst.CSTNode) -> bool:
     operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
-    return cst.Power in operators or any(_last(call) in ("pow", "square", "norm") for call in every(value, cst.Call))
+    return cst.Power in operators or any(
+        called_name(call) in ("pow", "square", "norm") for call in every(value, cst.Call)
+    )
 
 
 def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
     """Bounds in `function` that should keep probabilities from 1 but are 1 in `dtype`."""
     wide = {path for one in every(function, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
     for call in every(function, cst.Call):
-        place = _BOUNDS.get(_last(call))
+        place = _BOUNDS.get(called_name(call))
         if place is None or _operand(call) & wide or _is_wide(call):
             continue
         method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
@@ -251,7 +269,7 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[tuple[cst.CST
 
 
 def _is_wide(value: cst.CSTNode) -> bool:
-    return any(_last(call) in ("float", "double") for call in every(value, cst.Call))
+    return any(called_name(call) in ("float", "double") for call in every(value, cst.Call))
 
 
 def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
@@ -266,10 +284,6 @@ def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
         given += [one.default for one in every(chunk.module, cst.Param) if one.name.value == node.value and one.default]
         return _number(given[0], chunk) if len(given) == 1 and isinstance(given[0], cst.Float) else None
     return None
-
-
-def _last(call: cst.Call) -> str:
-    return call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func) or ""
 
 
 def _operand(call: cst.Call) -> set[str]:

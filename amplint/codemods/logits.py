@@ -6,6 +6,7 @@ has no numbers between 0.9995 and 1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from amplint.codemods.interpretation import Interpretation
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script
-from amplint.codemods.variables import Held, Variable, Variables
+from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
@@ -52,6 +53,7 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
     return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
 
 
+@functools.lru_cache(maxsize=4)
 def fix(text: str, path: str) -> Fix | None:
     """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
     script = Script(text, path)
@@ -313,12 +315,9 @@ class _Logits:
         """The reads of variables that would only be another name of the logits, each with that of the logits."""
         for call, operand in self._sigmoids.items():
             target = self._alias(call, operand)
-            variable = self._variable_of(target) if target is not None else None
+            variable = self._models.variable(target) if target is not None else None
             for node in self._variables.reads(variable) if variable is not None else ():
                 yield node, self._script.text_of(operand)
-
-    def _variable_of(self, node: cst.BaseExpression) -> Variable | None:
-        return self._variables.of(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
 
     def _alias(self, call: cst.Call, operand: cst.BaseExpression) -> cst.Name | None:
         """The local variable that only the sigmoid of the variable `operand` is assigned to, before that changes."""

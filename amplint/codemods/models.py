@@ -90,7 +90,7 @@ class Models:
 
     def idle(self, gone: Collection[cst.Call]) -> Iterator[cst.CSTNode]:
         """The statements that construct modules which are unused without the calls `gone`."""
-        names = {variable for call in gone if (variable := self._variable(call.func)) is not None}
+        names = {variable for call in gone if (variable := self.variable(call.func)) is not None}
         for variable in names:
             reads = [self._script.source.parent(node) for node in self._variables.reads(variable)]
             if all(call in gone for call in reads):
@@ -100,7 +100,8 @@ class Models:
                     if isinstance(above := self._script.source.parent(given.value), cst.Assign)
                 )
 
-    def _variable(self, node: cst.CSTNode) -> Variable | None:
+    def variable(self, node: cst.CSTNode) -> Variable | None:
+        """The variable that `node` names; None if it is no name."""
         return self._variables.of(node) if isinstance(node, (cst.Name, cst.Attribute)) else None
 
     def _owner(self, function: cst.FunctionDef) -> str | None:
@@ -117,7 +118,7 @@ class Models:
 
     def _made(self, node: cst.BaseExpression) -> list[cst.Call]:
         """The constructor calls of the module that `node` names; empty if they are unknown."""
-        variable = self._variable(node)
+        variable = self.variable(node)
         try:
             return list(self._makers(variable, frozenset())) if variable is not None else []
         except Unclear:
@@ -134,7 +135,7 @@ class Models:
                 if inner is None:
                     break
                 value = inner
-            named = self._variable(value)
+            named = self.variable(value)
             if given.index is None and isinstance(value, cst.Call):
                 yield value
             elif given.index is None and named == variable:
@@ -192,7 +193,7 @@ class Models:
             return self._parameters(above)
         else:
             raise Unclear
-        found = [self._variable(one) for one in named]
+        found = [self.variable(one) for one in named]
         if None in found:
             raise Unclear
         return [one for one in found if one is not None]

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import called_name, positional
@@ -38,6 +38,8 @@ _OF_PLAIN_LAYERS = frozenset(
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
+_CALLS = 3
+"""The number of calls through which values for NumPy are followed in other files."""
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 
 
@@ -59,13 +61,12 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         return
     program = Program(source, Lookups(modules(), source), whole=True)
     rows = {remark.row for remark in told}
-    run, near = outputs.found(after, path), _rows_near_regions(source)
+    run, halves = outputs.found(after, path), halves_of(after, path)
+    near = _rows_near_regions(halves)
 
     def is_near(one: Finding) -> bool:
         row = one.span.start.row
         return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
-
-    halves = halves_of(after, path)
 
     found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     rules = all_rules()
@@ -85,7 +86,8 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
     run_here = list(_made_of(program, modules_reached))
-    given = [] if any(map(is_model, run_here)) else list(models_given(source))
+    seen = any(map(is_model, run_here))
+    given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
     made = dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
     run_here = list(dict.fromkeys((*run_here, *made)))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
@@ -139,19 +141,36 @@ def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
             functions.setdefault(function.name.value, []).append((chunk, function))
     for name, (row, places) in halves.leaving.items():
-        there = functions.get(name, [])
-        if not there and name in halves.on_cpu and row not in told:
-            yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
-        if len(there) != 1 or row in told:
+        if row in told:
             continue
-        chunk, function = there[0]
-        params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
-        given = {
-            params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
-        }
-        for span in Halves(chunk.source, (), {function: given}).to_arrays():
-            yield Remark(row, f"{_relative(chunk.source, main)}:{span.start.row}: {_NO_ARRAY}")
-            break
+        if name not in functions and name in halves.on_cpu:
+            yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
+        where = _array_of(functions, name, places, _CALLS)
+        if where is not None:
+            yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY}")
+
+
+def _array_of(
+    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], name: str, places: Set[str], depth: int
+) -> tuple[Source, int] | None:
+    """The file and row where the function of this name, the only one, makes an array of its arguments at `places`.
+
+    What it hands on is followed through `depth` calls.
+    """
+    there = functions.get(name, ())
+    if len(there) != 1 or not depth:
+        return None
+    chunk, function = there[0]
+    params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
+    given = {
+        params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
+    }
+    halves = Halves(chunk.source, (), {function: given})
+    span = next(halves.to_arrays(), None)
+    if span is not None:
+        return chunk.source, span.start.row
+    further = (_array_of(functions, one, handed, depth - 1) for one, (_, handed) in halves.leaving.items())
+    return next((one for one in further if one is not None), None)
 
 
 def _hazards(
@@ -290,26 +309,12 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             yield chunk
 
 
-def _rows_near_regions(source: Source) -> set[int]:
-    """The rows of functions that contain a region or are called in one."""
-    regions = list(regions_of(source))
-    around = [one for region in regions for one in source.ancestors(region) if isinstance(one, cst.FunctionDef)]
-    spans = [source.span(one) for one in (*around, *_called(source, regions))]
+def _rows_near_regions(halves: Halves) -> set[int]:
+    """The rows of functions that contain a region or run in one."""
+    around = (one for region in regions_of(halves.source) for one in halves.source.ancestors(region))
+    homes = (one for one in around if isinstance(one, cst.FunctionDef))
+    spans = [halves.source.span(one) for one in (*homes, *halves.inside)]
     return {row for span in spans for row in range(span.start.row, span.end.row + 1)}
-
-
-def _called(source: Source, regions: Iterable[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
-    """The functions of the file called in `regions`, transitively."""
-    functions = {
-        one.name.value: one for chunk in source.chunks for one in chunk.module.body if isinstance(one, cst.FunctionDef)
-    }
-    waiting = deque(regions)
-    while waiting:
-        for call in every(waiting.popleft(), cst.Call):
-            function = functions.pop(call.func.value, None) if isinstance(call.func, cst.Name) else None
-            if function is not None:
-                waiting.append(function.body)
-                yield function
 
 
 def _remark(finding: Finding) -> Remark:

@@ -26,7 +26,7 @@ class WrapEdits(RewriterBase):
         assert last is not None
         untouched = {row for statement in statements for row in self.string_rows(statement)}
         indentation = self._lines.indentation(first[0])
-        level = self.source.chunk_of(statements[0]).default_indent
+        level = self._step(statements[0])
         found: list[Edit] = []
         for row in range(first[0], last[1] + 1):
             place = Span(Position(row, 1), Position(row, 1))
@@ -35,3 +35,13 @@ class WrapEdits(RewriterBase):
             elif row not in untouched and not self._lines.blank(row):
                 found.append(Edit(place, level))
         return found
+
+    def _step(self, statement: cst.CSTNode) -> str:
+        """What the block of `statement` is indented by beyond its header; the file's own step at the top level."""
+        chunk = self.source.chunk_of(statement)
+        blocks = (one for one in self.source.ancestors(statement) if isinstance(one, cst.IndentedBlock))
+        header = self.source.parent(block) if (block := next(blocks, None)) is not None else None
+        if header is None:
+            return chunk.default_indent
+        inner, outer = (self._lines.indentation(self.source.span(one).start.row) for one in (statement, header))
+        return inner.removeprefix(outer) if inner.startswith(outer) and inner != outer else chunk.default_indent

@@ -314,3 +314,19 @@ def test_what_no_region_calls_is_not_judged(tmp_path: Path, forward: str, row: i
     text = REACHING.replace("{forward}", forward)
     nearest = [one for one in _told(text, path=str(tmp_path / "train.py")) if "the nearest is chosen" in one]
     assert [one.split(":")[1] for one in nearest] == ([str(row)] if row is not None else [])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "shown = {'x': x, 'out': out}\n    shown['y'] = y\n    shown['y'].cpu().numpy()",
+        "for target, value in zip(y, out):\n        target.cpu().numpy()",
+        "for place, value in enumerate(out):\n        np.asarray(place)",
+        "out, width = pair(out, 3)\n    np.asarray(width)",
+    ],
+    ids=["an element", "zip", "enumerate", "a part of a result"],
+)
+def test_what_stands_beside_half_values_is_not_named(row: str) -> None:
+    script = SCRIPT.replace("model =", "def pair(value, width):\n    return value, width\n\n\nmodel =", 1)
+    told = _told(script.replace("{rows}", f"    {row}"))
+    assert not any(words in one for one in told for words in NAMED)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, callee, paths
+from amplint.codemods.halves import Halves
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
-
-_CONVERTING = frozenset(
-    {"float", "double", "long", "int", "bool", "item", "tolist", "numpy", "argmax", "size", "len", "eq"}
-)
+from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.policy import FLOAT32, LOWER
 
 
 class Beside:
@@ -36,12 +34,19 @@ class Beside:
         self._flow = flow
         self._forwards = observed.forwards
         self._modules = observed.modules
-        self._regions = list(regions)
         self._losses = losses
-        self._half: dict[cst.CSTNode, set[str]] = {}
-        homes = {script.function_of(statement): None for statement in self._regions}
-        for home in homes:
-            self._follow(home)
+        statements = list(regions)
+        self._halves = Halves(script.source, statements)
+        self._half: dict[cst.CSTNode, Set[str]] = {}
+        homes = {script.function_of(one) for one in statements}
+        for statement, half in self._halves.outside():
+            if len(statement.body) > 1 or flow.trains(statement) or script.function_of(statement) not in homes:
+                continue
+            if any(self._calls(statement, half)) and not any(every(statement, cst.Yield)):
+                self._half[statement] = half
+            else:
+                calls = every(statement, cst.Call)
+                self.foreign_calls += (call for call in calls if self._is_foreign_call(call, half))
 
     @property
     def statements(self) -> list[cst.CSTNode]:
@@ -69,55 +74,25 @@ class Beside:
                         if isinstance(operand, cst.Name) and operand.value in half:
                             yield self._script.rewrite.add_float(operand)
 
-    def _follow(self, home: cst.FunctionDef | None) -> None:
-        """Follow half values through a function, or the top level, from its first region on."""
-        half: set[str] = set()
-        for node in self._script.nodes_of(home):
-            if isinstance(node, cst.For) and paths(node.iter) & half:
-                half |= bound_paths(node)
-            if not isinstance(node, cst.SimpleStatementLine):
-                continue
-            if any(self._script.inside(region, node) for region in self._regions):
-                half |= self._flow.binds(node)
-                continue
-            if len(node.body) > 1 or not paths(node) & half or self._flow.trains(node):
-                continue
-            if any(self._calls(node, half)) and not any(every(node, cst.Yield)):
-                self._half[node] = set(half)
-                continue
-            self.foreign_calls += (call for call in every(node, cst.Call) if self._is_foreign_call(call, half))
-            if isinstance(node.body[0], cst.Assign):
-                converts = any(
-                    called_name(call) in _CONVERTING or _reads_tokens(call) for call in every(node, cst.Call)
-                )
-                bound = self._flow.binds(node)
-                half = half - bound if converts or not paths(node.body[0].value) & half else half | bound
-
-    def _is_foreign_call(self, call: cst.Call, half: set[str]) -> bool:
+    def _is_foreign_call(self, call: cst.Call, half: Set[str]) -> bool:
         """Whether `call` passes a result of a region to another library without a cast."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
-        return (
-            strange
-            and not _reads_tokens(call)
-            and called_name(call) != "open"  # takes a file
-            and any(
-                path in half - self._differentiated and not SPEAKS_OF_LOSS.search(path)
-                for argument in call.args
-                if not _is_wide(argument)
-                for path in paths(argument.value)
-            )
-        )
+        if not strange or _reads_tokens(call) or called_name(call) == "open":  # which takes a file
+            return False
+        given = (one.value for one in call.args if not paths(one) & self._differentiated)
+        return any(self._halves.carries(one, half) for one in given)
 
     def _is_module(self, call: cst.Call) -> bool:
         return call in self._forwards or dotted(call.func) in self._modules
 
-    def _calls(self, statement: cst.CSTNode, half: set[str]) -> Iterator[cst.Call]:
+    def _calls(self, statement: cst.CSTNode, half: Set[str]) -> Iterator[cst.Call]:
         """The losses in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
-            if callee(call) in self._losses or is_loss(called_name(call)) or self._is_module(call):
-                given = {path for argument in call.args[:1] if not _is_wide(argument) for path in paths(argument)}
-                if given & half:
-                    yield call
+            name = called_name(call)
+            shapes = name in OPERATIONS and name not in LOWER | FLOAT32
+            known = (callee(call) in self._losses and not shapes) or is_loss(name) or self._is_module(call)
+            if known and any(self._halves.carries(argument.value, half) for argument in call.args[:1]):
+                yield call
 
 
 def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
@@ -131,7 +106,3 @@ def _reads_tokens(call: cst.Call) -> bool:
     """Whether `call` turns token ids, which are whole numbers, into text."""
     name = called_name(call)
     return name == "batch_decode" or (name == "decode" and "tokenizer" in (dotted(call.func) or "").lower())
-
-
-def _is_wide(node: cst.CSTNode) -> bool:
-    return any(called_name(call) in _CONVERTING for call in every(node, cst.Call))

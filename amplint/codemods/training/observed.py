@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name
@@ -38,7 +38,7 @@ from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
 from amplint.semantics.words import ABOUT_MODELS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import TITLES
 
 _OF_TRAINING = (Backward, ManagedBackward, OptimizerStep, ScalerStep)
@@ -276,11 +276,12 @@ class _Watch:
 
     @functools.cached_property
     def _methods(self) -> dict[str, list[cst.FunctionDef]]:
-        found: dict[str, list[cst.FunctionDef]] = {}
-        for function in self._script.functions.values():
-            if self._script.method_owner(function) is not None:
-                found.setdefault(function.name.value, []).append(function)
-        return found
+        """Name of a method -> its definitions in the file."""
+        return _methods_of(self._script.source.chunks)
+
+    @functools.cached_property
+    def _methods_elsewhere(self) -> dict[str, list[cst.FunctionDef]]:
+        return _methods_of(one for source in self._program.sources for one in source.chunks)
 
     def _evaluates_elsewhere(self, node: cst.CSTNode) -> bool:
         """Whether `node` stands in another file, with gradients disabled."""
@@ -345,7 +346,10 @@ class _Watch:
         if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method) or method[:1].isupper():
             return False
         written = self._methods.get(method)
-        return any(map(_computes, written)) if written else not isinstance(self.source.parent(call), cst.Expr)
+        if written:
+            return any(map(_computes, written))
+        plain = [not any(every(one.body, cst.Call)) for one in self._methods_elsewhere.get(method, ())]
+        return not isinstance(self.source.parent(call), cst.Expr) and not (plain and all(plain))
 
     def _is_model(self, node: cst.BaseExpression) -> bool:
         """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
@@ -354,6 +358,14 @@ class _Watch:
             return path in self.models
         keys = self._keys.get(path, set())
         return not keys.isdisjoint((_key(node), "")) or (bool(keys) and not _key(node))
+
+
+def _methods_of(chunks: Iterable[Chunk]) -> dict[str, list[cst.FunctionDef]]:
+    found: dict[str, list[cst.FunctionDef]] = {}
+    for chunk in chunks:
+        for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
+            found.setdefault(function.name.value, []).append(function)
+    return found
 
 
 def _chooses_optimizer(value: cst.BaseExpression) -> bool:

@@ -461,6 +461,13 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
     state.note(node, "the optimizer steps")
 
 
+def new_optimizer(state: State, optimizer: Optimizer) -> None:
+    """A constructor of an optimizer: passes before an `update` are of others, which have used and cleared them."""
+    before = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS)
+    if any(one.outdated is not None for one in before.passes):
+        state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
+
+
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether gradients become None or zeros."""
     machine.idle.add(node)

@@ -97,6 +97,7 @@ class ProtocolCalls(Tracker):
     def _made(self, state: State, node: cst.Call, cls: str, owner: int | None) -> Optimizer:
         optimizer = Optimizer(self.machine.identity(state, node), cls, owner, self.machine.loops)
         self.machine[Owners].known[optimizer.symbol] = owner
+        protocol.new_optimizer(state, optimizer)
         return optimizer
 
     def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:

@@ -1,0 +1,37 @@
+"""Calls that compute binary cross-entropy of half probabilities in other files: float32, in a region that is off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.codemods.halves import halves_of
+from amplint.edits.casting import used_as_tensor
+from amplint.findings import Applicability, Finding, Fix
+from amplint.source import syntax as cst
+from amplint.source.rewrite import Rewriter
+from amplint.source.tree import every
+
+_RULE = "bce-in-autocast"
+
+
+def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
+    """The fixes of those `findings` that a call of another file leads to, with its half arguments in float32."""
+    spans = {one.span for one in findings if one.name == _RULE and one.elsewhere is not None}
+    if not spans:
+        return
+    halves = halves_of(text, path)
+    source, rewrite = halves.source, Rewriter(halves.source)
+    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in spans):
+        statement, half = rewrite.statement_of(call), halves.arguments(call)
+        if not half or not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
+            continue
+        if any(not _is_variable(one) or used_as_tensor(one, rewrite) is False for one in half):
+            continue
+        wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
+        if wrapped is not None:
+            casts = (rewrite.add_float(one) for one in half)
+            yield Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def _is_variable(node: cst.BaseExpression) -> bool:
+    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))
