@@ -60,6 +60,7 @@ class Premise(enum.Enum):
     INDEPENDENT = "two conditions of this path are not one setting"
     ALL_INDEPENDENT = "more than two conditions of this path are not one setting"
     SETTING_CHANGES = "a setting changes between two tests of it"
+    REACHED_BY_OTHER = "the pass that another scaler scales reaches these parameters, too"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
@@ -83,6 +84,7 @@ _SLIGHT = frozenset(
         Premise.PRODUCTS,
         Premise.ALL_INDEPENDENT,
         Premise.SETTING_CHANGES,
+        Premise.REACHED_BY_OTHER,
         Premise.RESUMED,
         Premise.ONE_ITERATION,
         Premise.UNEVEN,

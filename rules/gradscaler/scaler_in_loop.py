@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, ScalerMadeAnew, ScalerStep
+from amplint.semantics.events import Backward, Event, ScalerMadeAnew, ScalerStep
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ class ScalerInLoop(Rule):
     ## Why is this bad?
     A scaler learns: it starts at 65536, halves the scale after every overflow and doubles it after 2000 good steps. One
     that is constructed again for every epoch or batch starts over each time, skips steps again until it has found the
-    right scale, and never reaches a larger one. So does one that a function makes for the single step it takes.
+    right scale, and never reaches a larger one. So does one that a function makes for the single step it takes. A
+    scaler whose losses are all computed in bfloat16 skips no steps; AMP209 reports it.
 
     ## Example
     ```python
@@ -50,9 +51,20 @@ class ScalerInLoop(Rule):
     fixable = Applicability.SAFE
     reason = "Its scale and growth counter start from the beginning each time, so overflowing steps are skipped again."
 
+    def __init__(self) -> None:
+        self._needed: dict[cst.CSTNode, bool] = {}
+        """By the construction of a scaler whether a loss that it scales may be computed in float16."""
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        if event.scaler is not None and event.scaler.created is not None:
+            created = event.scaler.created
+            is_needed = event.may_scale_float16 or not event.scales_bfloat16
+            self._needed[created] = is_needed or self._needed.get(created, False)
+        yield from ()
+
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
         created = event.scaler.created
-        if event.inner_loop is not None and created is not None:
+        if event.inner_loop is not None and created is not None and self._needed.get(created, True):
             yield self.report(
                 event,
                 "the scaler is constructed again in every round of a loop, its optimizer is not",

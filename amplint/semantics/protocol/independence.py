@@ -71,6 +71,26 @@ def unseen(
     return (Premise.INDEPENDENT if len(apart) == 1 else Premise.ALL_INDEPENDENT,) if apart else ()
 
 
+def without_own_pass(
+    machine: Machine, node: cst.CSTNode, scaler: Scaler, other: cst.CSTNode | None
+) -> tuple[Premise, ...]:
+    """The premises of a call at `node` that unscales gradients of the pass `other`, which another scaler scaled.
+
+    A pass is assumed to reach every optimizer. Where a condition decides whether `scaler` scales a loss as well, and
+    the pass `other` is no alternative to that, its optimizer may have no gradients at all on this path.
+    """
+    spelled = {dotted(one) for one in machine[CallIndex].index.scalers.get(scaler.symbol, [])} - {None}
+    here = {node, other, *machine.sites}
+    for call in machine[CallIndex].sites:
+        owner = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
+        if owner is not None and _is_call(call, "scale") and dotted(owner) in spelled:
+            source = machine.program.source_of(call)
+            above = source.ancestors(call) if source is not None else ()
+            if any(isinstance(one, cst.If) and here.isdisjoint(walk(one)) for one in above):
+                return (Premise.REACHED_BY_OTHER,)
+    return ()
+
+
 def _took_any(one: _Decision, calls: Set[cst.CSTNode]) -> bool:
     """Whether the branch taken holds one of these calls."""
     return any(inner in calls for branch in one.took for inner in walk(branch))

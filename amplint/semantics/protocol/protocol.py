@@ -349,9 +349,10 @@ def _unseen_of_pair(
     """The premises of what is wrong with a call that unscales: an earlier one, or plain gradients."""
     if stage.refuses:
         return independence.unseen(machine, state, node, "update", _nodes(stage.node), scaler)
-    plain = next((one for one in gradients.passes if one.state is GradState.RAW and one.consumed is None), None)
-    if plain is None:
-        return ()
+    waits = [one for one in gradients.passes if one.consumed is None]
+    if not any(one.state is GradState.RAW for one in waits):
+        foreign = next((one for one in waits if _is_other(machine, one.scaler, scaler)), None)
+        return independence.without_own_pass(machine, node, scaler, foreign.backward) if foreign is not None else ()
     return independence.unseen(machine, state, node, "scale", (), scaler)
 
 
