@@ -149,6 +149,13 @@ def evaluate(loader):
     for {name} in loader:
         model({given})
 """
+MOVED = """
+import torch
+
+class Runner:
+    def run(self, latents):
+        return {called}(latents.to(self.net.device))
+"""
 HALF_FOR_TRAINER = """
 import torch
 from {library} import AutoModel
@@ -443,6 +450,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         SELF_ATTENTION.format(name="scale", factor="scale"),
         SELF_ATTENTION.format(name="scale", factor="0.125"),
     ),
+    "ACTIVATIONS": ("AMP502", MOVED.format(called="self.net"), MOVED.format(called="self.net.decode")),
     "FLOATING": (
         "AMP502",
         FED.format(name="images", given="images"),

@@ -45,6 +45,7 @@ IN_SOURCE = {
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
+    "off_inputs.py": ["_CONVERTS"],
     "outside.py": ["_DIFFERENTIATES", "_EVALUATES", "_IMPORTS", "_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
         "EXTREME_NUMBER", "_CALLED", "_CALLED_AT_ALL", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_LIBRARY_IMPORT",
@@ -55,6 +56,7 @@ IN_SOURCE = {
     "threads.py": ["_REGIONS"],
     "traits.py": ["_CONVERTS"],
     "uncleared.py": ["_COMMENT"],
+    "unlifted_losses.py": ["_REGION"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
 

@@ -61,6 +61,7 @@ from amplint.semantics.seams.discards import Discards
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
+from amplint.semantics.seams.unconverted import Unconverted
 from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling
 from amplint.semantics.tensors.cast_back import CastBacks
@@ -73,13 +74,16 @@ from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.kernel_sums import KernelSums
 from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
+from amplint.semantics.tensors.made_apart import MadeApartFromOthers
 from amplint.semantics.tensors.numerics import Numerics
+from amplint.semantics.tensors.off_inputs import OffInputs
 from amplint.semantics.tensors.probabilities import Probabilities
 from amplint.semantics.tensors.sensitive import SensitiveRuns
 from amplint.semantics.tensors.subregions import Subregions
 from amplint.semantics.tensors.sums import Sums
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.tensors.uniform import Uniform
+from amplint.semantics.tensors.unlifted_losses import UnliftedLosses
 from amplint.semantics.tensors.unseen_fills import UnseenFills
 from amplint.semantics.tensors.weights import Weights
 
@@ -165,6 +169,10 @@ TRACKERS: tuple[type[Tracker], ...] = (
     DeadItems,
     # the end of the file
     Subregions,
+    Unconverted,
+    MadeApartFromOthers,
+    UnliftedLosses,
+    OffInputs,
     SwitchDecorators,
     Updates,
     Clearing,

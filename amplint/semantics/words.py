@@ -361,6 +361,18 @@ FLOATING = Guess(
     counterexamples=("input_ids", "imagenet", "melody", "x", "batch"),
     decides=True,
 )  # fmt: skip
+ACTIVATIONS = Guess(
+    name="activations",
+    of="what a model is called with",
+    pattern=r"(?:^|_)(?:latents?|embeds|embeddings?|hidden_states?|activations?)\d?$|^noisy_",
+    because="Only floating-point numbers are called so, and a model converted to half refuses float32.",
+    examples=(
+        "latents", "latent", "prompt_embeds", "image_embeddings", "embedding", "hidden_states", "hidden_state",
+        "activation", "activations2", "noisy_model_input",
+    ),
+    counterexamples=("input_ids", "latent_size", "x", "embed", "noise"),
+    decides=True,
+)  # fmt: skip
 PROJECTED = Guess(
     name="the result of a layer",
     of="a parameter whose limits fill a product of it",

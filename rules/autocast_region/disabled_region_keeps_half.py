@@ -9,7 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import CastBack, Event, ScriptEnd, StaysHalf
+from amplint.semantics.events import CastBack, Event, InputsStayHalf, ScriptEnd, StaysHalf
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class DisabledRegionKeepsHalf(Rule):
     info, what a layer or a matrix product returned before the region, and parameters of a method that other files call,
     unless they are named after positions or frequencies. Selected by its code, the rule also tells, as an info, of
     products in a function that converts their operands to float32 and the result back: a region around its caller
-    undoes that.
+    undoes that. And it tells of a function or block that switches autocast off and converts nothing.
 
     ## Fix safety
     The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.
@@ -60,6 +60,8 @@ class DisabledRegionKeepsHalf(Rule):
 
     def __init__(self) -> None:
         self._beside_others: list[StaysHalf] = []
+        self._unconverted: list[InputsStayHalf] = []
+        self._told: set[cst.CSTNode] = set()
 
     def on_stays_half(self, event: StaysHalf) -> Iterator[Report]:
         if event.certain or event.given:
@@ -68,12 +70,31 @@ class DisabledRegionKeepsHalf(Rule):
             self._beside_others.append(event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for unconverted in self._unconverted:
+            if unconverted.off not in self._told:
+                yield self._comes_unconverted(unconverted)
         converted = event.index.lifted
         for other in self._beside_others:
             if other.statement in converted:
                 yield self._stays(other, converted[other.statement])
 
+    def on_inputs_stay_half(self, event: InputsStayHalf) -> Iterator[Report]:
+        self._unconverted.append(event)
+        yield from ()
+
+    def _comes_unconverted(self, event: InputsStayHalf) -> Report:
+        return self.report(
+            event,
+            f"autocast is switched off here, and nothing converts {event.name}, which a caller's region can make half",
+            reason="A disabled region leaves tensors as they are: the operations in it compute in half.",
+            advice=f"Convert it first: {event.name}.float().",
+            premises=[Premise.REGION_OF_CALLER],
+            severity=Severity.INFO,
+            claims=(),
+        )
+
     def _stays(self, event: StaysHalf, seen: cst.CSTNode | None) -> Report:
+        self._told.add(event.off_with)
         notes = [(event.off_with, "autocast is switched off here, which converts nothing")]
         if seen is not None:
             notes.append((seen, "half since here" if event.certain else "another tensor is converted here"))

@@ -10,7 +10,18 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import FLAGS, UNIFORM, Because, Event, How, LossOfOutput, Operand, Operation, Sensitive
+from amplint.semantics.events import (
+    FLAGS,
+    UNIFORM,
+    Because,
+    Event,
+    How,
+    LossOfOutput,
+    LossUnlifted,
+    Operand,
+    Operation,
+    Sensitive,
+)
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
@@ -49,9 +60,10 @@ class LossInHalf(Rule):
 
     Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
-    or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`
-    converts to float32. In files that do not train themselves, it reports a softmax that a divergence of distributions
-    is computed from, or whose logarithm is taken. It also reports a sigmoid or hyperbolic tangent that is taken from 1
+    or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`, or
+    another loss of the file, converts to float32, or in a file that loads its model in half. In files that do not
+    train themselves, it reports a softmax that a divergence of distributions is computed from, or whose logarithm is
+    taken. It also reports a sigmoid or hyperbolic tangent that is taken from 1
     for a power or a logarithm, as in a focal loss: autocast leaves it in half, so that nothing of what is close to 1 is
     left.
 
@@ -87,7 +99,8 @@ class LossInHalf(Rule):
     assumed = (
         regex(
             HALF_ASSUMED.pattern
-            + rb"|sigmoid\(|cumsum\(|multinomial\(|softmax[^\n]*\.log\(|log\([^\n]*softmax|kl_div|log_softmax"
+            + rb"|dtype=|\.float\(\)|sigmoid\(|cumsum\(|multinomial\("
+            + rb"|softmax[^\n]*\.log\(|log\([^\n]*softmax|kl_div|log_softmax"
         ),
         (b"loss", b"Loss", b"criterion", b"entropy", b"log_softmax", b"softmax", b"exp(", b"softplus", b"sigmoid("),
     )
@@ -171,6 +184,20 @@ class LossInHalf(Rule):
             advice="Convert the output of the model first: x.float().",
             claims=(),
             notes=[(half.node, half.text)] if half.node is not None else (),
+        )
+
+    def on_loss_unlifted(self, event: LossUnlifted) -> Iterator[Report]:
+        lifted = event.lifted
+        yield self.report(
+            event,
+            f"{event.loss} gets what nothing here converts to float32, "
+            + ("as another loss of this file does" if lifted else "in a file that has its model in half"),
+            reason="Logarithms, exponentials and squares need float32.",
+            advice="Convert the inputs of the loss: x.float().",
+            claims=(),
+            notes=[(event.beside, "this one is computed in float32" if lifted else "the model is loaded here")],
+            severity=Severity.INFO,
+            premises=[Premise.HALF_THERE],
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

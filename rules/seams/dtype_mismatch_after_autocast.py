@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, InputsDiffer, Operand, Operation
+from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, operand_notes
@@ -30,7 +30,8 @@ class DtypeMismatchAfterAutocast(Rule):
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
     Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
-    that is an argument or a setting, as an info.
+    that is an argument or a setting, as an info. It then reports what a model is given unconverted in code that reads
+    or chooses the dtype of that model, and items of a batch that are not converted to the dtype chosen for others.
 
     ## Example
     ```python
@@ -61,7 +62,7 @@ class DtypeMismatchAfterAutocast(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = ((*MEETING, b"flash_attn"),)
+    assumed = ((*MEETING, b"flash_attn", b".dtype", b".device)", b"_dtype)"),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
@@ -96,6 +97,20 @@ class DtypeMismatchAfterAutocast(Rule):
             reason="Autocast knows nothing of this operation and does not convert its inputs.",
             advice=f"Convert the float32 ones: x.to(torch.{event.half.dtype}).",
             notes=[(why.node, why.text)] if why is not None and why.node is not None else (),
+        )
+
+    def on_input_unconverted(self, event: InputUnconverted) -> Iterator[Report]:
+        told = f"the dtype of {event.model} can be another" if event.model else "the model is in a dtype that is chosen"
+        beside = "its dtype, or only its device, is read here" if event.model else "another item is converted here"
+        yield self.report(
+            event,
+            f"nothing here converts this input to the dtype of its model, {told}",
+            reason="Layers refuse an input whose dtype is not that of their weights, and no region is in sight.",
+            advice=f"Convert it: x.to({event.model}.dtype)." if event.model else "Convert it as the others are.",
+            notes=[(event.beside, beside)],
+            claims=(),
+            severity=Severity.INFO,
+            premises=[Premise.OTHER_DTYPE],
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, Narrowed, Operation, ScriptEnd
+from amplint.semantics.events import Clash, Event, MadeApart, Narrowed, Operation, ScriptEnd
 from amplint.source import syntax as cst
 
 from .float32 import MAKING, buffer_of, takes_dtype
@@ -103,6 +103,17 @@ class HardCodedFloat32Buffer(Rule):
                 at=clash.converted,
                 notes=[(clash.node, "here it meets a tensor that can be half")],
             )
+
+    def on_made_apart(self, event: MadeApart) -> Iterator[Report]:
+        assert isinstance(event.node, cst.Call)
+        yield self.report(
+            event,
+            f"this is made on the device of {event.other} but not in its dtype: float32 even where that is half",
+            advice=_advice(event.node),
+            notes=[(event.met, f"here it meets what comes from {event.other}")],
+            claims=(),
+            severity=Severity.INFO,
+        )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.kept:

@@ -64,6 +64,7 @@ from amplint.semantics.events.numbers import (
     FarConstant,
     FrequenciesRounded,
     HalfCast,
+    InputsStayHalf,
     PositionsConverted,
     RandomCompared,
     StaysHalf,
@@ -94,6 +95,7 @@ from amplint.semantics.events.operations import (
     HalfSum,
     How,
     InputsDiffer,
+    LossUnlifted,
     Operand,
     Operation,
     ScaledLate,
@@ -142,7 +144,15 @@ from amplint.semantics.events.regions import (
 )
 from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
-from amplint.semantics.events.seams import Clash, ConversionDiscarded, HalfRefused, Narrowed, ToNumpy
+from amplint.semantics.events.seams import (
+    Clash,
+    ConversionDiscarded,
+    HalfRefused,
+    InputUnconverted,
+    MadeApart,
+    Narrowed,
+    ToNumpy,
+)
 from amplint.semantics.events.segments import Checkpointed, Traced
 
 __all__ = [
@@ -224,7 +234,9 @@ __all__ = [
     "How",
     "Index",
     "InertDecorator",
+    "InputUnconverted",
     "InputsDiffer",
+    "InputsStayHalf",
     "Job",
     "LaunchOverruled",
     "LeftOut",
@@ -232,6 +244,8 @@ __all__ = [
     "LoopInRegion",
     "LossMultiplied",
     "LossOfOutput",
+    "LossUnlifted",
+    "MadeApart",
     "ManagedBackward",
     "MixedBackward",
     "Narrowed",

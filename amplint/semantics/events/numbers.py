@@ -55,6 +55,14 @@ class StaysHalf(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InputsStayHalf(Event):
+    """The region or function `off` switches autocast off by `node` and computes with `name` unconverted."""
+
+    name: str
+    off: cst.With | cst.FunctionDef
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CastBack(Event):
     """A matrix product runs under autocast on nothing but tensors that were converted to float32, some from half.
 

@@ -213,3 +213,15 @@ class InputsDiffer(Event):
     op: str
     wide: tuple[Operand, ...]
     half: Operand
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LossUnlifted(Event):
+    """The inputs of `loss` are not converted to float32, in a file that uses half at `beside`, as far as it shows.
+
+    It is `lifted` where another loss of the file gets what is converted.
+    """
+
+    loss: str
+    beside: cst.CSTNode
+    lifted: bool

@@ -48,6 +48,25 @@ class HalfRefused(Event):
     if_small: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InputUnconverted(Event):
+    """The input at `node` is not converted to the dtype of the `model` that it is for, which code at `beside` reads.
+
+    Without a `model` it is an item of a batch, of which `beside` converts another one to a dtype that is chosen.
+    """
+
+    model: str
+    beside: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class MadeApart(Event):
+    """The tensor made at `node` has the device of `other` and not its dtype, and they are combined at `met`."""
+
+    other: str
+    met: cst.CSTNode
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.

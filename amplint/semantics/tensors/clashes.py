@@ -98,6 +98,8 @@ def emit_clash(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,
             assumed=True,
         )  # fmt: skip
+        if steady.made is not None:
+            machine[Clashes].told.add(steady.made)
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
@@ -334,7 +336,11 @@ def _met(chunk: Chunk) -> frozenset[str]:
 
 
 class Clashes(Tracker):
-    """Tracks the arguments of unseen code that are surely float32."""
+    """Tracks the arguments of unseen code that are surely float32, and the `told` calls that made float32 operands."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.told: set[cst.CSTNode] = set()
 
     def is_needed(self) -> bool:
         """Whether dtypes are assumed and a selected rule handles `Clash`."""

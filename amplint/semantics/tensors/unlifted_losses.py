@@ -1,0 +1,113 @@
+"""Losses whose inputs nothing converts to float32, in files that use half without autocast, or lift other losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from amplint.regex import regex
+from amplint.semantics.events import LossUnlifted
+from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.tensors.conversions import (
+    converts,
+    home,
+    is_under_autocast,
+    is_without_gradients,
+    names_read,
+    sources,
+)
+from amplint.semantics.values.state import State
+from amplint.semantics.words import DTYPE, TORCH_MODULES
+from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
+from amplint.source.tree import every
+from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.policy import LOSSES, words
+
+_REGION = regex(r"(?<!accelerator\.)autocast\b")
+_TOLD = LOSSES | words("logsigmoid log_softmax")
+
+
+class UnliftedLosses(Tracker):
+    """Tracks calls of PyTorch's losses, once the file is read."""
+
+    def is_needed(self) -> bool:
+        """Whether dtypes are assumed and a selected rule handles the event."""
+        return self.machine.assumes and LossUnlifted.kind in self.machine.wanted
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Emit the losses."""
+        source = self.machine.program.main
+        self.machine.statement = None
+        losses = list(_losses(source))
+        if not losses:
+            return
+        lifted = next((call for call in losses if _is_lifted(call) and not _is_no_evidence(source, call)), None)
+        beside = lifted or _half_model(source)
+        for call in losses if beside is not None else ():
+            function = home(source, call)
+            if function is None or _is_lifted(call) or _is_spared(source, function, call):
+                continue
+            given = call.args[0].value
+            if names_read(given) and not any(converts(one) for one in sources(function, given)):
+                self.machine.emit(
+                    State(), LossUnlifted, call, loss=last_name(call.func), beside=beside, lifted=lifted is not None,
+                    assumed=True,
+                )  # fmt: skip
+
+
+def _losses(source: Source) -> Iterator[cst.Call]:
+    """The calls of PyTorch's functions for losses."""
+    for chunk in source.chunks:
+        if not any(f"{name}(" in chunk.text for name in _TOLD):
+            continue
+        for call in every(chunk.module, cst.Call):
+            owner, _, last = (dotted(call.func) or "").rpartition(".")
+            if last in _TOLD and call.args and TORCH_MODULES.search(owner):
+                yield call
+
+
+def _is_lifted(call: cst.Call) -> bool:
+    """Whether a loss gets float32 by a conversion that is written into the call."""
+    if any(one.keyword is not None and one.keyword.value == "dtype" for one in call.args):
+        return True
+    inner = every(call.args[0].value, cst.Call)
+    return any(last_name(one.func) == "float" for one in inner)
+
+
+def _is_no_evidence(source: Source, call: cst.Call) -> bool:
+    """Whether a loss compares counts or flags, which have to be converted in any case, or is only measured."""
+    function, given = home(source, call), call.args[0].value
+    return (
+        function is None
+        or is_without_gradients(source, call)
+        or any(True for one in sources(function, given) for _ in every(one, cst.Comparison))
+    )
+
+
+def _is_spared(source: Source, function: cst.FunctionDef, call: cst.Call) -> bool:
+    """Whether a loss is not trained on, or a region is around it, or somewhere in the file and not in its function."""
+    if is_under_autocast(source, call) or is_without_gradients(source, call):
+        return True
+    return _REGION.search(source.text) is not None and _REGION.search(source.code(function)) is None
+
+
+@cached_per_file
+def _half_model(source: Source) -> cst.CSTNode | None:
+    """Where the file loads a model in a half dtype or one that is chosen, or converts what it calls to such a one."""
+    called = {path for chunk in source.chunks for call in every(chunk.module, cst.Call) if (path := dotted(call.func))}
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if "dtype" in chunk.text else ():
+            last, owner = last_name(call.func), call.func.value if isinstance(call.func, cst.Attribute) else call
+            model = last == "from_pretrained" or (last == "to" and dotted(owner) in called)
+            if model and any(_names_dtype(one) for one in call.args):
+                return call
+    return None
+
+
+def _names_dtype(argument: cst.Arg) -> bool:
+    if argument.keyword is None or argument.keyword.value not in ("torch_dtype", "dtype"):
+        return False
+    owner, _, last = (dotted(argument.value) or "").rpartition(".")
+    return (owner == "torch" and last in HALF_DTYPES) or (owner != "torch" and DTYPE.search(last) is not None)
