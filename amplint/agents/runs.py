@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 from anyio.abc import Process
 
-from amplint.agents import told
+from amplint.agents import rendering
 from amplint.agents.answers import LONGEST, Memory, Peak, Traced, cut, fitting
 from amplint.agents.workspace import Refused, Workspace
 from amplint.reports.text import display_path, visible_lines
@@ -46,7 +46,7 @@ async def trace(
         output = _tail(Path(folder), ("output", "errors"))
         seen = _record(record)
     found = findings(seen) if seen else []
-    shown, left_out = told.lines(found)
+    shown, left_out = rendering.lines(found)
     told_summary = visible_lines(summary(seen, found)) if seen else ""
     short = cut(told_summary, _PART)
     return Traced(
@@ -81,7 +81,7 @@ async def memory(
             path=visible_lines(display_path(each["filename"])) if each["filename"] else "",
             row=each["row"],
             phase=each["phase"],
-            refused=told.short(each["refused"]),
+            refused=rendering.short(each["refused"]),
         )
         for each in estimates
     ]

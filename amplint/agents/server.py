@@ -62,7 +62,7 @@ def server(workspace: Workspace, *, allow_run: bool = False) -> MCPServer[None]:
 def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
     one_at_a_time = threading.Lock()  # the analysis has process-wide caches
 
-    def told(work: Callable[[], BaseModel]) -> CallToolResult:
+    def answered(work: Callable[[], BaseModel]) -> CallToolResult:
         with one_at_a_time:
             return _tool_result(work)
 
@@ -73,14 +73,14 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
         min_severity: Literal["info", "warning", "error"] = "info",
     ) -> Annotated[CallToolResult, Checked]:
         """Lint Python files, notebooks and folders; the most severe findings come first. Nothing is run or written."""
-        return told(lambda: tools.check(workspace, paths, codes, severity_of(min_severity)))
+        return answered(lambda: tools.check(workspace, paths, codes, severity_of(min_severity)))
 
     @made.tool(annotations=_READS)
     def explain_rule(
         rule: Annotated[str, Field(description="The code or the name of a rule.")],
     ) -> Annotated[CallToolResult, RulePage]:
         """The page of a rule: what it finds, why that is bad, and what to write instead."""
-        return told(lambda: tools.explain_rule(workspace, rule))
+        return answered(lambda: tools.explain_rule(workspace, rule))
 
     @made.tool(annotations=_READS)
     def explain_finding(
@@ -89,7 +89,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
         codes: Codes = [],  # noqa: B006
     ) -> Annotated[CallToolResult, Evidence]:
         """The evidence of one finding: the steps that lead to it, the code around it, guesses, and its fix as edits."""
-        return told(lambda: tools.explain_finding(workspace, path, id, codes))
+        return answered(lambda: tools.explain_finding(workspace, path, id, codes))
 
     @made.tool(annotations=_WRITES)
     def fix(
@@ -100,7 +100,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
         write: Write = False,
     ) -> Annotated[CallToolResult, Fixed]:
         """Repair a file as far as fixes go, and show the diff; with write=true the file is replaced."""
-        return told(lambda: tools.fix(workspace, path, codes, unsafe=unsafe, text=text, write=write))
+        return answered(lambda: tools.fix(workspace, path, codes, unsafe=unsafe, text=text, write=write))
 
     @made.tool(annotations=_WRITES)
     def convert(
@@ -119,7 +119,7 @@ def _add_readers(made: MCPServer[None], workspace: Workspace) -> None:
         replace, accumulate adds gradients up. With write=true the file is replaced.
         """
         wish = Wish(to, source_api, dtype, device, add_flag, accumulate)
-        return told(lambda: tools.convert(workspace, path, wish, text=text, write=write))
+        return answered(lambda: tools.convert(workspace, path, wish, text=text, write=write))
 
 
 def _add_runners(made: MCPServer[None], workspace: Workspace) -> None:

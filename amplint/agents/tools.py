@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from amplint.agents import told
+from amplint.agents import rendering
 from amplint.agents.answers import (
     LONGEST,
     Checked,
@@ -47,7 +47,7 @@ def check(workspace: Workspace, paths: Sequence[str], codes: Sequence[str], leas
     results = lint_files(found.targets, workspace.linter(projects))
     findings = [*found.problems, *(finding for linted in results for finding in linted.findings)]
     findings = [finding for finding in findings if finding.severity >= least]
-    shown, left_out = told.lines(findings)
+    shown, left_out = rendering.lines(findings)
     return Checked(
         files=len(found.targets),
         total=len(findings),
@@ -83,12 +83,12 @@ def explain_finding(workspace: Workspace, path: str, wanted: str, codes: Sequenc
     projects = workspace.projects(codes)
     target = workspace.file(path, projects)
     (linted,) = lint_files([target], workspace.linter(projects))
-    known = told.by_id(linted.findings, wanted)
+    known = rendering.by_id(linted.findings, wanted)
     if known is None:
         raise Refused(f"{path}: no finding has the id {wanted}; ids come from check, with the same codes")
     finding, shown = known
     sources = Sources()
-    steps = told.steps(finding, workspace, sources)
+    steps = rendering.steps(finding, workspace, sources)
     taken = fitting(steps, _PART)
     edits = finding.fix.edits if finding.fix else ()
     replacements = [
@@ -106,11 +106,11 @@ def explain_finding(workspace: Workspace, path: str, wanted: str, codes: Sequenc
     return Evidence(
         finding=shown,
         name=finding.name,
-        reason=told.short(finding.reason),
+        reason=rendering.short(finding.reason),
         steps=taken,
-        source=told.around(finding, _ROWS_AROUND, workspace, sources),
+        source=rendering.around(finding, _ROWS_AROUND, workspace, sources),
         guesses=[one_line(str(guess)) for guess in finding.guesses],
-        repair=told.short(finding.fix.message) if finding.fix else "",
+        repair=rendering.short(finding.fix.message) if finding.fix else "",
         replacements=repair if complete else [],
         imports=list(finding.fix.imports) if finding.fix else [],
         url=workspace.registry.rules[finding.code].url(),
@@ -188,5 +188,7 @@ def _shown(filename: str, before: bytes, after: bytes, text: bool) -> dict[str, 
 def _remarks(remarks: Sequence[Remark]) -> list[str]:
     """One line per remark, as many as fit."""
     cells = (f"cell {remark.cell}, " if remark.cell is not None else "" for remark in remarks)
-    lines = (f"{cell}line {remark.row}: {told.short(remark.text)}" for cell, remark in zip(cells, remarks, strict=True))
+    lines = (
+        f"{cell}line {remark.row}: {rendering.short(remark.text)}" for cell, remark in zip(cells, remarks, strict=True)
+    )
     return room_for(lines, _PART)

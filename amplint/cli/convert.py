@@ -96,7 +96,7 @@ def convert(
 ) -> None:
     """Rewrite training code: whole files are converted with certainty or left as they are.
 
-    Without --write the changes are shown as a diff. What was done, refused or should be checked by a person is told on
+    Without --write the changes are shown as a diff. What was done, refused or should be checked by a person goes to
     standard error, with lines and reasons. A file that is refused stays untouched, byte by byte. Files that are given
     together know each other as they become. Standard input, the path -, goes to standard output as it becomes.
 

@@ -104,8 +104,8 @@ class Dispatcher:
 
     def _record_guesses(self, key: tuple[str, cst.CSTNode], report: Report) -> None:
         """Record the guesses that every report of a rule at a node depends on."""
-        told = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
-        rests = (one for one in told if not one.about or one.about in report.rule.goes_by)
+        guesses = dict.fromkeys(guessed for event in (report.event, *report.besides) for guessed in event.guesses)
+        rests = (one for one in guesses if not one.about or one.about in report.rule.goes_by)
         known = self._guesses.get(key)
         self._guesses[key] = tuple(one for one in rests if known is None or one in known)
 

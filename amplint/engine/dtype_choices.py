@@ -21,13 +21,13 @@ PREMISES = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOS
 
 def add_choice_findings(program: Program, found: list[Finding], rules: Sequence[type[Rule]], job: Job) -> list[Finding]:
     """`found`, and the additional findings if the script chooses one of its half dtypes."""
-    told = {_place(finding) for finding in found}
+    reported = {_place(finding) for finding in found}
     rules = [rule for rule in rules if not rule.once]
     more: list[Finding] = []
     for dtype in [dtype for dtype in PREMISES if dtype in program.offered]:
         for finding in _findings_for(dtype, program, rules, job):
-            if _place(finding) not in told:
-                told.add(_place(finding))
+            if _place(finding) not in reported:
+                reported.add(_place(finding))
                 more.append(finding)
         rules = [rule for rule in rules if rule.applies_to_bfloat16]
     return sorted([*found, *more], key=lambda finding: (finding.span, finding.code))

@@ -31,18 +31,18 @@ def drop_repeated(results: Sequence[list[Finding]], paths: Sequence[str]) -> lis
     A finding counts as reported if the other file's own findings or an earlier file's contain it with at least the same
     severity.
     """
-    told: dict[_Place, Severity] = {}
+    reported: dict[_Place, Severity] = {}
     for path, findings in zip(paths, results, strict=True):
-        told |= {_place(finding, path): finding.severity for finding in findings if finding.elsewhere is None}
+        reported |= {_place(finding, path): finding.severity for finding in findings if finding.elsewhere is None}
     kept: list[list[Finding]] = []
     for path, findings in zip(paths, results, strict=True):
         kept.append([])
         for finding in findings:
             if finding.elsewhere is not None:
                 place = _place(finding, path)
-                if place in told and told[place] >= finding.severity:
+                if place in reported and reported[place] >= finding.severity:
                     continue
-                told[place] = finding.severity
+                reported[place] = finding.severity
             kept[-1].append(finding)
     return kept
 

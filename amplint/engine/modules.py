@@ -303,8 +303,8 @@ class Lookups:
     def _ask(self, source: Source, question: str) -> str:
         place, content = self._modules.answer(source.path, question)
         if place != self._main.path:
-            told = self._from_main(place) if place else ""
-            self._asked[self._from_main(source.path), question] = told, content
+            answer = self._from_main(place) if place else ""
+            self._asked[self._from_main(source.path), question] = answer, content
         return place
 
     def _from_main(self, path: str) -> str:

@@ -113,12 +113,12 @@ def _with_config_dependency(finding: Finding, program: Program) -> Finding:
     """
     folder = os.path.dirname(program.main.path)
     files = {os.path.relpath(path, folder): file for path, file in program.assumed.items()}
-    told = sorted(os.path.basename(name) for name in files)
-    more = len(told) - NAMED_IN_MESSAGES
-    shown = ", ".join(told[:NAMED_IN_MESSAGES]) + (f" and {more} more" if more > 0 else "")
+    names = sorted(os.path.basename(name) for name in files)
+    more = len(names) - NAMED_IN_MESSAGES
+    shown = ", ".join(names[:NAMED_IN_MESSAGES]) + (f" and {more} more" if more > 0 else "")
     used = frozenset().union(*(chunk.used for chunk in program.chunks))
     notes = [note for name, file in files.items() for note in _notes(file, name, used)]
-    message = f"{finding.message} (with {shown} as {'it is' if len(told) == 1 else 'they are'})"
+    message = f"{finding.message} (with {shown} as {'it is' if len(names) == 1 else 'they are'})"
     fix = finding.fix and replace(finding.fix, applicability=Applicability.UNSAFE)
     return replace(finding, message=message, notes=(*finding.notes, *notes[:MOST_NOTES]), fix=fix)
 

@@ -50,8 +50,8 @@ def _line(finding: Finding) -> str:
     repair = f"{finding.fix.applicability.value}-fix" if finding.fix else "no-fix"
     trace = f". Trace: {_cut(one_line(mark_text(finding.mark)))}" if mark_text(finding.mark) else ""
     advice = f". Instead: {_cut(one_line(finding.advice))}" if finding.advice else ""
-    told = f"{_cut(one_line(finding.message))}{trace}{advice}"
-    return f"{place} {finding.code} {finding.severity.label} {repair}: {told}\n"
+    text = f"{_cut(one_line(finding.message))}{trace}{advice}"
+    return f"{place} {finding.code} {finding.severity.label} {repair}: {text}\n"
 
 
 def _tail(missing: Sequence[Finding]) -> str:

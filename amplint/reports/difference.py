@@ -31,15 +31,15 @@ class Run:
 def difference(before: Run, after: Run, width: int = 80) -> str:
     """The differences, in lines of at most `width` columns where possible."""
     pairs = _pairs(before.record, after.record)
-    told = [
+    lines = [
         *_findings(before, after, pairs, width),
         *_dtypes(before, after, pairs),
         *_steps(before.record, after.record),
         *_origins(before.record, after.record, pairs, width),
         *_held(before.record, after.record),
     ]
-    told = [*_heads(before, after, width), *(told or ["", "nothing is different"])]
-    return "\n".join(map(visible, told)) + "\n"
+    lines = [*_heads(before, after, width), *(lines or ["", "nothing is different"])]
+    return "\n".join(map(visible, lines)) + "\n"
 
 
 def _heads(before: Run, after: Run, width: int) -> Iterator[str]:
@@ -102,9 +102,9 @@ def _steps(before: Record, after: Record) -> Iterator[str]:
         ("loss scale", _scales(before), _scales(after)),
         ("last loss", _last_loss(before), _last_loss(after)),
     ]
-    told = [f"  {what}: {old} -> {new}" for what, old, new in rows if old != new]
-    if told:
-        yield from ("", "steps:", *told)
+    lines = [f"  {what}: {old} -> {new}" for what, old, new in rows if old != new]
+    if lines:
+        yield from ("", "steps:", *lines)
 
 
 def _scales(record: Record) -> str:
@@ -153,15 +153,15 @@ def _held(before: Record, after: Record) -> Iterator[str]:
 
 def _computed(line: Line) -> dict[str, str]:
     """For each phase the dtypes of computations, and the target dtypes of casts."""
-    told: dict[str, str] = {}
+    phases: dict[str, str] = {}
     for phase in PASSES:
         kinds = [dtype.rpartition(" -> ") for dtype in sorted(line.by_dtype(phase))]
         computed = [dtype for _, arrow, dtype in kinds if not arrow]
         casts = sorted({dtype for _, arrow, dtype in kinds if arrow})
         parts = [*computed, *([f"casts to {' and '.join(casts)}"] if casts else [])]
         if parts:
-            told[phase] = ", ".join(parts)
-    return told
+            phases[phase] = ", ".join(parts)
+    return phases
 
 
 def _row(finding: Finding) -> Row:

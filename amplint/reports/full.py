@@ -57,8 +57,8 @@ class _Block:
             for number, note in enumerate(steps, 1):
                 yield from self._step(number, note)
             yield ""
-        if told := mark_text(finding.mark):
-            yield from self._paragraph("Trace: ", told)
+        if verdict := mark_text(finding.mark):
+            yield from self._paragraph("Trace: ", verdict)
         for guessed in finding.guesses:
             yield from self._paragraph("Guess: ", f"{guessed} See {guessed.url}")
         if finding.reason:

@@ -38,9 +38,9 @@ def _suite(name: str, findings: Sequence[Finding]) -> str:
 def _case(finding: Finding) -> str:
     place = f"{line(finding.span)}, column {finding.span.start.column}"
     test = _attribute(f"{finding.code} {finding.name} ({place})")
-    told = escape(visible_lines("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
+    text = escape(visible_lines("\n".join([f"{finding.filename}: {place}", *paragraphs(finding)])))
     failure = (
-        f"<failure type={_attribute(finding.severity.label)} message={_attribute(finding.message)}>{told}</failure>"
+        f"<failure type={_attribute(finding.severity.label)} message={_attribute(finding.message)}>{text}</failure>"
     )
     return f"    <testcase name={test} classname={_attribute(finding.filename)}>\n      {failure}\n    </testcase>\n"
 

@@ -131,10 +131,10 @@ def _batches(first: Estimate) -> str:
     if not all(map(math.isfinite, times.values())):
         return ""
     if first.batch:
-        told = [f"{math.floor(first.batch * factor):,} on {size} GiB" for size, factor in times.items()]
-        return f"largest batch, {first.variant}, of {first.batch:,} now: about {', '.join(told)}."
-    told = [f"{factor:.1f} on {size} GiB" for size, factor in times.items()]
-    return f"largest batch, {first.variant}, in batches of now: about {', '.join(told)}."
+        estimates = [f"{math.floor(first.batch * factor):,} on {size} GiB" for size, factor in times.items()]
+        return f"largest batch, {first.variant}, of {first.batch:,} now: about {', '.join(estimates)}."
+    estimates = [f"{factor:.1f} on {size} GiB" for size, factor in times.items()]
+    return f"largest batch, {first.variant}, in batches of now: about {', '.join(estimates)}."
 
 
 def _advice(found: Sequence[Estimate], gpu: Gpu, unit: Unit) -> str:

@@ -36,9 +36,9 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     dry = [f"dry run: the CPU computed for {record.gpu}"] if record.gpu else []
     ran = [*_lines(record, found, width), *by_module(record, width), *against_float32(record, width)]
     verdicts = wrap(verdict(record, found, place).text, width, "  ", "")
-    told = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width)]
-    told += [*float8(record, width), *_held(record)]
-    return "\n".join(map(visible, told)) + "\n"
+    lines = [head, *dry, *verdicts, *ran, *_scaler(record), *_numbers(record, width)]
+    lines += [*float8(record, width), *_held(record)]
+    return "\n".join(map(visible, lines)) + "\n"
 
 
 def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str]:

@@ -38,7 +38,7 @@ def interpret(
     from amplint.source.configs.file import ConfigFile
 
     if isinstance(program.main, ConfigFile):
-        from amplint.semantics.configs.told import emit_config
+        from amplint.semantics.configs.file_events import emit_config
 
         emit_config(program, program.main, tell, kinds)
         return None

@@ -138,7 +138,7 @@ RAW = Guess(
     counterexamples=("pred", "logits", "features", "weight", "image", "masked_mean", "sampled"),
 )  # fmt: skip
 KERNEL_WHOLE_NUMBERS = Guess(
-    name="whole numbers that a kernel is handed",
+    name="integers passed to a kernel",
     of="an input of a custom autograd function",
     pattern=(
         r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|"

@@ -60,7 +60,7 @@ FACTS = {
     "same-rank": "has as many dimensions as its input",
     "some-rank": "has dimensions",
     "adds-dimension": "has one more dimension; a tuple of tensors counts as one in which they are stacked",
-    "reduces": "gives one number, unless it is told along which dimension to go",
+    "reduces": "gives one number, unless it gets a dimension",
     # numerical behaviour
     "view": "shares the memory of its input, where strides allow it",
     "reshapes": "gives the same numbers in the same order another shape",
@@ -78,7 +78,7 @@ FACTS = {
     "limits": "limits its input by what is beside it",
     "steps": "gives numbers that jump where its input does not",
     "indices-too": "returns positions beside its result",
-    "indices-along": "returns positions beside its result where it is told a dimension",
+    "indices-along": "returns positions beside its result where it gets a dimension",
     "asks": "gives what is no tensor",
     # kinds of operations
     "operator": "runs for this operator of Python, as syntax trees call it",

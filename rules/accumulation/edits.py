@@ -21,9 +21,9 @@ def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrit
     loss = call.func.value
     scaled = isinstance(loss, cst.Call) and isinstance(loss.func, cst.Attribute) and loss.func.attr.value == "scale"
     if rewrite.same_function(backward, every):
-        handed = loss.args if isinstance(loss, cst.Call) and scaled else call.args
-        if len(handed) == 1 and handed[0].keyword is None and not handed[0].star:
-            inner = handed[0].value
+        arguments = loss.args if isinstance(loss, cst.Call) and scaled else call.args
+        if len(arguments) == 1 and arguments[0].keyword is None and not arguments[0].star:
+            inner = arguments[0].value
             yield rewrite.replace(inner, f"{rewrite.operand(inner)} / {rewrite.operand(every)}")
         elif not scaled and all(argument.keyword is not None for argument in call.args):
             yield rewrite.replace(loss, f"({rewrite.operand(loss)} / {rewrite.operand(every)})")

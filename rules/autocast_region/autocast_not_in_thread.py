@@ -79,8 +79,8 @@ class AutocastNotInThread(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, RegionMissed)
-        handed = event.thread.handed
-        if event.lost is None or handed is None or not rewrite.same_function(event.lost.node, event.node):
+        argument = event.thread.argument
+        if event.lost is None or argument is None or not rewrite.same_function(event.lost.node, event.node):
             return None
-        edit = rewrite.replace(handed, f"{rewrite.text(event.lost.node)}({rewrite.text(handed)})")
+        edit = rewrite.replace(argument, f"{rewrite.text(event.lost.node)}({rewrite.text(argument)})")
         return Fix("Enter autocast in the thread", (edit,), Applicability.UNSAFE)

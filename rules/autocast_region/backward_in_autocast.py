@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.edits.casting import may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Backward, Event, HandedBackward, ManagedBackward
+from amplint.semantics.events import Backward, DelegatedBackward, Event, ManagedBackward
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class BackwardInAutocast(Rule):
                 premises=event.unseen_of_region,
             )
 
-    def on_handed_backward(self, event: HandedBackward) -> Iterator[Report]:
+    def on_delegated_backward(self, event: DelegatedBackward) -> Iterator[Report]:
         if event.region_with is not None:
             yield self.report(
                 event,
-                "autocast is on where a loss is handed to what runs its backward pass",
+                "autocast is on where a loss is passed to code that runs its backward pass",
                 advice="End the autocast region once the loss is computed.",
                 notes=[(event.region_with, "autocast is on from here")],
                 severity=Severity.INFO,
@@ -91,5 +91,5 @@ class BackwardInAutocast(Rule):
         edit = rewrite.end_region(region, event.statement, partial(may_be_cast, event))
         if edit is None and not any(may_be_cast(event, statement) for statement in rewrite.body_of(region)):
             edit = rewrite.drop_region(region)
-        known = Applicability.UNSAFE if isinstance(event, HandedBackward) else Applicability.SAFE
+        known = Applicability.UNSAFE if isinstance(event, DelegatedBackward) else Applicability.SAFE
         return Fix("End the autocast region before backward()", (edit,), known) if edit else None

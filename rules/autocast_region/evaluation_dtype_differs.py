@@ -81,10 +81,10 @@ class EvaluationDtypeDiffers(Rule):
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
-        told: set[cst.CSTNode | None] = set()
+        reported: set[cst.CSTNode | None] = set()
         for forward, function, call in places if all(forward.autocast is Recipe.OFF for forward in evaluation) else ():
-            if function not in told and on.entered is not None:
-                told.add(function)
+            if function not in reported and on.entered is not None:
+                reported.add(function)
                 self._missing[forward.node] = call, on
                 message = f"{forward.name} is evaluated without autocast and trained under it"
                 notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]

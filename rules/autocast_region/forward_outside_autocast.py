@@ -30,7 +30,7 @@ class ForwardOutsideAutocast(Rule):
     has little to convert, since losses run in float32 anyway: the training runs as slowly as without autocast.
 
     A gradient scaler keeps small gradients of half precision from vanishing. Where nothing runs in half, a scaled loss
-    makes training no faster, and steps are skipped now and then for nothing. A model out of sight, or one that is
+    makes training no faster, and steps are skipped now and then for nothing. An unseen model, or one that is
     sharded, may compute in half by itself: there it is an info.
 
     ## Example

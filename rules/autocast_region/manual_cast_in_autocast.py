@@ -42,7 +42,7 @@ class ManualCastInAutocast(Rule):
 
     Half weights of models that only infer, or that no optimizer updates, are a choice and not reported. Neither is the
     other half dtype for what is stored on the CPU: NumPy has no bfloat16. Weights that an optimizer is seen to update
-    are AMP410's. A model whose optimizer is out of sight is an info. Everything else rests on numbers that are not
+    are AMP410's. A model whose optimizer is not visible is an info. Everything else rests on numbers that are not
     seen, and is reported only where the rule is selected by its code: an input that is converted, and a tensor that is
     converted to the other half dtype.
 

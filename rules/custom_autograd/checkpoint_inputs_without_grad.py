@@ -21,7 +21,7 @@ class CheckpointInputsWithoutGrad(Rule):
     gradient. The first layer of a model gets its input from the data, a model with frozen embeddings does too further
     on: the parameters of that segment get no gradient and are never trained. PyTorch only warns: `None of the inputs
     have requires_grad=True. Gradients will be None`. The reentrant variant is what runs where `use_reentrant` is not
-    given, which PyTorch warns about as well; such a call is reported as an info where its inputs are out of sight.
+    given, which PyTorch warns about as well; such a call is reported as an info where its inputs are not visible.
 
     ## Example
     ```python

@@ -9,7 +9,7 @@ from amplint.edits.functions import restore
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, HandedOver, LeftOut, MixedBackward, OffInBackward
+from amplint.semantics.events import Event, LeftOut, MixedBackward, OffInBackward, UncastKernelCall
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -90,12 +90,12 @@ class CustomFunctionWithoutCustomFwd(Rule):
             f"{event.missing} is not converted to the dtype of {event.like}, as the other tensors of the kernel are",
             reason="Under autocast one can be half and the other float32, and the kernel takes tensors of one dtype.",
             advice=f"Convert it too: {event.missing} = {event.missing}.type_as({event.like}).",
-            notes=[(event.handed, "the kernel is handed it here")],
+            notes=[(event.argument, "it is passed to the kernel here")],
             severity=None if event.announced else Severity.INFO,
             premises=() if event.applied is not None else (Premise.REGION_OF_CALLER, Premise.APPLIED_THERE),
         )
 
-    def on_handed_over(self, event: HandedOver) -> Iterator[Report]:
+    def on_uncast_kernel_call(self, event: UncastKernelCall) -> Iterator[Report]:
         if event.second is None:
             yield self.report(
                 event,
@@ -103,7 +103,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
                 reason="Under autocast it can be half, which a kernel takes only if it was written for it.",
                 advice="Decorate forward with custom_fwd(cast_inputs=torch.float32), and backward with custom_bwd.",
                 at=event.forward.name,
-                notes=[(event.node, "the kernel is handed it here")],
+                notes=[(event.node, "it is passed to the kernel here")],
             )
             return
         yield self.report(
@@ -113,7 +113,7 @@ class CustomFunctionWithoutCustomFwd(Rule):
             + ("an operation that is given out=." if event.with_out else "a kernel."),
             advice="Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other.",
             at=event.node if event.with_out else event.buffer or event.forward.name,
-            notes=[(event.node, "the kernel is handed them here")] if not event.with_out else (),
+            notes=[(event.node, "they are passed to the kernel here")] if not event.with_out else (),
         )
 
     def on_off_in_backward(self, event: OffInBackward) -> Iterator[Report]:

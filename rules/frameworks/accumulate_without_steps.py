@@ -10,7 +10,7 @@ from amplint.semantics.events import WindowOfOne
 
 
 class AccumulateWithoutSteps(Rule):
-    """An `Accelerator` begins micro-batches with `accumulate()`, and is not told how many make a window.
+    """An `Accelerator` begins micro-batches with `accumulate()`, and gets no number of them in a window.
 
     ## Why is this bad?
     Without `gradient_accumulation_steps` a window has one micro-batch: the optimizer steps on each, with the gradients

@@ -37,7 +37,7 @@ class DecoratorInert(Rule):
             self.conv = nn.Conv2d(256, 80, 1)
             self.fp16_enabled = False  # wrap_fp16_model switches it on
     ```
-    Nothing is reported where a base class is out of sight, nor for an abstract class: either leaves it to another class
+    Nothing is reported where a base class is not visible, nor for an abstract class: either leaves it to another class
     to set the attribute.
 
     ## References

@@ -36,7 +36,7 @@ class LossDividedTwice(Rule):
     loss = criterion(model(inputs), targets)
     accelerator.backward(loss)
     ```
-    Nothing is reported where the `Accelerator` is not told of a number, or where what is divided is a sum of losses.
+    Nothing is reported where the `Accelerator` gets no number, or where what is divided is a sum of losses.
 
     ## Fix safety
     Unsafe: gradients grow by the number of micro-batches, for which the learning rate may have been chosen.

@@ -39,7 +39,7 @@ class TrainerWithBfloat16Model(Rule):
     for, this is an info.
 
     DeepSpeed keeps float32 copies by itself, and Accelerate makes them where FSDP shards: nothing is reported where the
-    script asks for either. A launcher may do so out of sight: of an `Accelerator` or a `Fabric`, which are made for
+    script asks for either. A launcher may do so unseen: of an `Accelerator` or a `Fabric`, which are made for
     that, this is an info.
 
     ## Example
@@ -55,7 +55,7 @@ class TrainerWithBfloat16Model(Rule):
     trainer = Trainer(model=model, args=TrainingArguments("out", bf16=True), train_dataset=dataset)
     trainer.train()
     ```
-    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or handed to PEFT.
+    Nothing is reported where only part of the model may be trained: it is frozen, quantized, or passed to PEFT.
 
     ## Fix safety
     Unsafe: the weights are kept in float32, which takes twice the memory for them and for the optimizer's state.

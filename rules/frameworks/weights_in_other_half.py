@@ -30,7 +30,7 @@ class WeightsInOtherHalf(Rule):
     raises `NotImplementedError: "_amp_foreach_non_finite_check_and_unscale_cuda" not implemented for 'BFloat16'`.
 
     The same is reported for a file in YAML or JSON that holds arguments of Hugging Face's Trainer and, beside them, the
-    dtype of the model: `bf16: true` with `torch_dtype: float16` or `bnb_4bit_compute_dtype: float16`. Where it tells of
+    dtype of the model: `bf16: true` with `torch_dtype: float16` or `bnb_4bit_compute_dtype: float16`. Where it names
     adapters or of quantized weights, what is frozen is only rounded, or computed, in another dtype than was asked for,
     which is an info. So it is for a model that a script loads with
     `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=...)`: its linear layers cast their input to that

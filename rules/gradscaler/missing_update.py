@@ -79,7 +79,7 @@ class MissingUpdate(Rule):
     def on_never_updated(self, event: NeverUpdated) -> Iterator[Report]:
         message = "nothing ever calls update() on this scaler, so the next call of this code raises RuntimeError"
         if not event.whole:
-            message = "unless a base class out of sight calls update(), the next call of this code raises RuntimeError"
+            message = "unless an unseen base class calls update(), the next call of this code raises RuntimeError"
         yield self.report(
             event,
             message,

@@ -80,7 +80,7 @@ class ScalerInLoop(Rule):
                 event,
                 "the scaler is constructed again in every round of a loop, its optimizer is not",
                 advice="Construct the scaler once, next to the optimizer, and pass it in.",
-                notes=[(event.around, "this loop makes a new scaler each time round"), (used, "handed on here")],
+                notes=[(event.around, "this loop makes a new scaler each time round"), (used, "passed on here")],
                 severity=Severity.WARNING if event.guesses else None,
             )
             return

@@ -44,8 +44,8 @@ class ScalerNotCheckpointed(Rule):
     scaler.load_state_dict(checkpoint["scaler"])
     ```
 
-    An info where a setting chooses the dtype of all regions, or where the scaler is handed to code that trains out of
-    sight, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
+    An info where a setting chooses the dtype of all regions, or where the scaler is passed to unseen code that
+    trains, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
     Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the same way, as an
     info.
 

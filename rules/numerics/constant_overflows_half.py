@@ -35,7 +35,7 @@ class ConstantOverflowsHalf(Rule):
     breaks when mixed precision is switched on. Under CUDA autocast, softmax, exp, sums, norms and losses return
     float32, where -1e9 is fine.
 
-    Where the rule is selected by name or `ALL`, it goes by names, too: a function out of sight that is given a mask and
+    Where the rule is selected by name or `ALL`, it goes by names, too: an unseen function that is given a mask and
     such a number fills by it, and an imported `NEAR_INF` is such a number. It then also reports the limits of an
     input's dtype where they fill a matrix product of that input: autocast makes the product float16 and leaves the
     input alone.

@@ -81,7 +81,7 @@ class LossInHalf(Rule):
 
     ## Fix safety
     Safe: the inputs of the loss are converted to float32, as autocast would do. The loss and what is computed from it
-    is then float32 too, the gradients that reach the model are half as before. What a model out of sight returned is
+    is then float32 too, the gradients that reach the model are half as before. What an unseen model returned is
     converted only where the same function uses it as a tensor elsewhere.
 
     ## References
@@ -108,8 +108,8 @@ class LossInHalf(Rule):
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None
-        told = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
-        if first is None or not _is_half(first) or event.op not in told:
+        reported = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
+        if first is None or not _is_half(first) or event.op not in reported:
             return
         if isinstance(first.value, Tensor) and (first.value.traits & _TOLD_ELSEWHERE or first.value.floor is not None):
             return  # the logarithm of a mask is exact, and other rules report the rest

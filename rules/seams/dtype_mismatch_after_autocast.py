@@ -100,11 +100,13 @@ class DtypeMismatchAfterAutocast(Rule):
         )
 
     def on_input_unconverted(self, event: InputUnconverted) -> Iterator[Report]:
-        told = f"the dtype of {event.model} can be another" if event.model else "the model is in a dtype that is chosen"
+        which = (
+            f"the dtype of {event.model} can be another" if event.model else "the model is in a dtype that is chosen"
+        )
         beside = "its dtype, or only its device, is read here" if event.model else "another item is converted here"
         yield self.report(
             event,
-            f"nothing here converts this input to the dtype of its model, {told}",
+            f"nothing here converts this input to the dtype of its model, {which}",
             reason="Layers refuse an input whose dtype is not that of their weights, and no region is in sight.",
             advice=f"Convert it: x.to({event.model}.dtype)." if event.model else "Convert it as the others are.",
             notes=[(event.beside, beside)],
@@ -116,7 +118,7 @@ class DtypeMismatchAfterAutocast(Rule):
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.refusal is None:
             return
-        if event.handed and event.steady.made is not None:
+        if event.from_caller and event.steady.made is not None:
             yield self.report(
                 event,
                 f"made without a dtype, this makes {event.op} raise in half precision: {event.refusal}",

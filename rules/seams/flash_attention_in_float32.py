@@ -33,7 +33,7 @@ class FlashAttentionInFloat32(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         outputs = model(**batch)
     ```
-    Nothing is reported where no dtype is written, or where the model is handed to something else before.
+    Nothing is reported where no dtype is written, or where the model is passed to something else before.
 
     ## Fix safety
     Unsafe: the model is loaded in bfloat16. To train it, keep float32 weights and make a region instead.

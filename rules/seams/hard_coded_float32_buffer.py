@@ -84,12 +84,12 @@ class HardCodedFloat32Buffer(Rule):
             found = buffer_of(join)
             assert found is not None
             half, call = found
-            told = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
+            origin = [(half.half.node, half.half.text)] if half.half is not None and half.half.node is not None else []
             yield self.report(
                 join,
                 f"this {half.dtype} tensor becomes float32 by {join.op}: the tensor made without a dtype is float32",
                 advice=_advice(call),
-                notes=[*told, (call, "the float32 tensor is made here")],
+                notes=[*origin, (call, "the float32 tensor is made here")],
                 premises=[Premise.NOT_REPLACED] if _is_empty(call) else (),
             )
 

@@ -24,7 +24,7 @@ class UnsupportedHalfOp(Rule):
     Quantiles, decompositions and solvers exist for float32 and float64 only: on a half tensor they raise
     `"cholesky_cpu" not implemented for 'Half'` or `Low precision dtypes not supported`. The Fourier transforms refuse
     bfloat16, and take float16 on CUDA only. CUDA autocast does not convert their operands; CPU autocast does.
-    Converting the result is too late; where that is done, and the operand's dtype is out of sight, this is an info.
+    Converting the result is too late; where that is done, and the operand's dtype is unknown, this is an info.
 
     ## Example
     ```python

@@ -123,7 +123,7 @@ def _most(values: Sequence[float | None]) -> float | None:
 
 def undrawn(record: Record) -> list[str]:
     """Why nothing is drawn of activations, weights or gradients, one sentence each."""
-    told = []
+    sentences = []
     for what, plural in (("activation", "activations"), ("weight", "weights"), ("gradient", "gradients")):
         seen = [each for each in record.histograms if each.what == what]
         zeros, nonfinite = sum(each.zeros for each in seen), sum(each.nonfinite for each in seen)
@@ -131,12 +131,12 @@ def undrawn(record: Record) -> list[str]:
             continue
         looked = f"{zeros + nonfinite} numbers of {plural} that were looked at"
         if not zeros or not nonfinite:
-            told.append(f"All {looked} are {'0' if zeros else 'inf or NaN'}: nothing is drawn of them.")
+            sentences.append(f"All {looked} are {'0' if zeros else 'inf or NaN'}: nothing is drawn of them.")
         else:
-            told.append(f"Of the {looked} {zeros} are 0 and the others inf or NaN: nothing is drawn of them.")
+            sentences.append(f"Of the {looked} {zeros} are 0 and the others inf or NaN: nothing is drawn of them.")
     if record.histograms and record.steps and not any(each.what == "gradient" for each in record.histograms):
-        told.append("No optimizer was seen to use gradients: nothing is drawn of them.")
-    return told
+        sentences.append("No optimizer was seen to use gradients: nothing is drawn of them.")
+    return sentences
 
 
 def losses(record: Record) -> Shown[HalfLoss]:

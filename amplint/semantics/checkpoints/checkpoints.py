@@ -133,7 +133,7 @@ def _trains_out_of_sight(machine: Machine, node: cst.Call, last: str, arguments:
     if scaler.symbol not in ledger.training:
         machine.record_guesses(node, (TRAINS if made else TRAINING_STEP).guesses(last))
         ledger.train(scaler, node)
-    ledger.handed.setdefault(scaler.symbol, set()).update(optimizers)
+    ledger.trained_unseen.setdefault(scaler.symbol, set()).update(optimizers)
     if made:
         ledger.kept.add(scaler.symbol)
     return True
@@ -198,7 +198,7 @@ def conclude(machine: Machine) -> None:
         if ledger.exports and scaler.symbol in ledger.kept:
             continue
         stepped = machine[CallIndex].index.partners.get(scaler.symbol, ())
-        partners = {*stepped, *ledger.handed.get(scaler.symbol, ())}
+        partners = {*stepped, *ledger.trained_unseen.get(scaler.symbol, ())}
         kin = {known for symbol in partners for known in _identity_keys(machine, symbol)}
         paths = {dotted(node) for symbol in partners for node in machine[CallIndex].index.optimizers.get(symbol, ())}
         saves, restores = (

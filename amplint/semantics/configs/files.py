@@ -218,17 +218,17 @@ class ConfigFiles(Tracker):
         return None
 
     def _composed(self, state: State, function: Function, decorator: cst.Call) -> Value | None:
-        told: dict[str, str] = {}
+        given: dict[str, str] = {}
         for place, argument in enumerate(decorator.args):
             by_place = "".join(known.HYDRA_PARAMETERS[place : place + 1])
             value = self._value(state, function, argument.value)
             if isinstance(value, Const) and isinstance(value.value, str):
-                told[argument.keyword.value if argument.keyword is not None else by_place] = value.value
-        primary = told.get("config_name")
+                given[argument.keyword.value if argument.keyword is not None else by_place] = value.value
+        primary = given.get("config_name")
         if primary is None or function.chunk.source is not self.machine.program.main:
             return None
         reader = Reader(self.machine.fresh, omega=True)
-        return Hydra(lambda path: self._file(FilePath(path)), reader, told.get("config_path", ".")).composed(primary)
+        return Hydra(lambda path: self._file(FilePath(path)), reader, given.get("config_path", ".")).composed(primary)
 
     def _value(self, state: State, function: Function, node: cst.BaseExpression) -> Value:
         return evaluate_silently(self.machine, state, function.frame, node, {})

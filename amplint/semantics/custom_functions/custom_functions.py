@@ -20,8 +20,8 @@ from amplint.semantics.custom_functions.function_passes import (
     mixed,
     runs_again,
 )
-from amplint.semantics.custom_functions.kernels import handed, handles_dtypes, has_casting_caller, unprepared
-from amplint.semantics.events import HandedOver, LeftOut, MixedBackward, OffInBackward, RunsAgain, Unpaired
+from amplint.semantics.custom_functions.kernels import handles_dtypes, has_casting_caller, uncast_call, unprepared
+from amplint.semantics.events import LeftOut, MixedBackward, OffInBackward, RunsAgain, UncastKernelCall, Unpaired
 from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently
@@ -38,7 +38,9 @@ from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 
-KINDS = frozenset(event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, HandedOver, OffInBackward))
+KINDS = frozenset(
+    event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, UncastKernelCall, OffInBackward)
+)
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
@@ -193,7 +195,7 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
             missing.conversion,
             missing=missing.name,
             like=missing.like,
-            handed=missing.handed,
+            argument=missing.argument,
             **details,
         )
     elif machine.assumes and found is None and again is None:
@@ -221,9 +223,9 @@ def _emit_assumed(
 ) -> None:
     """Emit the first effect of autocast on a function that does not handle dtypes."""
     if unprepared(machine, name, passes):
-        if (over := handed(machine, state, passes)) is not None:
+        if (over := uncast_call(machine, state, passes)) is not None:
             machine.emit(
-                state, HandedOver, over.node, kernel=over.kernel, first=over.first, second=over.second,
+                state, UncastKernelCall, over.node, kernel=over.kernel, first=over.first, second=over.second,
                 forward=passes.forward, buffer=over.buffer, with_out=over.with_out, assumed=True,
                 guesses=(*over.guesses, *modules), **details,
             )  # fmt: skip

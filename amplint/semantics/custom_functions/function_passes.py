@@ -68,7 +68,7 @@ class Missing:
     name: str
     like: str
     conversion: cst.CSTNode
-    handed: cst.CSTNode
+    argument: cst.CSTNode
 
 
 def _product(node: cst.CSTNode) -> Product | None:
@@ -161,8 +161,8 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]]
     The third element are the guesses about that method.
     """
     forward = _Forward(passes)
-    handed = {origin: node for node, origin in reversed(forward.calls) if origin != _HALF}
-    if not handed:
+    passed = {origin: node for node, origin in reversed(forward.calls) if origin != _HALF}
+    if not passed:
         return None
     found: list[tuple[cst.Call, cst.Call, tuple[Guessed, ...]]] = []
     origins = _backward(passes, forward)
@@ -173,9 +173,9 @@ def runs_again(passes: Passes) -> tuple[cst.Call, cst.Call, tuple[Guessed, ...]]
                 func = inner.func
                 back = func if isinstance(func, cst.Attribute) and RUNS_BACK.search(func.attr.value) else None
                 origin = origins.of(back.value if back is not None else func)
-                if origin is not None and origin in handed:
+                if origin is not None and origin in passed:
                     guesses = RUNS_BACK.guesses(back.attr.value) if back is not None else ()
-                    found.append((handed[origin], inner, guesses))
+                    found.append((passed[origin], inner, guesses))
 
     read(origins, passes.backward.body, seen)
     return found[0] if found else None

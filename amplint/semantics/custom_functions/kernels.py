@@ -39,7 +39,7 @@ _LIBRARIES = words("torch builtins math numpy np functools itertools warnings lo
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class UncastCall:
     """The call of a kernel, the kernel's name, and two arguments whose dtypes can differ, or one alone.
 
     `buffer` is the construction of the second one, if that is a new tensor. The callee is a kernel by these `guesses`,
@@ -102,10 +102,10 @@ def _converts(call: cst.Call, code: cst.CSTNode) -> bool:
     return any(handles_dtypes(value) for value in (*assigned, *(argument.value for argument in call.args)))
 
 
-def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
+def uncast_call(machine: Machine, state: State, passes: Passes) -> UncastCall | None:
     """The first kernel that forward calls with uncast arguments, one with two of them if there is any."""
-    found: list[Handed] = []
-    singles: list[Handed] = []
+    found: list[UncastCall] = []
+    singles: list[UncastCall] = []
     gradients, tensors = differentiable(passes), _tensors(passes)
     origins = Origins({name: name for name in passes.inputs}, passes.context, special=_buffer)
     local = {*passes.inputs, passes.context, *_bound(passes.forward)}
@@ -132,9 +132,11 @@ def handed(machine: Machine, state: State, passes: Passes) -> Handed | None:
                 pair.insert(1, _FLOAT32)
             if len(pair) > 1:
                 buffer = _maker(passes.forward, made) if pair[1] == _FLOAT32 and made is not None else None
-                found.append(Handed(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses, with_out))
+                found.append(
+                    UncastCall(call, _called(call.func), str(pair[0]), str(pair[1]), buffer, guesses, with_out)
+                )
             elif floats and not with_out and not follows:
-                singles.append(Handed(call, _called(call.func), str(floats[0]), None, None, guesses, with_out))
+                singles.append(UncastCall(call, _called(call.func), str(floats[0]), None, None, guesses, with_out))
 
     read(origins, passes.forward.body, seen)
     return next(iter((*found, *singles)), None)

@@ -69,16 +69,16 @@ class MixedBackward(CustomFunctionEvent):
 class LeftOut(CustomFunctionEvent):
     """Forward converts some tensors to the dtype of `like` for a kernel, and passes it another, `missing`, unconverted.
 
-    The event is at the last conversion, `handed` is the kernel's argument.
+    The event is at the last conversion, `argument` is the kernel's.
     """
 
     missing: str
     like: str
-    handed: cst.CSTNode
+    argument: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HandedOver(CustomFunctionEvent):
+class UncastKernelCall(CustomFunctionEvent):
     """Forward passes `first` and `second`, which can differ in dtype under autocast, or `first` alone, to a kernel,
     called `kernel`.
 

@@ -150,7 +150,7 @@ class Backward(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class HandedBackward(Event):
+class DelegatedBackward(Event):
     """A method called `backward` of unseen code gets a loss, and runs backward on it."""
 
 

@@ -72,8 +72,8 @@ class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.
 
     `refusal` says why PyTorch raises then; where it does not, the result is float32. `converted` is the conversion that
-    makes `steady` float32, if one does, beside another that follows the dtype of a tensor. It is `handed` by a caller
-    that made it, or computed from statistics that its module has `kept`.
+    makes `steady` float32, if one does, beside another that follows the dtype of a tensor. An unseen caller made it
+    (`from_caller`), or it is computed from statistics that its module has `kept`.
     """
 
     op: str
@@ -81,5 +81,5 @@ class Clash(Event):
     half: Operand
     refusal: str | None
     converted: cst.Call | None = None
-    handed: bool = False
+    from_caller: bool = False
     kept: bool = False

@@ -28,7 +28,7 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     if _scales_dynamically(arguments):
         machine[Ledger].initialized.setdefault(optimizer.symbol, node)
     parameters.forget_dtypes(machine, state, arguments.values)
-    weights.handed(machine, arguments.values)
+    weights.escape(machine, arguments.values)
     both = unseen_result(machine, state, name, arguments, node)
     return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
 

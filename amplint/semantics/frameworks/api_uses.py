@@ -49,13 +49,13 @@ class ApiUses(Tracker):
         if ApiUse.kind not in self.machine.wanted:
             return
         chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]
-        told = {node for node, _ in self.reported}
+        known = {node for node, _ in self.reported}
         modules = {bound: name for one in chunks for node, bound, name in _imports(one) if name not in SUCCESSORS}
         for chunk in chunks:
             found: list[tuple[cst.CSTNode, str]] = [(node, name) for node, _, name in _imports(chunk)]
             found += ((node, name) for node in walk(chunk.module) if (name := _qualified(node, modules)) is not None)
             for node, name in found:
-                if name in SUCCESSORS and node not in told and not self._is_fallback(node, name):
+                if name in SUCCESSORS and node not in known and not self._is_fallback(node, name):
                     self.machine.chunk = chunk
                     self.machine.statement = None
                     self.machine.emit(State(), ApiUse, node, name=name, torch=self._torch(name))

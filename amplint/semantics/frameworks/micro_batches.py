@@ -67,9 +67,9 @@ class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
     `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
-    `untold` the constructions of managers, unless one is `told` a number of micro-batches, `begun` maps managers to the
-    first call that begins one, and `divisions` maps the result of dividing a value other than a sum to the node and the
-    symbol of the divisor.
+    `without_steps` the constructions of managers that get no number of micro-batches, `gets_steps` says that another
+    does, `begun` maps managers to the first call that begins one, and `divisions` maps the result of dividing a value
+    other than a sum to the node and the symbol of the divisor.
     """
 
     part = EnteredMicroBatches
@@ -77,9 +77,9 @@ class MicroBatches(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.windows: dict[cst.CSTNode, frozenset[int]] = {}
-        self.untold: dict[int, cst.Call] = {}
+        self.without_steps: dict[int, cst.Call] = {}
         self.begun: dict[int, cst.CSTNode] = {}
-        self.told = False
+        self.gets_steps = False
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
 
@@ -105,14 +105,16 @@ class MicroBatches(Tracker):
                 self.machine.emit(state, ClippedEachTime, call.node, call=call.node, manager=manager, spelled=name)
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
-            self._handed(state, call, manager, call.arguments.values[0])
+            self._divided_again(state, call, manager, call.arguments.values[0])
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """Record the construction of a manager that is not told how many micro-batches there are."""
+        """Record the construction of a manager that gets no number of micro-batches."""
         if isinstance(result, Manager) and result.kind in DIVIDING and isinstance(call.callee, Ref):
             given = {argument.keyword for argument in call.arguments.given}
-            self.untold[result.symbol] = call.node
-            self.told |= any(argument.star for argument in call.arguments.given) or not given.isdisjoint(_SETS_STEPS)
+            self.without_steps[result.symbol] = call.node
+            self.gets_steps |= any(argument.star for argument in call.arguments.given) or not given.isdisjoint(
+                _SETS_STEPS
+            )
         return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
@@ -120,9 +122,9 @@ class MicroBatches(Tracker):
         chunks = self.machine.program.main.chunks
         named = any(_STEPS in chunk.words for chunk in chunks)
         named &= all(chunk.words.isdisjoint(_COUNTS_ITSELF) for chunk in chunks)
-        if named and not self.told and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
-            for manager in self.untold.keys() & self.begun.keys():
-                self.machine.emit(State(), WindowOfOne, self.untold[manager], entered=self.begun[manager])
+        if named and not self.gets_steps and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
+            for manager in self.without_steps.keys() & self.begun.keys():
+                self.machine.emit(State(), WindowOfOne, self.without_steps[manager], entered=self.begun[manager])
 
     def is_within_window(self, state: State, manager: Manager) -> bool:
         """Whether a `with` statement around has entered a micro-batch of `manager`."""
@@ -166,7 +168,7 @@ class MicroBatches(Tracker):
             if block is not None and not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
                 yield block
 
-    def _handed(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
+    def _divided_again(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
         division, by = self.divisions.get(symbol_of(self.machine, loss), (None, -1))
         assert manager.steps is not None
         own = self.machine.unknown("attribute", _STEPS, parts=(manager.symbol,)).symbol

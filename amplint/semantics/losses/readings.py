@@ -139,7 +139,7 @@ def formatted(machine: Machine, state: State, node: cst.FormattedString, values:
         _report_read(machine, state, node, values, "logged")
 
 
-def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+def report_logged(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """Report a call that logs or collects its arguments; a bare `print(value)` is taken for debugging."""
     if not (machine[Readings].scaled_under or machine[Shares].known):
         return
@@ -280,7 +280,7 @@ class Readings(Tracker):
 
     def call_resolved(self, state: State, call: Call) -> None:
         """Check a call that may log or collect its arguments."""
-        handed(self.machine, state, call.node, call.arguments)
+        report_logged(self.machine, state, call.node, call.arguments)
 
     def number_read(self, tensor: Value, number: Value) -> None:
         """`loss.item()` still carries the scale."""

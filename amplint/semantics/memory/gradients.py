@@ -101,5 +101,5 @@ def _pass_key(gradients: Gradients) -> tuple[object, ...]:
 def gradients_key(gradients: Gradients) -> tuple[object, ...]:
     """The key of gradients: what rules can distinguish."""
     earlier = frozenset((*_pass_key(one), one.raw) for one in gradients.earlier)
-    told = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
-    return (*_pass_key(gradients), *told, gradients.consumed is not None, earlier)
+    facts = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
+    return (*_pass_key(gradients), *facts, gradients.consumed is not None, earlier)

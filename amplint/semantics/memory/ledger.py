@@ -19,8 +19,8 @@ class Ledger(Tracker):
     certainly or possibly is. `perhaps_none` are scalers that are missing on some path, and `fleeting` the calls that
     construct scalers which are gone before anything could save them. `spelled` maps the place of a save or restore to
     the names there whose value is a scaler or None, one table for each path, and `elsewhere` maps a call that leads to
-    such places in other files to these files. `handed` maps a scaler to the optimizers that code out of sight trains
-    with it, `kept` are the scalers that an object out of sight keeps for that, and `exports` says that the method of
+    such places in other files to these files. `trained_unseen` maps a scaler to the optimizers that unseen code trains
+    with it, `kept` are the scalers that an unseen object keeps for that, and `exports` says that the method of
     such an object may save them. `initialized` maps an optimizer to the call that puts it under apex's loss scaling.
     """
 
@@ -37,7 +37,7 @@ class Ledger(Tracker):
         self.perhaps_none: set[int] = set()
         self.fleeting: set[cst.CSTNode] = set()
         self.spelled: dict[cst.CSTNode, list[dict[str, Value]]] = {}
-        self.handed: dict[int, set[int]] = {}
+        self.trained_unseen: dict[int, set[int]] = {}
         self.kept: set[int] = set()
         self.exports = False
         self.initialized: dict[int, cst.CSTNode] = {}

@@ -84,11 +84,11 @@ class Progress(Part):
         alike: dict[int, tuple[Gradients, list[int]]] = {}
         for optimizer, gradients in self.gradients.items():
             alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
-        told: dict[tuple[object, ...], list[int]] = {}
+        grouped: dict[tuple[object, ...], list[int]] = {}
         for gradients, optimizers in alike.values():
-            told.setdefault(gradients_key(gradients), []).extend(optimizers)
-        told.pop(ambient, None)
-        return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in told.items())
+            grouped.setdefault(gradients_key(gradients), []).extend(optimizers)
+        grouped.pop(ambient, None)
+        return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in grouped.items())
 
     def symbols(self) -> Iterable[int]:
         """Scalers and optimizers."""

@@ -35,7 +35,7 @@ class Obligations(Tracker):
 
     `began` is the time at which the present call from unseen code began, and `owner` the class of the method, `whole`
     if its bases are in visible code. A scaler or an optimizer passed to unseen code escapes, a scaler in the functions
-    `escaped_in`; `handed_up` says that an object with a scaler escaped to an unseen base.
+    `escaped_in`; `escaped_to_base` says that an object with a scaler escaped to an unseen base.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -49,7 +49,7 @@ class Obligations(Tracker):
         self.cleared: set[cst.CSTNode] = set()
         self.scaler_escaped = False
         self.escaped_in: set[cst.CSTNode] = set()
-        self.handed_up = False
+        self.escaped_to_base = False
         self.optimizer_escaped = False
 
     def record_escape(self) -> None:

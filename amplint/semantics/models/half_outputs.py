@@ -164,7 +164,7 @@ def is_loss(name: str) -> bool:
     return LOSS.search(name) is not None and NO_LOSS.search(name) is None
 
 
-def handed(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
+def report_loss_call(machine: Machine, state: State, node: cst.Call, callee: Value, arguments: Arguments) -> None:
     """Report an unseen call that computes a loss from a half output."""
     if (
         not machine.assumes
@@ -307,7 +307,7 @@ class HalfOutputs(Tracker):
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """Check an unseen call that may be a loss."""
-        handed(self.machine, state, call.node, call.callee, call.arguments)
+        report_loss_call(self.machine, state, call.node, call.callee, call.arguments)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record the output of a model, or of a possible one."""

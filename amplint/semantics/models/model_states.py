@@ -70,8 +70,8 @@ class ModelStates(Part):
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can tell apart of trainable models."""
-        told = ((symbol, model.traits()) for symbol, model in self.known.items())
-        return frozenset((symbol, *traits) for symbol, traits in told if traits != _ORDINARY)
+        described = ((symbol, model.traits()) for symbol, model in self.known.items())
+        return frozenset((symbol, *traits) for symbol, traits in described if traits != _ORDINARY)
 
     def joined(self, other: ModelStates) -> ModelStates:
         """The models known on either path."""

@@ -194,9 +194,9 @@ def forget_devices(machine: Machine, state: State, values: Iterable[Value] | Non
     """Forget the devices of these models, or of any, after they escaped to unseen code."""
     places = [key for key in state.facts if isinstance(key, tuple) and key[0] == _PLACE]
     if places:
-        handed = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
+        roots = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
         for key in places:
-            if handed is None or key[1] in handed:
+            if roots is None or key[1] in roots:
                 del state.facts[key]
 
 

@@ -17,7 +17,7 @@ from amplint.source.tree import children, target_names, walk
 
 DEAD = "dead"
 KEPT = 2
-"""How many stand for all that fared alike: one optimizer is told from several, not several from many."""
+"""How many items of equal state are kept: one is distinguished from several, several are not from many."""
 
 
 def join(machine: Machine, state: State) -> None:

@@ -47,24 +47,24 @@ class NamedClips(Tracker):
         given = [value for value in call.arguments.values if not isinstance(value, Const)]
         if any(isinstance(value, _OWN) for value in given) or any(map(_knows_scale, spelled)):
             return
-        handed = any(map(_are_parameters, call.node.args))
+        takes_parameters = any(map(_are_parameters, call.node.args))
         if not clips:
-            self._measured(state, call, name, handed)
-        elif handed or says:
+            self._measured(state, call, name, takes_parameters)
+        elif takes_parameters or says:
             target = given[0] if given else Unknown(self.machine.fresh())
             hidden = isinstance(call.owner, Instance)
             guesses = (CLIPS_GRADIENTS if says else CLIPPER).guesses(name)
             protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
             call.notes[NamedClips] = target, guesses
 
-    def _measured(self, state: State, call: Call, name: str, handed: bool) -> None:
+    def _measured(self, state: State, call: Call, name: str, takes_parameters: bool) -> None:
         """Pending gradients are measured, unless an argument shows that their scale is taken into account."""
         target = next((one for one in call.arguments.values if not isinstance(one, Const)), None)
         texts = [node.value for argument in call.node.args for node in walk(argument) if isinstance(node, cst.Name)]
         if target is None or any(map(SPEAKS_OF_SCALE.search, texts)):
             return
         if (
-            handed
+            takes_parameters
             or protocol.has_optimizer(self.machine, state, target)
             or models.is_model(self.machine, state, target, call.node.args[0].value)
         ):

@@ -58,7 +58,7 @@ from amplint.semantics.models import outside, parameters
 from amplint.semantics.protocol import independence, mistaken, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
-from amplint.semantics.python.truth import is_handed_on, symbol_of
+from amplint.semantics.python.truth import may_be_none, symbol_of
 from amplint.semantics.reading.inherited import only_computes
 from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
 from amplint.semantics.regions import ran
@@ -212,8 +212,8 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     ):
         return True
     method = machine.calls[-1] if machine.calls else None
-    handed = machine.symbols.key(symbol)[0] == "parameter" and _is_private_method(method)
-    return taken or handed or machine.symbols.involves(symbol, "attribute", "grad")
+    from_caller = machine.symbols.key(symbol)[0] == "parameter" and _is_private_method(method)
+    return taken or from_caller or machine.symbols.involves(symbol, "attribute", "grad")
 
 
 def _is_private_method(function: cst.CSTNode | None) -> bool:
@@ -277,7 +277,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
-    if closure is not None and is_handed_on(machine, closure.value):
+    if closure is not None and may_be_none(machine, closure.value):
         closure = None
     _pair_event(
         machine, state, ScalerStep, node, scaler, optimizer, arguments, closure=closure.node if closure else None
@@ -690,7 +690,9 @@ def _escape_to_base(machine: Machine, state: State, owner: Value) -> None:
     """A method that `owner` inherits from an unseen base may use what it holds."""
     escaped = machine[Obligations].scaler_escaped
     forget(machine, state, [owner])
-    machine[Obligations].handed_up = machine[Obligations].handed_up or machine[Obligations].scaler_escaped != escaped
+    machine[Obligations].escaped_to_base = (
+        machine[Obligations].escaped_to_base or machine[Obligations].scaler_escaped != escaped
+    )
     machine[Obligations].scaler_escaped = escaped
 
 
@@ -735,7 +737,7 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Tracks scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, and `handed_out` results of methods of objects with a scaler. `ran_at` maps
+    `scaled` are losses that carry a scale, and `from_owners` results of methods of objects with a scaler. `ran_at` maps
     each backward pass to the calls that led to it, and `began` is the start of the latest call by unseen code.
     `clipped_by_name` maps clipping calls to their guesses.
     """
@@ -748,7 +750,7 @@ class Protocol(Tracker):
         super().__init__(machine)
         self.scaled: set[int] = set()
         self.idle_scales: set[cst.CSTNode] = set()
-        self.handed_out: set[int] = set()
+        self.from_owners: set[int] = set()
         self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
         self.clipped_by_name: dict[cst.CSTNode, tuple[Guessed, ...]] = {}
         self.began = 0
@@ -827,7 +829,7 @@ class Protocol(Tracker):
             state.change(Progress).gradients = each(state[Progress].gradients, lambda one: replace(one, clipped=None))
         elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
-            isinstance(call.owner, Unknown) and machine.symbols.derives_from(call.owner.symbol, self.handed_out)
+            isinstance(call.owner, Unknown) and machine.symbols.derives_from(call.owner.symbol, self.from_owners)
         ):
             machine.interactions += 1
             forget_protocol(state)
@@ -848,11 +850,11 @@ class Protocol(Tracker):
             owner = call.callee.owner
             held = state.heap.get(owner.symbol, {}).values() if isinstance(owner, Instance) else ()
             if any(isinstance(value, Scaler) for value in held):
-                self.handed_out.add(result.symbol)
+                self.from_owners.add(result.symbol)
 
     def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """The scaler or optimizer that an unknown value is, by its use."""
-        if self.machine.symbols.derives_from(value.symbol, self.handed_out):
+        if self.machine.symbols.derives_from(value.symbol, self.from_owners):
             return None
         if kind == SCALER:
             return as_scaler(self.machine, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from amplint.semantics.events import HandedBackward, ScalerCreated
+from amplint.semantics.events import DelegatedBackward, ScalerCreated
 from amplint.semantics.frameworks import frameworks
 from amplint.semantics.losses import readings
 from amplint.semantics.memory.call_index import CallIndex
@@ -152,18 +152,18 @@ def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Valu
         protocol.backward(machine, state, node, owner)
         return Const(None)
     if state.regions and not isinstance(owner, Tensor):
-        _handed(machine, state, node)
+        _delegated(machine, state, node)
     protocol.forget_gradients(state)
     return Const(None)
 
 
-def _handed(machine: Machine, state: State, node: cst.Call) -> None:
+def _delegated(machine: Machine, state: State, node: cst.Call) -> None:
     """`engine.backward(loss)`: a loss, by its name, is passed to an object that runs backward on it."""
     given = [argument.value for argument in node.args[:1] if argument.keyword is None]
     names = (n.value for first in given for n in walk(first) if isinstance(n, cst.Name))
     said = next(filter(LOSS.search, names), None)
     if said is not None:
-        machine.emit(state, HandedBackward, node, guesses=LOSS.guesses(said))
+        machine.emit(state, DelegatedBackward, node, guesses=LOSS.guesses(said))
 
 
 def _scaler_method(

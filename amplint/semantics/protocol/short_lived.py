@@ -114,9 +114,9 @@ class ShortLived(Tracker):
             return
         self._keep(scalers)
         for scaler in scalers:
-            self._handed_on(state, call, scaler)
+            self._passed_on(state, call, scaler)
 
-    def _handed_on(self, state: State, call: Call, scaler: Scaler) -> None:
+    def _passed_on(self, state: State, call: Call, scaler: Scaler) -> None:
         machine = self.machine
         if scaler.created is None or not scaler.loops or machine.symbols.key(scaler.symbol)[0] != "made":
             return
@@ -157,10 +157,10 @@ class ShortLived(Tracker):
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit scalers that nothing holds at the end of the call, once for those of exclusive branches."""
-        told: set[cst.CSTNode] = set()
+        reported: set[cst.CSTNode] = set()
         for made, one in self.candidates.items() if self.machine.complete else ():
-            if made not in self.kept and one.step not in told:
-                told.add(one.step)
+            if made not in self.kept and one.step not in reported:
+                reported.add(one.step)
                 self.machine.statement = one.statement
                 self.machine.emit(
                     State(), ScalerMadeAnew, made, scaler=one.scaler, around=one.function, used=one.step,

@@ -23,7 +23,7 @@ def conclude(machine: Machine) -> None:
     for symbol, last in machine[Obligations].unended.items():
         if symbol in machine[CallIndex].index.updates or last.scaler.enabled == FALSE:
             continue
-        if last.whole and machine[Obligations].handed_up:
+        if last.whole and machine[Obligations].escaped_to_base:
             continue
         if not any(MAY_UPDATE.search(text) for text in _texts(machine, last)):
             machine.statement = last.statement

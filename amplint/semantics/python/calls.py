@@ -70,7 +70,7 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
     for argument in node.args:
         value = machine.evaluate(state, argument.value)
         if type(value) is Const:
-            value = constants.handed(machine, state, value, argument.value)
+            value = constants.argument(machine, state, value, argument.value)
         keyword = argument.keyword.value if argument.keyword is not None else None
         spread = _spread(argument, value) if argument.star else None
         given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
@@ -85,8 +85,8 @@ def _spread(argument: cst.Arg, value: Value) -> list[Argument] | None:
         return [Argument(argument, item, None, "") for item in value.values]
     if argument.star == "**" and value.keys is not None:
         names = [key.value if isinstance(key, Const) else None for key in value.keys]
-        told = zip(value.values, names, strict=True)
-        return [Argument(argument, item, name, "") for item, name in told if isinstance(name, str)]
+        pairs = zip(value.values, names, strict=True)
+        return [Argument(argument, item, name, "") for item, name in pairs if isinstance(name, str)]
     return None
 
 
@@ -238,11 +238,11 @@ def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> V
     first = made.arguments.given[0]
     value = first.value
     for part in owner.parts:
-        handed_on = replace(made, callee=part, arguments=Arguments((Argument(first.node, value, None, ""),)))
+        passed_on = replace(made, callee=part, arguments=Arguments((Argument(first.node, value, None, ""),)))
         if isinstance(part, Instance):
-            value = _call_instance(machine, state, handed_on, part)
+            value = _call_instance(machine, state, passed_on, part)
         elif isinstance(part, Module):
-            value = _call_module(machine, state, handed_on, part)
+            value = _call_module(machine, state, passed_on, part)
         else:
             value = Unknown(machine.fresh())
     return replace(value, traits=value.traits - {"sigmoid"}) if isinstance(value, Tensor) else value

@@ -16,7 +16,7 @@ def held(machine: Machine, source: Source, value: Value, node: cst.BaseExpressio
     return Const(value.value, node) if source is machine.program.main else value
 
 
-def handed(machine: Machine, state: State, value: Const, node: cst.BaseExpression) -> Value:
+def argument(machine: Machine, state: State, value: Const, node: cst.BaseExpression) -> Value:
     """The value of the argument `node` of a call."""
     return held(machine, machine.module(state), value, node)
 

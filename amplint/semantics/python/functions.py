@@ -50,7 +50,7 @@ CALLS = Patience(runs=2, steps=100)
 CHANGING_CALLS = Patience(runs=3, steps=500)
 """The same for functions that change what trackers know of the path."""
 INNER_CALLS = Patience(runs=1, steps=100)
-"""The same for calls in other files, from whichever place: what they tell is told at one call of this file."""
+"""The same for calls in other files, from whichever place: what they emit is at one call of this file."""
 
 
 def call_function(
@@ -163,14 +163,14 @@ def _followed(
             machine.forget(state)
         _skip(machine, state, function, given)
         return None
-    contacts, left, told = machine.interactions, machine.steps_left, machine.novelty.event_count
+    contacts, left, events_before = machine.interactions, machine.steps_left, machine.novelty.event_count
     began = machine.symbols.tick()
     outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
     if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
         machine.summaries.keep_without_effect(context, read)
     machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, _of_round(machine, state, outcomes)))
     for run, _ in runs:
-        machine.novelty.ran(run, told, left - machine.steps_left)
+        machine.novelty.ran(run, events_before, left - machine.steps_left)
     if any(end.progress() != progress for end in outcomes):
         machine.changing.add(body)
     quiet = machine.interactions == contacts and bool(outcomes)
@@ -407,8 +407,8 @@ def _bind(
                 table[name] = machine.unknown("parameter", id(node), name)
         else:
             answers = (missing_argument(state, function, index) for missing_argument in machine.hooks.missing_argument)
-            handed = next((answer for answer in answers if answer is not None), None)
-            table[name] = handed or machine.unknown("parameter", id(node), name)
+            supplied = next((answer for answer in answers if answer is not None), None)
+            table[name] = supplied or machine.unknown("parameter", id(node), name)
         if param.annotation is not None:
             table[name] = annotated(machine, _at(state, function.frame), param.annotation, table[name])
     whole = isinstance(site, cst.Call) and not any(argument.star for argument in site.args)

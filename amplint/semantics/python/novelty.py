@@ -41,9 +41,9 @@ class Novelty:
         flags = ((name, detail) for name, detail in details.items() if type(detail) in _TELLING)
         self._event_keys.add((kind, node, *flags))
 
-    def ran(self, code: Hashable, told: int, steps: int) -> None:
-        """`code` was run at the cost of so many steps; `told` is the number of distinct events before."""
-        self._silent[code] = 0 if self.event_count > told else self._silent[code] + 1
+    def ran(self, code: Hashable, before: int, steps: int) -> None:
+        """`code` was run at the cost of so many steps; `before` is the number of distinct events before it."""
+        self._silent[code] = 0 if self.event_count > before else self._silent[code] + 1
         self._steps[code] += steps
 
     def is_over(self, code: Hashable, patience: Patience) -> bool:

@@ -61,7 +61,7 @@ def is_none(machine: Machine, state: State, value: Value) -> bool | None:
     return False
 
 
-def is_handed_on(machine: Machine, value: Value) -> bool:
+def may_be_none(machine: Machine, value: Value) -> bool:
     """Whether `value` is None, or what an unseen caller gives, which may be."""
     return value == NONE or (isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "parameter")
 

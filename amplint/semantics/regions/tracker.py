@@ -204,7 +204,7 @@ def remembers_other_dtypes(state: State) -> bool:
     Until the outermost region ends, autocast reuses cached copies of parameters, whatever the dtype of the present
     region.
     """
-    left = {dtypes for dtypes, told in state.heap.get(_CACHE, {}).items() if told != FALSE}
+    left = {dtypes for dtypes, emptied in state.heap.get(_CACHE, {}).items() if emptied != FALSE}
     return len(left | _dtypes_on(state.regions)) > 1
 
 

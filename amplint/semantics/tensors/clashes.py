@@ -91,15 +91,18 @@ def emit_clash(
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    handed = steady.made is not None and is_made_by_caller(machine, steady.made)
-    if refusal is not None or (widens and steady.made is not None and follows(machine, steady.made) and not handed):
+    from_caller = steady.made is not None and is_made_by_caller(machine, steady.made)
+    if refusal is not None or (
+        widens and steady.made is not None and follows(machine, steady.made) and not from_caller
+    ):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
-            state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, handed=handed, converted=widened,
+            state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=from_caller,
+            converted=widened,
             assumed=True,
         )  # fmt: skip
         if steady.made is not None:
-            machine[Clashes].told.add(steady.made)
+            machine[Clashes].reported.add(steady.made)
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
@@ -207,7 +210,7 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
             made = weights.why_half if isinstance(weights.why_half, cst.Call) else None
             steady, met = Operand(node.func, weights, made=made), replace(source, half=announced)
             machine.emit(
-                state, Clash, node, op=op, steady=steady, half=met, refusal=_UNCONVERTED, handed=True, assumed=True
+                state, Clash, node, op=op, steady=steady, half=met, refusal=_UNCONVERTED, from_caller=True, assumed=True
             )
         return
     if (
@@ -289,7 +292,7 @@ def _is_found(machine: Machine, symbol: int) -> bool:
     return method is not None and method[0] == "nonzero"
 
 
-def handed(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
+def report_kernel_arguments(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
     """Emit `Clash` for a kernel that a custom autograd function calls with an output buffer and tensors to read."""
     if not machine.assumes or Clash.kind not in machine.wanted or not _in_custom_function(machine):
         return
@@ -336,11 +339,11 @@ def _met(chunk: Chunk) -> frozenset[str]:
 
 
 class Clashes(Tracker):
-    """Tracks the arguments of unseen code that are surely float32, and the `told` calls that made float32 operands."""
+    """Tracks the arguments of unseen code that are surely float32, and the `reported` calls that made float32 operands."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.told: set[cst.CSTNode] = set()
+        self.reported: set[cst.CSTNode] = set()
 
     def is_needed(self) -> bool:
         """Whether dtypes are assumed and a selected rule handles `Clash`."""
@@ -354,6 +357,6 @@ class Clashes(Tracker):
     def unseen(self, state: State, call: Call) -> None:
         """Check the arguments of a call whose callee cannot be seen."""
         if call.entered is None:
-            handed(self.machine, state, call.node, call.arguments)
+            report_kernel_arguments(self.machine, state, call.node, call.arguments)
             if not isinstance(call.callee, Ref):
                 supplied(self.machine, state, call.node, call.arguments)

@@ -48,24 +48,24 @@ def ran(
     state: State,
     node: cst.CSTNode,
     op: str,
-    told: Sequence[Operand],
+    operands: Sequence[Operand],
     result: Tensor,
     *,
     follows: bool,
 ) -> None:
     """Record frequencies that can be half, and emit `FrequenciesRounded` where positions are multiplied by them."""
     if op in ("arange", "to"):
-        moved = op == "to" and told[0].dtype in HALF_DTYPES
+        moved = op == "to" and operands[0].dtype in HALF_DTYPES
         if not moved and not result.traits.isdisjoint({"positions", FREQUENCIES}):
             _record_dtype(machine, state, node, result, follows=follows)
     elif op in _POWERS and FREQUENCIES in result.traits:
-        exponent = told[-1].value
+        exponent = operands[-1].value
         if isinstance(exponent, Tensor) and exponent.dtype not in _WIDE:
             found = next(_found(machine, machine[CoarseFrequencies].typed, exponent.symbol, through_casts=False), None)
             if found is not None:
                 machine[CoarseFrequencies].rounded[result.symbol] = found
     elif op in _PRODUCTS and machine[CoarseFrequencies].rounded:
-        _emit_products(machine, state, node, told, result)
+        _emit_products(machine, state, node, operands, result)
 
 
 def keep(machine: Machine, symbol: int, kept: int) -> None:
@@ -104,18 +104,20 @@ def _found(
     return (table[one] for one in symbols.closure(symbol, operands) if one in table)
 
 
-def _emit_products(machine: Machine, state: State, node: cst.CSTNode, told: Sequence[Operand], result: Tensor) -> None:
+def _emit_products(
+    machine: Machine, state: State, node: cst.CSTNode, operands: Sequence[Operand], result: Tensor
+) -> None:
     """Emit `FrequenciesRounded` for a product of positions and coarse frequencies.
 
     Where the angles themselves are half, the sines and cosines of them are reported instead.
     """
     if result.dtype in (*HALF_DTYPES, FROM_PARAMETER):
         return
-    for operand in told:
+    for operand in operands:
         value = operand.value
         if not isinstance(value, Tensor) or FREQUENCIES not in value.traits or ANGLES in value.traits:
             continue
-        positions = _positions([one for one in told if one is not operand])
+        positions = _positions([one for one in operands if one is not operand])
         rounded = machine[CoarseFrequencies].rounded
         found = next(_found(machine, rounded, value.symbol), None) if positions is not None else None
         if positions is None or found is None:

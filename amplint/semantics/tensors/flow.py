@@ -158,50 +158,52 @@ def emit_operation(
     """
     if machine.muted or Operation.kind not in machine.wanted:
         return
-    told = tuple(clashes.operand_with_evidence(machine, state, place, value) for place, value in operands)
-    if machine.assumes and told and arguments.value("dtype") is None:
-        sensitive.ran(machine, state, node, op, told[0], result)
-        probabilities.ran(machine, state, node, op, told, result)
-        divergences.ran(machine, state, node, op, told)
-        statistics.ran(machine, state, node, op, told)
+    described = tuple(clashes.operand_with_evidence(machine, state, place, value) for place, value in operands)
+    if machine.assumes and described and arguments.value("dtype") is None:
+        sensitive.ran(machine, state, node, op, described[0], result)
+        probabilities.ran(machine, state, node, op, described, result)
+        divergences.ran(machine, state, node, op, described)
+        statistics.ran(machine, state, node, op, described)
     late = op in ("mul", "div") and SCALED_LATE in result.traits
-    if machine.assumes and late and (half := told[0].half) is not None:
-        guesses = traits.scale_guesses(machine, told[1].value)
+    if machine.assumes and late and (half := described[0].half) is not None:
+        guesses = traits.scale_guesses(machine, described[1].value)
         machine.emit(state, ScaledLate, node, half=half, assumed=True, guesses=guesses)
     plain = op != "einsum" or runs(op, arguments) == op
     supposing = supposing and plain and machine.assumes and raises is None
-    if supposing and (met := clash_pairs.pair(machine, op, told)) is not None:
-        supposed = _assumed_outcome(machine, state, op, told, met[1], in_place)
+    if supposing and (met := clash_pairs.pair(machine, op, described)) is not None:
+        supposed = _assumed_outcome(machine, state, op, described, met[1], in_place)
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     joins.ran(machine, op, node, result)
-    coarse_frequencies.ran(machine, state, node, op, told, result, follows=follows)
+    coarse_frequencies.ran(machine, state, node, op, described, result, follows=follows)
     decided = result.dtype is not None or result.among is not None
     becomes = (
         evidence(machine, state, result) if decided else evidence_of_source(machine, node, result) if follows else None
     )
-    reasons = {half.because for half in (*(operand.half for operand in told), becomes) if half is not None}
+    reasons = {half.because for half in (*(operand.half for operand in described), becomes) if half is not None}
     assumed = reasons == {Because.ASSUMED}
     guesses = tensor_guesses(machine, result.symbol) if assumed else ()
     called_from_outside = None in machine.sites
-    asked = called_from_outside and any(operand.half for operand in told) and branches_on_dtypes_before(machine, node)
+    asked = (
+        called_from_outside and any(operand.half for operand in described) and branches_on_dtypes_before(machine, node)
+    )
     machine.emit(
-        state, Operation, node, op=op, operands=told, result=result, arguments=arguments, in_place=in_place,
+        state, Operation, node, op=op, operands=described, result=result, arguments=arguments, in_place=in_place,
         module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
         guesses=guesses,
     )  # fmt: skip
 
 
 def _assumed_outcome(
-    machine: Machine, state: State, op: str, told: Sequence[Operand], half: Operand, in_place: bool
+    machine: Machine, state: State, op: str, described: Sequence[Operand], half: Operand, in_place: bool
 ) -> Outcome:
     """The outcome of `op` where `half` is half, and parameters and buffers are float32.
 
     Queries, keys and values are half together.
     """
-    here = _reached(regime(machine, state), [operand.value for operand in told])
+    here = _reached(regime(machine, state), [operand.value for operand in described])
     lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
     given = []
-    for operand in told:
+    for operand in described:
         known = typed(machine, operand.value)
         dtypes = known.dtypes
         if operand is half or (op == ATTENTION and known.dtypes is None):

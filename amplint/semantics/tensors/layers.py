@@ -98,8 +98,8 @@ def _has_weights(called: Module) -> bool:
 def _rank(op: str, operand: Tensor, called: Module) -> int | None:
     if op.endswith(("_loss", "cross_entropy", "with_logits")) or op == "kl_div":
         made = called.made
-        told = isinstance(made, cst.Call) and any(a.keyword and a.keyword.value == "reduction" for a in made.args)
-        return None if told else 0
+        explicit = isinstance(made, cst.Call) and any(a.keyword and a.keyword.value == "reduction" for a in made.args)
+        return None if explicit else 0
     if op == "flatten":
         plain = isinstance(called.made, cst.Call) and not called.made.args
         return 2 if plain and operand.rank is not None and operand.rank > 1 else None

@@ -39,11 +39,11 @@ class MadeApartFromOthers(Tracker):
         """Emit the tensors that nothing else has reported."""
         source = self.machine.program.main
         self.machine.statement = None
-        told = self.machine[Clashes].told
+        reported = self.machine[Clashes].reported
         for chunk in source.chunks:
             for function in every(chunk.module, cst.FunctionDef) if _makes_on_device(chunk) else ():
                 for call, other, met in _made(source, function):
-                    if call not in told:
+                    if call not in reported:
                         self.machine.emit(State(), MadeApart, call, other=other, met=met, assumed=True)
 
 

@@ -105,7 +105,7 @@ _OTHER_KINDS = ("torch.masked.", "torch.sparse.", "torch.fft.", "torch.nested.",
 """Prefixes of functions that share their name with an operation but run differently."""
 NOT_TENSORS = operations_with("asks")
 WITH_PLACES, WITH_PLACES_ALONG = operations_with("indices-too"), operations_with("indices-along")
-"""Operations that return indices, too, always or where they are told a dimension."""
+"""Operations that return indices, too, always or where they get a dimension."""
 AMBIGUOUS = words(
     "abs add add_ bool cat ceil chunk clip cos cpu cuda cumprod cumsum diag diagonal diff dist dropout expand "
     "flatten flip float floor gather half index_select int interpolate kthvalue linear log max mean median min "
@@ -473,8 +473,8 @@ def _operation(
     values = [value for _, value in operands]
     plain = runs(op, arguments)
     found = flow.local_outcome(machine, state, plain, values, arguments, in_place=in_place)
-    told = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
-    made = result(machine, state, node, plain, values, found, told)
+    settings = tuple((a.keyword, symbol_of(machine, a.value)) for a in arguments.given[shift:])
+    made = result(machine, state, node, plain, values, found, settings)
     if infinity is not None and in_place:
         fill(state, operand, infinity)
     if name in BY_MASK and written is not None:
@@ -554,8 +554,8 @@ def _where(machine: Machine, state: State, node: cst.Call, arguments: Arguments)
         numbers.report_out_of_range(machine, state, node, "where", operand, met)
         if math.isinf(met.value) and not has_no_empty_rows(machine, operand, _masks(arguments)):
             infinity = met
-    told = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
-    made = result(machine, state, node, "where", [operand], found, told)
+    settings = tuple((None, symbol_of(machine, argument.value)) for argument in arguments.given)
+    made = result(machine, state, node, "where", [operand], found, settings)
     places = [(argument.node.value, value) for argument, value in zip((first, second), values, strict=True)]
     flow.emit_operation(machine, state, node, "where", places, made, arguments, raises=found.refusal)
     if written is not None:

@@ -51,9 +51,9 @@ def operand(machine: Machine, state: State, node: cst.BaseExpression, value: Val
     if known is None and not MASK.search(node.value):
         return value
     guesses = MASK.guesses(node.value) if known is None else known
-    told = tuple(one for one in guesses if not _is_torch(machine, state, one.name))
+    kept = tuple(one for one in guesses if not _is_torch(machine, state, one.name))
     named = machine[Tensors].named
-    named[value.symbol] = min(named.get(value.symbol, told), told, key=len)
+    named[value.symbol] = min(named.get(value.symbol, kept), kept, key=len)
     return tensor(machine, value)
 
 

@@ -106,7 +106,7 @@ def owned(state: State, owner: Value) -> Iterator[tuple[int, str, Module | Tenso
     return _owned(state, owner, set())
 
 
-def handed(machine: Machine, values: Iterable[Value]) -> None:
+def escape(machine: Machine, values: Iterable[Value]) -> None:
     """Mark all dtypes unsure if one of these values, which escape, is a model: unseen code may cast it."""
     if any(isinstance(value, (Instance, Module)) for value in values):
         machine[Weights].unsure = True
@@ -160,7 +160,7 @@ class Weights(Tracker):
     def unseen(self, state: State, call: Call) -> None:
         """Handle models that escape to unseen code, which may cast them."""
         if call.entered is None:
-            handed(self.machine, call.arguments.values)
+            escape(self.machine, call.arguments.values)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `module.weight = value`."""

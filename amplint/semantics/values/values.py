@@ -216,11 +216,11 @@ class Opaque:
 class NewThread:
     """The boundary of a thread: contexts entered before are not active in it.
 
-    `target` is the function it runs and `handed` the argument that passes it, if any.
+    `target` is the function it runs and `argument` the one that passes it, if any.
     """
 
     target: str
-    handed: cst.BaseExpression | None = None
+    argument: cst.BaseExpression | None = None
 
 
 @dataclass(frozen=True, slots=True)

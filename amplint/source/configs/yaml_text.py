@@ -30,8 +30,8 @@ def read(layout: Layout) -> cst.BaseExpression:
     except yaml.YAMLError as failure:
         mark = getattr(failure, "problem_mark", None) or getattr(failure, "context_mark", None)
         position = Position(mark.line + 1, mark.column + 1) if mark is not None else None
-        told = getattr(failure, "problem", None) or getattr(failure, "reason", None) or "it cannot be read"
-        raise SourceError(f"not YAML: {told}", position) from None
+        problem = getattr(failure, "problem", None) or getattr(failure, "reason", None) or "it cannot be read"
+        raise SourceError(f"not YAML: {problem}", position) from None
 
 
 class _Reader:

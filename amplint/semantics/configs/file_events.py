@@ -29,7 +29,7 @@ from amplint.torchlib.frameworks import (
     WEIGHTS_DTYPES,
 )
 
-_Told = tuple[type[Event], cst.CSTNode, dict[str, Any]]
+_Found = tuple[type[Event], cst.CSTNode, dict[str, Any]]
 
 
 def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None], kinds: Set[str]) -> None:
@@ -39,20 +39,20 @@ def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None
         value = reader.value(tree)
         keys = {name for entry in tree.elements if isinstance(entry, cst.DictElement) and (name := name_of(entry))}
         assert isinstance(value, Items)
-        told: list[_Told] = []
+        found: list[_Found] = []
         if not keys.isdisjoint(KNOWN_BY) and not keys.isdisjoint(PRECISIONS):
             details = {"config": value, "written": tree, "version": program.wanted("deepspeed")}
-            told.append((EngineConfigured, tree, details))
+            found.append((EngineConfigured, tree, details))
         if tree is file.root and keys >= LAUNCHED_BY:
-            told += _launch(tree, value)
+            found += _launch(tree, value)
         if len(keys & TRAINING_SETTINGS) > 1:
-            told += _arguments(tree, value)
-        for kind, node, more in told:
+            found += _arguments(tree, value)
+        for kind, node, more in found:
             if kind.kind in kinds:
                 emit(kind(node=node, statement=file.chunks[0].module.body[0], **more))
 
 
-def _launch(tree: cst.Dict, value: Items) -> Iterator[_Told]:
+def _launch(tree: cst.Dict, value: Items) -> Iterator[_Found]:
     """A configuration of `accelerate launch`."""
     named = find(tree, "deepspeed_config", DEEPSPEED_FILE)
     path = get(value, "deepspeed_config", DEEPSPEED_FILE)
@@ -64,7 +64,7 @@ def _launch(tree: cst.Dict, value: Items) -> Iterator[_Told]:
             yield LaunchOverruled, written.key, {"setting": keys[-1], "file": named.key}
 
 
-def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Told]:
+def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Found]:
     """Arguments of Hugging Face's Trainer, with those of the model that it trains."""
     both = [find(tree, name) for name in PRECISIONS]
     if all(get(value, name) == TRUE for name in PRECISIONS) and both[0] is not None and both[1] is not None:
