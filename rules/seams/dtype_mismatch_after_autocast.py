@@ -100,13 +100,11 @@ class DtypeMismatchAfterAutocast(Rule):
         )
 
     def on_input_unconverted(self, event: InputUnconverted) -> Iterator[Report]:
-        which = (
-            f"the dtype of {event.model} can be another" if event.model else "the model is in a dtype that is chosen"
-        )
+        dtype = f"that of {event.model} can be another" if event.model else "it is chosen"
         beside = "its dtype, or only its device, is read here" if event.model else "another item is converted here"
         yield self.report(
             event,
-            f"nothing here converts this input to the dtype of its model, {which}",
+            f"nothing here converts this input to the dtype of its model: {dtype}",
             reason="Layers refuse an input whose dtype is not that of their weights, and no region is in sight.",
             advice=f"Convert it: x.to({event.model}.dtype)." if event.model else "Convert it as the others are.",
             notes=[(event.beside, beside)],

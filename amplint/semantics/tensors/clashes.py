@@ -339,7 +339,7 @@ def _met(chunk: Chunk) -> frozenset[str]:
 
 
 class Clashes(Tracker):
-    """Tracks the arguments of unseen code that are surely float32, and the `reported` calls that made float32 operands."""
+    """Tracks arguments of unseen code that are surely float32, and calls that made `reported` float32 operands."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
