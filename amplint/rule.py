@@ -42,7 +42,8 @@ class Report:
 
     `at` is the node to mark if it is not the event's own; `notes` are (node, message) pairs in execution order;
     `severity` defaults to the rule's own. `claims` are what a run shows at the event. `besides` are further events that
-    the report depends on, `premises` what it takes for granted without evidence.
+    the report depends on, `premises` what it takes for granted without evidence. A report `on_one_path` is kept where a
+    rule with `every_path` does not report the others.
     """
 
     rule: Rule
@@ -56,6 +57,7 @@ class Report:
     claims: tuple[Claim, ...]
     besides: tuple[Event, ...]
     premises: tuple[Premise, ...]
+    on_one_path: bool = False
 
 
 class Rule:
@@ -116,6 +118,7 @@ class Rule:
         claims: tuple[Claim, ...] | None = None,
         besides: Iterable[Event] = (),
         premises: Iterable[Premise] = (),
+        on_one_path: bool = False,
     ) -> Report:
         """Report `event` as a problem, together with the events `besides` that it depends on.
 
@@ -128,7 +131,7 @@ class Rule:
         shown = [replace(one, ops=one.ops or (op,) * bool(op)) for one in (self.claims if claims is None else claims)]
         unseen = dict.fromkeys((*premises, *(one for other in (event, *besides) for one in other.premises)))
         why, evidence = reason or self.reason, (tuple(notes), weight, tuple(shown), tuple(besides), tuple(unseen))
-        return Report(self, event, message, why, advice, where, *evidence)
+        return Report(self, event, message, why, advice, where, *evidence, on_one_path)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         """The edits that repair `event`, None if no repair is certain."""

@@ -44,6 +44,24 @@ def main(model, loader, path):
 """
 
 
+OPTIONAL = """import torch
+from engine import train
+
+
+def main(options, model, path):
+    if options.evaluate:
+        optimizer = None
+    else:
+        optimizer = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cuda") if options.precision == "amp" else None
+    if options.resume:
+        optimizer.load_state_dict(torch.load(path)["optimizer"])
+    for epoch in range(options.epochs):
+        train(model, epoch, optimizer, scaler)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+"""
+
+
 def found(text: str, *, asked: bool = False) -> list[int]:
     """The rows with findings of AMP211."""
     program = Program(Source("script.py", text))
@@ -89,3 +107,11 @@ def test_training_out_of_sight_needs_the_scaler(call: str) -> None:
 )
 def test_code_out_of_sight_may_save_the_scaler(call: str) -> None:
     assert found(ELSEWHERE.format(call=call)) == []
+
+
+def test_an_optimizer_that_a_path_does_without_is_trained() -> None:
+    assert found(OPTIONAL) == [15]
+    assert found(
+        OPTIONAL.replace("optimizer.state_dict()}", 'optimizer.state_dict(), "scaler": scaler.state_dict()}')
+    ) == [12]
+    assert found(OPTIONAL.replace("optimizer, scaler)", "scaler)")) == []

@@ -290,6 +290,44 @@ def test_the_text_of_a_device_is_told_for_any_version(kind: str) -> None:
     assert told(TEXT.format(before=f"kind = {kind}", kind="kind")) == [("AMP107", INFO)]
 
 
+CHOSEN_TEXT = """
+import torch
+
+
+class Synthesizer:
+    def __init__(self, net, device=None):
+        if device is not None:
+            self.device = device
+        elif torch.cuda.is_available():
+            self.device = {first}
+        else:
+            self.device = "cpu"
+        self.net = net.to(self.device)
+
+    def run(self, x):
+        with torch.amp.autocast(self.device):
+            return self.net(x)
+"""
+
+
+def test_a_text_that_one_branch_gives_an_index_is_told() -> None:
+    assert told(CHOSEN_TEXT.format(first='"cuda:0"')) == [("AMP107", INFO)]
+    assert told(CHOSEN_TEXT.format(first='"cuda"')) == []
+
+
+def test_the_device_of_what_forward_is_given_is_no_type() -> None:
+    program = """
+        import torch
+
+        class Attention(torch.nn.Module):
+            def {name}(self, x):
+                with torch.autocast(x.device, enabled=False):
+                    return self.project(x)
+    """
+    assert ("AMP107", WARNING) in told(program.format(name="forward"))
+    assert told(program.format(name="configure")) == []
+
+
 @pytest.mark.parametrize("kind", ['str(device).split(":")[0]', "device.type", "str(options.kind)", "options.device"])
 def test_a_type_is_not(kind: str) -> None:
     assert told(TEXT.format(before="", kind=kind)) == []

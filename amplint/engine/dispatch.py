@@ -130,7 +130,7 @@ class Dispatcher:
     def _counts(self, place: _Place, report: Report) -> bool:
         """Whether a report is kept: on every path that the rule requires, and by no other rule for the same mistake."""
         rule = report.rule
-        if rule.every_path and self._reported[place] < self._seen[place]:
+        if rule.every_path and not report.on_one_path and self._reported[place] < self._seen[place]:
             return False
         if not rule.yields_to or rule.code in self._asked:
             return True

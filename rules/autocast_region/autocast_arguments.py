@@ -108,6 +108,7 @@ class AutocastArguments(Rule):
                 severity=Severity.INFO,
                 claims=(),
                 premises=(*event.indexed, *stated),
+                on_one_path=True,
             )
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:

@@ -18,8 +18,8 @@ from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import dotted, saving_names
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.reading.scopes import dotted, last_name, saving_names
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
@@ -39,6 +39,7 @@ from amplint.semantics.words import (
     GIVES_STATE,
     LOADS,
     LOOKS_ONLY,
+    OPTIMIZER_NAME,
     SAVES,
     SAVES_ONLY,
     SCALING_STATE,
@@ -126,17 +127,27 @@ def _trains_out_of_sight(machine: Machine, node: cst.Call, last: str, arguments:
     if not made and TRAINING_STEP.search(last) is None:
         return False
     scalers = [value for value in arguments.values if isinstance(value, Scaler)]
-    optimizers = {value.symbol for value in arguments.values if isinstance(value, Optimizer)}
-    if len(scalers) != 1 or not optimizers or machine.entered_from is not None:
+    given = [argument for argument in arguments.given if _is_optimizer(argument)]
+    if len(scalers) != 1 or not given or machine.entered_from is not None:
         return False
+    optimizers = {one.value.symbol for one in given if isinstance(one.value, (Optimizer, Unknown))}
     ledger, (scaler,) = machine[Ledger], scalers
-    if scaler.symbol not in ledger.training:
-        machine.record_guesses(node, (TRAINS if made else TRAINING_STEP).guesses(last))
+    if optimizers and scaler.symbol not in ledger.training:
+        named = [one.node.value for one in given if isinstance(one.value, Unknown)]
+        guesses = [guess for one in named for guess in OPTIMIZER_NAME.guesses(last_name(one) or "")]
+        machine.record_guesses(node, (*(TRAINS if made else TRAINING_STEP).guesses(last), *guesses))
         ledger.train(scaler, node)
     ledger.trained_unseen.setdefault(scaler.symbol, set()).update(optimizers)
     if made:
         ledger.kept.add(scaler.symbol)
     return True
+
+
+def _is_optimizer(argument: Argument) -> bool:
+    """Whether an argument is an optimizer, or by its name one on another path."""
+    if isinstance(argument.value, Unknown) or argument.value == NONE:
+        return OPTIMIZER_NAME.search(dotted(argument.node.value) or "") is not None
+    return isinstance(argument.value, Optimizer)
 
 
 def _holds_scaler(state: State, value: Value) -> bool:

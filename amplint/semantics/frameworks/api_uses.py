@@ -50,7 +50,8 @@ class ApiUses(Tracker):
             return
         chunks = [one for one in self.machine.program.main.chunks if one.words & self.triggers and "amp" in one.words]
         known = {node for node, _ in self.reported}
-        modules = {bound: name for one in chunks for node, bound, name in _imports(one) if name not in SUCCESSORS}
+        importing = [one for one in self.machine.program.main.chunks if chunks and "import" in one.words]
+        modules = {bound: name for one in importing for _, bound, name in _imports(one) if name not in SUCCESSORS}
         for chunk in chunks:
             found: list[tuple[cst.CSTNode, str]] = [(node, name) for node, _, name in _imports(chunk)]
             found += ((node, name) for node in walk(chunk.module) if (name := _qualified(node, modules)) is not None)

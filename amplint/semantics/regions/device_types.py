@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Hashable, Iterable, Iterator
+from functools import partial
 
 from amplint.findings import Guessed
 from amplint.premises import Premise
@@ -13,6 +14,7 @@ from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.chosen_devices import is_device_name
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.values.values import Const, Device, Method, OneOf, Tensor, Unknown, Value
 from amplint.semantics.words import NAMED_DEVICE, PRETRAINED
 from amplint.source import syntax as cst
@@ -24,6 +26,8 @@ _TEXT_KEPT = ("replace", "lower", "strip")
 """String methods whose result still has more than the device type."""
 _INDEXED = regex(r"(cuda|cpu|mps|xpu|npu|hpu):")
 """The prefix of a device string with an index."""
+_JOINS = ("if", "either")
+"""The kinds of symbols that are one of several values."""
 _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
 """Kind of symbol -> the position of a name in its key."""
 
@@ -55,10 +59,12 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
     """What `value`, the value of `node`, is assumed to be; None if it is a plain type as far as known.
 
     The `device` of a tensor, a pretrained model or an accelerator is always a `torch.device`; so is that of an unknown
-    value used like a model or a tensor.
+    value used like a model or a tensor, and of what a module's `forward` is given.
     """
     if isinstance(value, Method):
         return AssumedDevice() if value.name == "device" and isinstance(value.owner, Tensor) else None
+    if isinstance(value, OneOf):
+        return AssumedDevice(text=()) if any(map(_INDEXED.match, value.options)) else None
     if not isinstance(value, Unknown):
         return None
     symbols = machine.symbols
@@ -70,6 +76,8 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
         return AssumedDevice(PRETRAINED.guesses(str(origin[1]), "arguments"))
     if origin[0] == "manager" or _is_parameter(machine, owner):
         return AssumedDevice()
+    if origin[0] == "parameter" and any(map(runs_layers, machine.calls)):
+        return AssumedDevice(by_use=True)
     path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
     return AssumedDevice(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
 
@@ -96,7 +104,7 @@ def _is_parameter(machine: Machine, symbol: int) -> bool:
 
 def _text(machine: Machine, symbol: int) -> AssumedDevice | None:
     """What `f"cuda:{rank}"` or the result of `str(device)`, also with a part replaced, is assumed to be."""
-    if any(_type_before_index(machine, part) for part in _options(machine, symbol)):
+    if _can_be_indexed(machine, symbol) or any(_type_before_index(machine, one) for one in _options(machine, symbol)):
         return AssumedDevice(text=())
     unseen = [Premise.HAS_INDEX]
     method = machine.symbols.method(symbol)
@@ -129,15 +137,20 @@ def _type_before_index(machine: Machine, symbol: int) -> str | None:
 
 def _options(machine: Machine, symbol: int) -> Iterator[int]:
     """The symbols of the alternatives of a join or a conditional expression."""
-    symbols = machine.symbols
+    return (one for one in machine.symbols.closure(symbol, partial(_joined, machine)) if not _joined(machine, one))
 
-    def options(one: int) -> list[int]:
-        key, parts = symbols.key(one), symbols.parts(one)
-        if key[0] not in ("if", "either"):
-            return []
-        return [*_symbols((*(parts[1:] if key[0] == "if" else parts), *key))]
 
-    return (one for one in symbols.closure(symbol, options) if not options(one))
+def _joined(machine: Machine, symbol: int) -> list[int]:
+    """The symbols that a join or a conditional expression is one of; none for anything else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    return [*_symbols((*(parts[1:] if key[0] == "if" else parts), *key))] if key[0] in _JOINS else []
+
+
+def _can_be_indexed(machine: Machine, symbol: int) -> bool:
+    """Whether an alternative of a join or a conditional expression is a text with an index."""
+    reached = machine.symbols.closure(symbol, partial(_joined, machine))
+    keys = (key for key in map(machine.symbols.key, reached) if key[0] in _JOINS)
+    return any(isinstance(one, Const) and _INDEXED.match(str(one.value)) for key in keys for one in key)
 
 
 def _symbols(values: Iterable[Hashable]) -> Iterator[int]:
