@@ -66,7 +66,7 @@ def found(text: str, *, asked: bool = False) -> list[int]:
     """The rows with findings of AMP211."""
     program = Program(Source("script.py", text))
     dispatcher = Dispatcher(program, RULES, {rule.code for rule in RULES} if asked else set())
-    interpret(program, dispatcher.emit, dispatcher.kinds)
+    interpret(program, dispatcher.emit, dispatcher.kinds, frozenset() if asked else None)
     return sorted(finding.span.start.row for finding in dispatcher.findings())
 
 
@@ -115,3 +115,37 @@ def test_an_optimizer_that_a_path_does_without_is_trained() -> None:
         OPTIONAL.replace("optimizer.state_dict()}", 'optimizer.state_dict(), "scaler": scaler.state_dict()}')
     ) == [12]
     assert found(OPTIONAL.replace("optimizer, scaler)", "scaler)")) == []
+
+
+KEEPS = """import torch
+from engine import SimpleTrainer
+
+
+class Trainer(SimpleTrainer):
+    def __init__(self, model, scaler=None):
+        super().__init__(model)
+        if scaler is None:
+            scaler = torch.amp.GradScaler("cuda")
+        self.scaler = scaler
+
+    def run_step(self, loss):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+{more}"""
+STATE = """
+    def state_dict(self):
+        return {"scaler": self.scaler.state_dict()}
+"""
+
+
+def test_a_class_without_state_keeps_a_scaler() -> None:
+    assert found(KEEPS.format(more=""), asked=True) == [9]
+    assert found(KEEPS.format(more="")) == []
+
+
+@pytest.mark.parametrize(
+    "more", [STATE, "\n\ndef save(trainer, path):\n    torch.save(trainer.scaler.state_dict(), path)\n"]
+)
+def test_the_state_of_a_kept_scaler_is_saved(more: str) -> None:
+    assert found(KEEPS.format(more=more), asked=True) == []

@@ -17,7 +17,7 @@ SECONDS = 6.0
 
 def interpret(
     program: Program,
-    tell: Callable[[Event], None],
+    emit: Callable[[Event], None],
     kinds: Set[str],
     assuming: Set[str] | None = None,
     seconds: float = SECONDS,
@@ -26,7 +26,7 @@ def interpret(
     halves: bool = False,
     dtype: str | None = None,
 ) -> Stopped | None:
-    """Interpret the main file of `program` abstractly and call `tell` for every event of one of these `kinds`.
+    """Interpret the main file of `program` abstractly and call `emit` for every event of one of these `kinds`.
 
     Beyond a budget of statements or CPU `seconds` the rest is skipped, and the result says where that began.
 
@@ -40,12 +40,12 @@ def interpret(
     if isinstance(program.main, ConfigFile):
         from amplint.semantics.configs.file_events import emit_config
 
-        emit_config(program, program.main, tell, kinds)
+        emit_config(program, program.main, emit, kinds)
         return None
     from amplint.semantics.python.interpreter import interpret as run
     from amplint.semantics.trackers import TRACKERS
 
-    return run(program, tell, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, supposition=dtype)
+    return run(program, emit, kinds, TRACKERS, assuming, seconds, configs=configs, halves=halves, supposition=dtype)
 
 
 STEPS_TO_CONFIGS = 1_000

@@ -6,6 +6,7 @@ from amplint.semantics.accumulation.late_sync import LateSync
 from amplint.semantics.accumulation.uncleared import Clearing
 from amplint.semantics.accumulation.windows import Windows
 from amplint.semantics.checkpoints.checkpoints import Checkpoints
+from amplint.semantics.checkpoints.owners import ScalerOwners
 from amplint.semantics.configs.files import ConfigFiles
 from amplint.semantics.custom_functions.custom_functions import CustomFunctions
 from amplint.semantics.frameworks.apex import Apex
@@ -116,6 +117,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     CastBacks,
     # checkpoints and the protocol
     Checkpoints,
+    ScalerOwners,
     ProtocolCalls,
     Segments,
     Protocol,

@@ -9,7 +9,14 @@ from amplint.edits.checkpoints import add_scaler
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Report, Rule
-from amplint.semantics.events import WIDE, AutocastCreated, CheckpointLacksApex, CheckpointLacksScaler, Event
+from amplint.semantics.events import (
+    WIDE,
+    AutocastCreated,
+    CheckpointLacksApex,
+    CheckpointLacksScaler,
+    Event,
+    ScalerKept,
+)
 from amplint.semantics.values.values import FALSE
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -46,8 +53,9 @@ class ScalerNotCheckpointed(Rule):
 
     An info where a setting chooses the dtype of all regions, or where the scaler is passed to unseen code that
     trains, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
-    Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the same way, as an
-    info.
+    Where the rule is selected by its code, it also reports a class that keeps and steps a scaler and has no method that
+    could save it. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
+    same way, as an info.
 
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.
@@ -61,6 +69,7 @@ class ScalerNotCheckpointed(Rule):
     name = "scaler-not-checkpointed"
     severity = Severity.WARNING
     screen = ((b"save", b"checkpoint", b"ckpt", b"state_dict"), (*SCALER_SIGNS, b"apex"))
+    assumed = (b"GradScaler",)
     fixable = Applicability.SAFE
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
@@ -109,6 +118,15 @@ class ScalerNotCheckpointed(Rule):
             notes=[(event.initialized, "from here on apex scales the losses of this optimizer")],
             severity=Severity.INFO,
             premises=() if event.restores else (Premise.RESUMED,),
+        )
+
+    def on_scaler_kept(self, event: ScalerKept) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.name} keeps this scaler and has no method that saves its state",
+            advice="Give the class state_dict() and load_state_dict() with the scaler's state, and save it.",
+            notes=[(event.step, "it steps here")],
+            premises=[Premise.SAVED_NOWHERE_ELSE, Premise.RESUMED],
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

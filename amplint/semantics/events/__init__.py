@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, SyncSetLate, WindowLost, Work
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
-from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place
+from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place, ScalerKept
 from amplint.semantics.events.frameworks import (
     AllHalf,
     Bypassed,
@@ -276,6 +276,7 @@ __all__ = [
     "ScaledLossRead",
     "ScaledWithoutRegion",
     "ScalerCreated",
+    "ScalerKept",
     "ScalerMadeAnew",
     "ScalerMeetsShards",
     "ScalerStep",

@@ -51,3 +51,11 @@ class CheckpointLacksApex(Event):
     initialized: cst.CSTNode
     saves: tuple[Place, ...]
     restores: tuple[Place, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerKept(Event):
+    """The class `name` makes a scaler here, keeps it and steps it at `step`, and has no method that exports state."""
+
+    step: cst.CSTNode
+    name: str
