@@ -33,7 +33,7 @@ import torch
 
 def run(net, x, device, options):
     {before}
-    with torch.autocast({kind}, dtype=torch.float16):
+    with torch.autocast({kind}, dtype=torch.bfloat16):
         return net(x)
 """
 FEATURES = """
@@ -313,6 +313,22 @@ class Synthesizer:
 def test_a_text_that_one_branch_gives_an_index_is_told() -> None:
     assert told(CHOSEN_TEXT.format(first='"cuda:0"')) == [("AMP107", INFO)]
     assert told(CHOSEN_TEXT.format(first='"cuda"')) == []
+
+
+FLOAT16 = """
+import torch
+
+
+def run(options, net, x):
+    with torch.autocast({device}, dtype={dtype}, enabled=options.mixed):
+        return net(x)
+"""
+
+
+def test_float16_for_whatever_device_is_told() -> None:
+    assert told(FLOAT16.format(device="options.device", dtype="torch.float16")) == [("AMP106", INFO)]
+    assert told(FLOAT16.format(device="options.device", dtype="torch.bfloat16")) == []
+    assert told(FLOAT16.format(device="options.device", dtype="options.dtype")) == []
 
 
 def test_the_device_of_what_forward_is_given_is_no_type() -> None:

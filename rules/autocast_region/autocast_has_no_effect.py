@@ -47,9 +47,10 @@ class AutocastHasNoEffect(Rule):
     the CPU regions run in bfloat16, which needs no scaler. It also reports such scalers and regions where nothing shows
     that the device can be another one, and such regions in layers, which get no device but work on that of their input.
     Scalers for CUDA beside regions whose device type is a variable are reported then, as are regions and scalers in
-    functions that nothing keeps to CUDA. And a region that switches autocast off for `"cuda"`, or casts to float32
-    there, protects nothing under a caller's region for another device: an info where the file neither trains nor needs
-    CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
+    functions that nothing keeps to CUDA, and regions for float16 on whatever device they get. And a region that
+    switches autocast off for `"cuda"`, or casts to float32 there, protects nothing under a caller's region for another
+    device: an info where the file neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype
+    of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, `torch.cuda.amp` is a module, and what changes a
     setting, such as `torch.set_default_dtype`, is no context: all of them raise `TypeError` in a `with` statement.
@@ -231,6 +232,16 @@ class AutocastHasNoEffect(Rule):
                 notes=[(event.float32_elsewhere, "float32 is asked for here")],
                 severity=Severity.INFO,
                 claims=(),
+            )
+        elif dtype == "float16" and spelled_out and devices is None and event.context.enabled != FALSE:
+            yield self.report(
+                event,
+                "this region is for float16 on whatever device it gets",
+                reason="On the CPU PyTorch 2.2 takes bfloat16 alone: it warns and casts nothing.",
+                advice="Leave the dtype to the device type, or choose it by that.",
+                severity=Severity.INFO,
+                claims=(),
+                premises=[Premise.ANOTHER_DEVICE, Premise.OLD_ON_CPU],
             )
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
