@@ -35,9 +35,11 @@ def all_rules() -> tuple[type[Rule], ...]:
 def selected() -> frozenset[str]:
     """The codes that a conversion selects: rules that assume half, and that of checkpoints.
 
-    A conversion saves the scaler's state with the optimizer's, also where nothing in sight restores them.
+    A conversion saves the scaler's state with the optimizer's, also where nothing in sight restores them. It chooses
+    the device type itself, so that a region or scaler for it alone is no reason to look again.
     """
-    return frozenset(rule.code for rule in all_rules() if rule.assumed or rule.name == "scaler-not-checkpointed")
+    asking = (rule for rule in all_rules() if rule.assumed or rule.name == "scaler-not-checkpointed")
+    return frozenset(rule.code for rule in asking if rule.name != "autocast-has-no-effect")
 
 
 def findings_of(

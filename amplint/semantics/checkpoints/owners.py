@@ -31,14 +31,20 @@ class ScalerOwners(Tracker):
         return self.machine.assumes and ScalerKept.kind in self.machine.wanted
 
     def class_begins(self, state: State, cls: Class) -> None:
-        """Report the scaler of a class, unless the class, a base in the tree or other code of the file saves it."""
+        """Report the scaler of a class, unless the class, a base in the tree or other code of the file saves it.
+
+        A file that constructs the class itself shows whether it has checkpoints at all.
+        """
         node = node_of(cls)
-        kept = _kept(node) if isinstance(node, cst.ClassDef) else None
+        assert isinstance(node, cst.ClassDef)
+        kept = _kept(node)
         if kept is None or any(map(_exports, lineage(self.machine, state, cls))):
             return
         made, step, name = kept
-        if not any(_saves(chunk, name) for chunk in self.machine.program.chunks):
-            self.machine.emit(state, ScalerKept, made, step=step, name=cls.chunk.name or "", assumed=True)
+        cls_name = node.name.value
+        chunks = self.machine.program.chunks
+        if not any(_saves(chunk, name) or _constructs(chunk, cls_name) for chunk in chunks):
+            self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True)
 
 
 @cached_per_file
@@ -67,3 +73,7 @@ def _exports(cls: Class) -> bool:
 
 def _saves(chunk: Chunk, name: str) -> bool:
     return f"{name}.state_dict" in chunk.text or f"{name}.load_state_dict" in chunk.text
+
+
+def _constructs(chunk: Chunk, name: str) -> bool:
+    return f"{name}(" in chunk.text.replace(f"class {name}(", "")
