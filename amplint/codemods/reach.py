@@ -264,7 +264,7 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
             and not any(chunk.name in one.words for one in source.chunks if one is not chunk and one.name)
         ):
             calls.append(f"    {chunk.name}(*arguments)")
-    rules = tuple(rule for rule in all_rules() if rule.assumed)
+    rules = tuple(rule for rule in all_rules() if rule.assumed and rule.code in selected())
     called = "\n".join((text, "import torch", header, *calls, ""))
     return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
 
