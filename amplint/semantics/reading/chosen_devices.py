@@ -42,6 +42,7 @@ _ASKED = regex(
 _NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]*is_cpu\b)")
 """A condition that leaves out the CPU, and no other device."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
+_ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
 _CHOICE = regex(r" if | else |is_available| or ")
 _PROTOCOL = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
 _DEVICES = regex(r"device|[\"']cpu[\"']")
@@ -158,17 +159,35 @@ def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
 
     A file that names a device, and none but one for CUDA, has no other.
     """
-    if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)):
+    function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+    if function is None or has_kernels(source, needed=True) or _names_only_cuda(source):
         return False
-    if has_kernels(source, needed=True) or _names_only_cuda(source):
+    if _moves_to_cuda(source, function) or _has_region_for_device(function, node):
         return False
     return not _is_guarded(source, node, beside_cpu=True) and not any(map(_needs_cuda, source.chunks))
 
 
 @cached_per_file
+def _moves_to_cuda(source: Source, function: cst.FunctionDef) -> bool:
+    """Whether a function moves something to a variable for a CUDA device, perhaps by its index."""
+    moved = (call.args[0].value for call in every(function, cst.Call) if last_name(call.func) == "to" and call.args)
+    values = (_assigned(source).get(dotted(device) or "", []) for device in moved)
+    return any(given and all(map(_ON_CUDA.match, given)) for given in values)
+
+
+def _has_region_for_device(function: cst.FunctionDef, node: cst.CSTNode) -> bool:
+    """Whether another region of a function gets a device type: this one is for a case, or a version, of its own."""
+    regions = (call for call in every(function, cst.Call) if last_name(call.func) == "autocast" and call is not node)
+    first = (call.args[0] for call in regions if call.args)
+    return any(_keyword(one) in ("", "device_type") and _is_text_of_device(one.value) for one in first)
+
+
+@cached_per_file
 def _names_only_cuda(source: Source) -> bool:
-    named = [values for name, values in _assigned(source).items() if is_device_name(name.rpartition(".")[2])]
-    return bool(named) and not any(_can_differ(values, nowhere=True) for values in named)
+    assigned = _assigned(source)
+    names = {name for name in assigned if is_device_name(name.rpartition(".")[2])}
+    named = [[value for value in assigned[name] if value.strip() not in names] for name in names]
+    return bool(named) and not any(_can_differ(values, nowhere=False) for values in named)
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
