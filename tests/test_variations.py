@@ -14,8 +14,6 @@ FAMILIES = ("AMP1", "AMP2", "AMP3", "AMP4", "AMP5", "AMP6", "AMP70")
 REASONS = {
     "what is made in one file and used in another is not followed where the first holds no word of the rule": [
         ("AMP103", "sibling"), ("AMP103", "sibling_star"), ("AMP209", "sibling"), ("AMP209", "sibling_star"),
-        ("AMP303", "sibling"), ("AMP303", "sibling_star"),
-        ("AMP303", "sibling_step"), ("AMP303", "sibling_trainer"), ("AMP303", "sibling_statement"),
         ("AMP603", "sibling"), ("AMP603", "sibling_star"), ("AMP705", "sibling"), ("AMP705", "sibling_star"),
         ("AMP705", "sibling_step"), ("AMP705", "sibling_trainer"), ("AMP705", "sibling_statement"),
     ],

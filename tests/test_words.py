@@ -20,8 +20,8 @@ IN_SOURCE = {
     "averages_alike.py": ["_COMPLEMENT", "_WIDE"],
     "chosen_devices.py": [
         "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
-        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_INDENTED", "_KERNELS", "_LISTED", "_MAKES_DEVICE", "_NEEDS_CUDA",
-        "_RETURNED", "_TRAINS",
+        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_INDENTED", "_IS_FLOAT16", "_KERNELS", "_LISTED", "_MAKES_DEVICE",
+        "_NEEDS_CUDA", "_NOT_CPU", "_ON_CUDA", "_RETURNED", "_TRAINS",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],
@@ -35,6 +35,7 @@ IN_SOURCE = {
     "discards.py": ["_DISCARDED"],
     "display.py": ["_REAL", "_REFERENCE"],
     "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
+    "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],
     "half_outputs.py": ["_CALLED"],
     "hydra.py": ["_PACKAGE"],
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],

@@ -179,7 +179,7 @@ INITIALIZES = Guess(
     of="a method that reads their dtype",
     pattern=r"^_*(?:init|initialize|reset)(?:_|$)",
     because="The constructor calls it, before anything casts the model.",
-    examples=("reset_parameters", "_reset_buffers", "init_weights", "initialize_tables"),
+    examples=("reset_parameters", "reset", "_init_weights", "initialize_tables"),
     counterexamples=("forward", "build_cache", "initial", "resets"),
 )
 POSITION = Guess(
@@ -415,10 +415,14 @@ CALLED_MODULE = Guess(
     ),
     because="What a base class holds by such a name is a module: calling it steps no optimizer and updates no scaler.",
     examples=(
-        "model", "net_g", "netD", "text_encoder", "student_model", "discriminator", "vae", "model_ema", "cri_pix",
-        "unet",
+        "model", "net_g", "netD", "network", "text_encoder", "decoder", "backbone", "generator", "discriminator",
+        "critic2", "actor", "teacher", "student", "ema", "vae", "unet", "transformer", "classifier", "cri_pix",
     ),
-    counterexamples=("update_model", "train_net", "step_network", "modeling", "after_step", "internet", "train_step"),
+    counterexamples=(
+        "update_model", "train_net", "step_network", "optimize_critic", "run_model", "fit_model", "finish_model",
+        "end_model", "close_model", "save_model", "load_model", "backward_net_g", "process_model", "sync_model",
+        "reset_model", "modeling", "after_step", "internet", "train_step",
+    ),
 )  # fmt: skip
 _NO_MODEL = r"^(?!.*(?:Tokenizer|Processor|Extractor|Config|Scheduler)\w*\.from_pretrained$).*"
 _NO_MODELS = tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amplint.regex import regex
 from amplint.semantics.events import ScalerKept
 from amplint.semantics.python.attributes import lineage
 from amplint.semantics.python.definitions import node_of
@@ -10,6 +9,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class
+from amplint.semantics.words import GIVES_STATE, LOADS, SAVES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
@@ -17,8 +17,6 @@ from amplint.source.tree import every
 from amplint.torchlib.names import GRAD_SCALERS
 
 _SCALERS = frozenset(name.rpartition(".")[2] for name in GRAD_SCALERS)
-_EXPORTS = regex(r"state_dict|getstate|save|load|checkpoint|ckpt|resume|restore")
-"""Names of methods that may export or restore the state of their object."""
 
 
 class ScalerOwners(Tracker):
@@ -67,7 +65,9 @@ def _kept(cls: cst.ClassDef) -> tuple[cst.Call, cst.Call, str] | None:
 def _exports(cls: Class) -> bool:
     node = node_of(cls)
     return isinstance(node, cst.ClassDef) and any(
-        isinstance(member, cst.FunctionDef) and _EXPORTS.search(member.name.value) for member in node.body.body
+        isinstance(member, cst.FunctionDef)
+        and any(guess.search(member.name.value) for guess in (GIVES_STATE, SAVES, LOADS))
+        for member in node.body.body
     )
 
 
