@@ -31,7 +31,6 @@ class Premise(enum.Enum):
     RESUMED = "a later run restores this state"
     UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
     BFLOAT16_PASSED = "bfloat16 is what is passed or set"
-    ONE_ITERATION = "both belong to one iteration of the training"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
     BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
@@ -87,7 +86,6 @@ _SLIGHT = frozenset(
         Premise.SETTING_CHANGES,
         Premise.REACHED_BY_OTHER,
         Premise.RESUMED,
-        Premise.ONE_ITERATION,
         Premise.UNEVEN,
         Premise.BFLOAT16_PASSED,
     }

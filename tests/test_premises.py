@@ -85,23 +85,6 @@ MANAGED = """accelerator = Accelerator(mixed_precision="fp16")
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)"""
 SHARDED = """model = FullyShardedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters())"""
-PER_OPTIMIZER = """
-class Two:
-    def __init__(self):
-        self.scaler = torch.amp.GradScaler("cuda")
-
-    def step(self, x, first, second):
-        with torch.autocast("cuda"):
-            loss = self.net_a(x).mean()
-        self.scaler.scale(loss).backward()
-        self.scaler.step(first)
-        {early}
-        with torch.autocast("cuda"):
-            loss = self.net_b(x).mean()
-        self.scaler.scale(loss).backward()
-        self.scaler.step(second)
-        self.scaler.update()
-"""
 EPOCH = """
 def epoch(model, optimizer, loader, steps):
     optimizer.zero_grad()
@@ -179,8 +162,6 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
         None,
         None,
     ),
-    "an update for each optimizer": ("AMP215", PER_OPTIMIZER.format(early="self.scaler.update()"), None, INFO),
-    "one update for two optimizers": ("AMP215", PER_OPTIMIZER.format(early="pass"), None, None),
     "a last window of unknown batches": ("AMP303", EPOCH.format(batches="loader"), None, INFO),
     "a last window of a known number": ("AMP303", EPOCH.format(batches="range(8)"), None, None),
     "a scaler for a dtype that is given": ("AMP209", GIVEN.format(enabled=""), None, INFO),

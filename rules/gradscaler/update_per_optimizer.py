@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
-from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, PairEvent, ScalerUpdate
 from amplint.source import syntax as cst
@@ -23,9 +22,6 @@ class UpdatePerOptimizer(Rule):
     `update()` may change the scale. Gradients that were made before it carry the old one: a `step()` or `unscale_()`
     behind it divides them by the wrong number whenever the scale has just moved. An `update()` with no `step()` or
     `unscale_()` since the last one raises `AssertionError: No inf checks were recorded prior to update`.
-
-    Where the rule is selected by its code, a second `update()` after the step of another optimizer is reported as an
-    info, although each loss gets its backward pass in between: PyTorch asks for one call in an iteration.
 
     ## Example
     ```python
@@ -59,14 +55,10 @@ class UpdatePerOptimizer(Rule):
     fixable = Applicability.SAFE
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
-    def __init__(self) -> None:
-        self._early: set[cst.CSTNode] = set()
-
     def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
         late = (one for one in event.gradients.passes if one.outdated is not None and one.carries(event.scaler))
         gradients = next(late, None) if event.divides else None
         if gradients is not None and gradients.outdated is not None and gradients.consumed is None:
-            self._early.add(gradients.outdated)
             yield self.report(
                 event,
                 "update() runs between a backward and the step that uses its gradients",
@@ -85,22 +77,10 @@ class UpdatePerOptimizer(Rule):
         elif event.previous is not None and not event.checked:
             message = "update() runs again without a step() or unscale_() since the last one"
             yield self.report(event, message, advice="Call update() once.", notes=event.steps_from(event.previous))
-        elif event.beside and event.previous not in (None, event.node) and event.previous not in self._early:
-            assert event.previous is not None
-            yield self.report(
-                event,
-                "update() runs a second time in this iteration",
-                reason="Each call counts as an iteration: the scale changes more than once in one, and losses of one "
-                "batch are scaled differently.",
-                advice="Call update() once, after the steps of all optimizers.",
-                notes=event.steps_from(event.previous),
-                claims=(),
-                premises=(Premise.ONE_ITERATION,),
-            )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if isinstance(event, ScalerUpdate):
-            first = event.previous if event.pending is None and not event.checked else None
+            first = event.previous if event.pending is None else None
             edit = rewrite.remove_statement(event.node) if first and rewrite.shares_block(first, event.node) else None
             return Fix("Remove the second update()", (edit,)) if edit else None
         assert isinstance(event, PairEvent)

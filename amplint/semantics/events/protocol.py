@@ -255,14 +255,12 @@ class ScalerUpdate(Event):
     """`scaler.update()`.
 
     `checked` says whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
-    the same loop iteration, or `beside` this one in the very same round of every loop, and `pending` a scaled backward
-    whose gradients no step has used yet.
+    the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
     """
 
     scaler: Scaler
     checked: bool
     previous: cst.CSTNode | None
-    beside: bool
     pending: cst.CSTNode | None
 
 

@@ -409,7 +409,6 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         scaler=scaler,
         checked=known.checked or forced,
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
-        beside=known.updated is not None and known.iteration == state.iteration,
         pending=_pending(machine, state, scaler),
     )
     mistaken.updated(machine, state, scaler)
