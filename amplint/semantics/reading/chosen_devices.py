@@ -139,6 +139,7 @@ def device_of_function(source: Source, node: cst.CSTNode) -> cst.BaseExpression 
     return device_of_work(source, node, beside_cpu=True)
 
 
+@cached_per_file
 def device_of_regions(source: Source) -> cst.BaseExpression | None:
     """The device type that the first region of a file is given by a variable, an attribute or a setting."""
     for chunk in source.chunks:
