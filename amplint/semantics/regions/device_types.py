@@ -14,7 +14,6 @@ from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.chosen_devices import is_device_name
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.values.values import Const, Device, Method, OneOf, Tensor, Unknown, Value
 from amplint.semantics.words import NAMED_DEVICE, PRETRAINED
 from amplint.source import syntax as cst
@@ -76,10 +75,14 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
         return AssumedDevice(PRETRAINED.guesses(str(origin[1]), "arguments"))
     if origin[0] == "manager" or _is_parameter(machine, owner):
         return AssumedDevice()
-    if origin[0] == "parameter" and any(map(runs_layers, machine.calls)):
+    if origin[0] == "parameter" and any(map(_is_forward, machine.calls)):
         return AssumedDevice(by_use=True)
     path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
     return AssumedDevice(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
+
+
+def _is_forward(function: cst.CSTNode) -> bool:
+    return isinstance(function, cst.FunctionDef) and function.name.value == "forward"
 
 
 def is_also_newer(machine: Machine, node: cst.Call) -> bool:
