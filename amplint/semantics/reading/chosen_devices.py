@@ -44,7 +44,7 @@ _NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
 _CHOICE = regex(r" if | else |is_available| or ")
-_PROTOCOL = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
+_AMP_CLASSES = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
@@ -325,7 +325,7 @@ def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         called = name.value if isinstance(name, cst.Name) else ""
-        if called in _PROTOCOL:
+        if called in _AMP_CLASSES:
             continue
         moves = called in ("to", "to_device", "move_to_device")
         for argument in call.args:
