@@ -8,11 +8,12 @@ modules are imported and whose `Rule` subclasses are registered.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,7 +139,8 @@ class Rule:
         return None
 
     @classmethod
-    def handlers(cls) -> dict[str, str]:
+    @functools.cache
+    def handlers(cls) -> Mapping[str, str]:
         """Event kind -> method name, for every `on_<kind>` method."""
         return {name[3:]: name for name in dir(cls) if name.startswith("on_")}
 

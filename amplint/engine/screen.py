@@ -70,8 +70,14 @@ def screen(rules: Sequence[type[Rule]], raw: bytes, asked: Set[str] = frozenset(
 def screen_together(
     rules: Sequence[type[Rule]], raw: bytes, others: Iterable[Source], asked: Set[str] = frozenset()
 ) -> tuple[type[Rule], ...]:
-    """As `screen`, over a file and all files it reaches; matches are cached per file."""
-    texts = [Signs(raw), *map(_signs_of, others)]
+    """The `rules`, none of which `raw` alone satisfies, whose `screen` matches it and all files it reaches together.
+
+    Matches are cached per file.
+    """
+    reached = [*map(_signs_of, others)]
+    if not reached:
+        return ()
+    texts = [Signs(raw), *reached]
     known: dict[Pattern, bool] = {}
 
     def occurs(pattern: Pattern) -> bool:

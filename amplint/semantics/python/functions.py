@@ -49,6 +49,8 @@ CALLS = Patience(runs=2, steps=100)
 """When a call from one place, in the same regions and with the same flags, is not followed any more."""
 CHANGING_CALLS = Patience(runs=3, steps=500)
 """The same for functions that change what trackers know of the path."""
+LONG_CALLS = Patience(runs=1, steps=200)
+"""The same for calls in the same regions and with the same flags, from whichever place and in whatever state."""
 INNER_CALLS = Patience(runs=1, steps=100)
 """The same for calls in other files, from whichever place: what they emit is at one call of this file."""
 
@@ -155,7 +157,8 @@ def _followed(
         _skip(machine, state, function)
         return None
     changing = body in machine.changing
-    runs = [((body, node, state.regions, *keywords, *map(_flag, given)), CHANGING_CALLS if changing else CALLS)]
+    settings = (body, state.regions, *keywords, *map(_flag, given))
+    runs = [((node, *settings), CHANGING_CALLS if changing else CALLS), (settings, LONG_CALLS)]
     if machine.entered_from is not None:
         runs.append(((body, state.regions), INNER_CALLS))
     if any(machine.novelty.is_over(run, patience) for run, patience in runs):

@@ -375,12 +375,12 @@ def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], 
 
 _BY_NAME = frozenset({"is_needed", "library", "library_call", "method", "handles_library_call"})
 """What `Trackers` asks or calls by names."""
-HOOKS = tuple(
+HOOKS = frozenset(
     name
     for name, member in vars(Tracker).items()
     if callable(member) and not name.startswith("_") and name not in _BY_NAME
 )
-_ALL = (*HOOKS, *_BY_NAME)
+_ALL = HOOKS | _BY_NAME
 
 
 class Trackers:
@@ -400,18 +400,14 @@ class Trackers:
             twice = sorted(self.library.keys() & handled.keys())
             assert not twice, f"{type(tracker).__name__}: another tracker's library() lists {twice}; use library_call"
             self.library.update(handled)
-        handlers: dict[str, list[Callable[..., Any]]] = {name: [] for name in HOOKS}
-        for tracker in self._needed:
-            for name in tracker.handles:
-                if name in handlers:
-                    handlers[name].append(getattr(tracker, name))
-        self._handlers = {name: tuple(found) for name, found in handlers.items()}
         self._methods: dict[str, tuple[Handler, ...]] = {}
         self._library_calls: dict[str, tuple[Handler, ...]] = {}
 
     def __getattr__(self, hook: str) -> tuple[Callable[..., Any], ...]:
         """The handlers of a hook, in order."""
-        handlers = self._handlers[hook]
+        if hook not in HOOKS:
+            raise AttributeError(hook)
+        handlers = tuple(getattr(tracker, hook) for tracker in self._needed if hook in tracker.handles)
         setattr(self, hook, handlers)
         return handlers
 
