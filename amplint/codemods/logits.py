@@ -6,7 +6,6 @@ has no numbers between 0.9995 and 1.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,10 +14,11 @@ from amplint.codemods.bindings import paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
 from amplint.codemods.definitions import Given
-from amplint.codemods.interpretation import Interpretation
+from amplint.codemods.interpretation import interpreted
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
-from amplint.codemods.script import Script
+from amplint.codemods.script import Script, parsed
+from amplint.codemods.surroundings import cached_by_text
 from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
@@ -53,13 +53,11 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
     return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
 
 
-@functools.lru_cache(maxsize=4)
+@cached_by_text
 def fix(text: str, path: str) -> Fix | None:
     """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
-    script = Script(text, path)
-    interpretation = Interpretation(script)
-    interpretation.follow(lambda event: None)
-    change = to_logits(script, interpretation.calls)
+    script = parsed(text, path)
+    change = to_logits(script, interpreted(script).calls)
     if change is None:
         return None
     safe = not change.left

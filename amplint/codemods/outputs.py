@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.surroundings import check_time, modules
+from amplint.codemods.surroundings import cached_by_text, check_time, modules
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.modules import Lookups
@@ -72,9 +71,9 @@ class Found(NamedTuple):
     """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
-    nevertheless run on float32 each time. `decided` are the operations of the file whose dtypes are known each time
-    they run. `arrays` are the outputs, and parts of them, that the file converts to NumPy arrays. `size` is the number
-    of characters of the reachable code.
+    nevertheless run on float32 each time, `inside` those of operations that run in a region. `decided` are the
+    operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and parts of them, that
+    the file converts to NumPy arrays. `size` is the number of characters of the reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -83,6 +82,7 @@ class Found(NamedTuple):
     outputs: frozenset[Span]
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
+    inside: frozenset[tuple[str, int]]
     decided: frozenset[Span]
     arrays: frozenset[Span]
     size: int
@@ -111,6 +111,7 @@ class _Watch:
         self.outputs: set[cst.CSTNode] = set()
         self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
+        self.inside: set[cst.CSTNode] = set()
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
         self.anywhere: dict[cst.CSTNode, Half] = {}
@@ -137,6 +138,7 @@ class _Watch:
             self._differentiate(event)
         elif isinstance(event, Operation):
             self._follow(event)
+            self.inside.update({event.node} if event.region is not None else ())
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
             for operand in event.operands:
@@ -233,7 +235,7 @@ def _is_product(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)
 
 
-@functools.lru_cache(maxsize=8)
+@cached_by_text
 def found(text: str, path: str) -> Found:
     """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
     check_time()
@@ -260,10 +262,9 @@ def found(text: str, path: str) -> Found:
             dispatcher.emit(event)
     perhaps = tuple(one for one in dispatcher.findings() if one not in known)
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
-    homes = ((node, program.source_of(node)) for node, wide in watch.wide.items() if wide)
-    wide = frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
-    narrow = ((node, program.source_of(node)) for node, wide in watch.wide.items() if not wide)
-    wide -= {(home.path, home.span(node).start.row) for node, home in narrow if home is not None}
+    wide = _rows(program, (node for node, wide in watch.wide.items() if wide))
+    wide -= _rows(program, (node for node, wide in watch.wide.items() if not wide))
+    inside = _rows(program, watch.inside)
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
     given = frozenset(source.span(node) for node in own)
@@ -285,7 +286,13 @@ def found(text: str, path: str) -> Found:
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
-    return Found(known, perhaps, tuple(losses), given, tensors, wide, decided, arrays, size)
+    return Found(known, perhaps, tuple(losses), given, tensors, wide, inside, decided, arrays, size)
+
+
+def _rows(program: Program, nodes: Iterable[cst.CSTNode]) -> frozenset[tuple[str, int]]:
+    """The files, by paths, and rows of `nodes`."""
+    homes = ((node, program.source_of(node)) for node in nodes)
+    return frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 from amplint.codemods.conversion import Change, Plan, Remark
-from amplint.codemods.surroundings import modules
+from amplint.codemods.surroundings import cached_by_text, check_time, modules
 from amplint.engine.analyse import analyse
 from amplint.engine.diagnostics import ALWAYS_ON
 from amplint.engine.job import Job
@@ -64,6 +65,36 @@ def findings_of(
     if not screened and not others:
         return []
     return analyse(Job(path, path, raw, screened, others, asked=asked, inside=inside), modules()).findings
+
+
+class Lint(NamedTuple):
+    """The findings of all rules in a text, also those that assume half for tensors of unknown dtype.
+
+    `here` are those that a plain check of the file reports, `program` those in the files that it reaches as well.
+    """
+
+    here: tuple[Finding, ...]
+    program: tuple[Finding, ...]
+
+
+@cached_by_text
+def lint(text: str, path: str, codes: frozenset[str] | None = None) -> Lint:
+    """The findings in `text`, the content of the file at `path` if it is in one.
+
+    They are those of rules with these `codes`, of all rules if one is that of a diagnostic.
+    """
+    check_time()
+    few = codes is not None and codes.isdisjoint(ALWAYS_ON)
+    rules = tuple(rule for rule in all_rules() if not few or rule.code in (codes or ()))
+    found = findings_of(rules, text, path, selected(), whole=True)
+    here = {(one.code, one.span): one for one in reversed(found) if _is_of_file(one)}
+    return Lint(tuple(one for one in found if here.get((one.code, one.span)) is one), tuple(found))
+
+
+def _is_of_file(finding: Finding) -> bool:
+    """Whether a plain check of the file reports a finding: it does not lie entirely in another file."""
+    there = finding.elsewhere
+    return there is None or any(note.filename != there.filename for note in finding.notes)
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
