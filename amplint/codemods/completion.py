@@ -72,11 +72,11 @@ class Completion:
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` in excess of those of their kind in the original, which keep their lines."""
-        there = self._found(text)
+        there = lint(text, self._path).here
         keys, codes = _keys(text, there), {one.code for one in there}
         if not codes <= self._asked:
             self._asked |= codes
-            self._known = Counter(_keys(self._before, self._found(self._before, self._asked)))
+            self._known = Counter(_keys(self._before, lint(self._before, self._path, self._asked).here))
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(there, keys, strict=True):
@@ -90,9 +90,6 @@ class Completion:
                 found.append(finding)
         return found
 
-    def _found(self, text: str, codes: frozenset[str] | None = None) -> list[Finding]:
-        return [one for one in lint(text, self._path, codes).here if not _is_about_class(one)]
-
 
 def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:
     lines = NEWLINE.split(text)
@@ -101,8 +98,3 @@ def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:
 
 def _remark(finding: Finding) -> Remark:
     return Remark(finding.span.start.row, f"in the result, {finding.message} ({finding.code})")
-
-
-def _is_about_class(finding: Finding) -> bool:
-    """Whether a finding is about a class that keeps a scaler, whose state other files would have to save."""
-    return finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]

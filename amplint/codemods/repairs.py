@@ -70,7 +70,8 @@ def findings_of(
 class Lint(NamedTuple):
     """The findings of all rules in a text, also those that assume half for tensors of unknown dtype.
 
-    `here` are those that a plain check of the file reports, `program` those in the files that it reaches as well.
+    `here` are those that a plain check of the file reports, except for those about a class that keeps a scaler: its
+    state is for other files to save. `program` are those in the files that it reaches as well.
     """
 
     here: tuple[Finding, ...]
@@ -92,7 +93,9 @@ def lint(text: str, path: str, codes: frozenset[str] | None = None) -> Lint:
 
 
 def _is_of_file(finding: Finding) -> bool:
-    """Whether a plain check of the file reports a finding: it does not lie entirely in another file."""
+    """Whether a finding does not lie entirely in another file, nor is about a class."""
+    if finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]:
+        return False
     there = finding.elsewhere
     return there is None or any(note.filename != there.filename for note in finding.notes)
 
