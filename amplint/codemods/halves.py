@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.script import parsed
 from amplint.codemods.surroundings import cached_by_text
 from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
@@ -81,7 +82,7 @@ def regions_of(source: Source) -> Iterator[cst.With]:
 @cached_by_text
 def halves_of(text: str, path: str) -> Halves:
     """The half values of the regions in `text`, the content of the file at `path` if it is in one."""
-    source = Source(path or "<text>", text, path)
+    source = parsed(text, path).source
     return Halves(source, regions_of(source))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from amplint.codemods.script import parsed
 from amplint.codemods.training.observed import disables_gradients
 from amplint.findings import Finding, Fix
 from amplint.source import syntax as cst
@@ -28,7 +29,7 @@ def even_fixes(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fi
     yield from (one.fix for one in findings if one.fix is not None and id(one) not in apart)
     if not uneven:
         return
-    source = Source(path or "<text>", text, path)
+    source = parsed(text, path).source
     calls = {source.span(call): call for chunk in source.chunks for call in every(chunk.module, cst.Call)}
     for group in uneven:
         nodes = [calls.get(one.span) for one in group]

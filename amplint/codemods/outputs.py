@@ -10,10 +10,10 @@ from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.surroundings import cached_by_text, check_time, modules
+from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import cached_by_text, check_time, whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
-from amplint.engine.modules import Lookups
 from amplint.engine.screen import words_of
 from amplint.findings import Edit, Finding, Fix, Severity, Span
 from amplint.fixes.apply import apply_round
@@ -241,9 +241,8 @@ def found(text: str, path: str) -> Found:
     check_time()
     rules = [rule for rule in all_rules() if rule.name in ABOUT_HALF]
     assuming = [rule for rule in rules if rule.assumed]
-    source = Source(path or "<text>", text, path)
-    lookups = Lookups(modules(), source)
-    program = Program(source, lookups, whole=True, around=lookups)
+    source = parsed(text, path).source
+    program = whole_program(source)
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
     watch, assumed = _Watch(), list[Event]()
 
@@ -365,7 +364,7 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
-    run, source = found(text, path), Source(path or "<text>", text, path)
+    run, source = found(text, path), parsed(text, path).source
     rewrite, optional = Rewriter(source), _optional_outputs(source)
     for chunk in source.chunks:
         for node in every(chunk.module, cst.Call, cst.Name, cst.Attribute):
@@ -393,7 +392,7 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
 def _optional_outputs(source: Source) -> set[tuple[int, int]]:
     """The lengths of tuples that models in sight return, each with the index of an element that can be None there."""
     found = set[tuple[int, int]]()
-    for chunk in Program(source, Lookups(modules(), source), whole=True).chunks:
+    for chunk in whole_program(source).chunks:
         for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
             if function.name.value != "forward":
                 continue
@@ -417,7 +416,7 @@ def _is_none(value: cst.CSTNode) -> bool:
 
 def _array_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
-    arrays, source = found(text, path).arrays, Source(path or "<text>", text, path)
+    arrays, source = found(text, path).arrays, parsed(text, path).source
     rewrite = Rewriter(source)
     for chunk in source.chunks if arrays else ():
         for node in walk(chunk.module):
@@ -429,7 +428,7 @@ def _element_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
     if "numpy" not in text:
         return
-    outputs, source = found(text, path).outputs, Source(path or "<text>", text, path)
+    outputs, source = found(text, path).outputs, parsed(text, path).source
     rewrite = Rewriter(source)
     assigns = [one for chunk in source.chunks for one in every(chunk.module, cst.Assign)]
     calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in outputs]

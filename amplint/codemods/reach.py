@@ -17,9 +17,9 @@ from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
 from amplint.codemods.handed import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
-from amplint.codemods.surroundings import cached_by_text, modules
+from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import cached_by_text, modules, whole_program
 from amplint.codemods.training.observed import AT_HOME
-from amplint.engine.modules import Lookups
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -55,11 +55,11 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
     Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
     """
-    source = Source(path or "<text>", after, path)
+    source = parsed(after, path).source
     first = next(regions_of(source), None)
     if first is None:
         return
-    program = Program(source, Lookups(modules(), source), whole=True)
+    program = whole_program(source)
     rows = {remark.row for remark in told}
     run, halves = outputs.found(after, path), halves_of(after, path)
     near = _rows_near_regions(halves)

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from amplint.engine.modules import Modules
+from amplint.engine.modules import Lookups, Modules
+from amplint.semantics.reading.program import Program
+from amplint.source.source import Source
 
 T = TypeVar("T", bound=Callable[..., object])
 
@@ -71,3 +73,10 @@ def check_time() -> None:
     """Raise OutOfTime if the conversion exceeds its time limit."""
     if _frames and _frames[-1].spent() > SECONDS:
         raise OutOfTime
+
+
+@cached_by_text
+def whole_program(source: Source) -> Program:
+    """A file with the code that it reaches through imports, all of it relevant."""
+    lookups = Lookups(modules(), source)
+    return Program(source, lookups, whole=True, around=lookups)
