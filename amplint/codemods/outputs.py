@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.script import parsed
+from amplint.codemods.script import Script, parsed
 from amplint.codemods.surroundings import cached_by_text, check_time, whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
@@ -24,9 +24,8 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
 from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
-from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
@@ -241,8 +240,8 @@ def found(text: str, path: str) -> Found:
     check_time()
     rules = [rule for rule in all_rules() if rule.name in ABOUT_HALF]
     assuming = [rule for rule in rules if rule.assumed]
-    source = parsed(text, path).source
-    program = whole_program(source)
+    script = parsed(text, path)
+    source, program = script.source, whole_program(script.source)
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
     watch, assumed = _Watch(), list[Event]()
 
@@ -273,15 +272,17 @@ def found(text: str, path: str) -> Found:
         filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
         if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
-    named = _names_of(source, own)
+    named = _names_of(script, own)
     for node, operand in watch.probabilities.items():
-        if source.owns(node) and paths(operand) & named.get(_function_of(source, node), set()):
+        if source.owns(node) and paths(operand) & named.get(script.function_of(node), set()):
             watch.anywhere.setdefault(node, Half(_SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
         if home is not None:
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
-    losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
+    losses += (
+        Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(script, named)
+    )
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
@@ -323,30 +324,23 @@ def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
     return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
 
 
-def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
-    """The calls, perhaps of unseen code, that scale one of `outputs` to the unit of the data."""
-    names = _names_of(source, outputs)
-    for chunk in source.chunks:
-        for call in every(chunk.module, cst.Call) if names else ():
-            name = (dotted(call.func) or "").rpartition(".")[2]
-            given = {dotted(argument.value) for argument in call.args}
-            if UNSCALES.search(name) and given & names.get(_function_of(source, call), set()):
-                yield call
+def _unscaling(script: Script, names: Mapping[cst.CSTNode | None, Set[str]]) -> Iterator[cst.Call]:
+    """The calls, perhaps of unseen code, that scale one of the outputs with these `names` to the unit of the data."""
+    for call in script.calls if names else ():
+        given = {dotted(argument.value) for argument in call.args}
+        if UNSCALES.search(called_name(call)) and given & names.get(script.function_of(call), set()):
+            yield call
 
 
-def _names_of(source: Source, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
+def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
     """Function, or None for the top level -> the variables that `outputs` are assigned to there."""
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
-        above = source.parent(node)
+        above = script.source.parent(node)
         path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
         if path is not None:
-            names.setdefault(_function_of(source, node), set()).add(path)
+            names.setdefault(script.function_of(node), set()).add(path)
     return names
-
-
-def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:
@@ -364,29 +358,28 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
-    run, source = found(text, path), parsed(text, path).source
-    rewrite, optional = Rewriter(source), _optional_outputs(source)
-    for chunk in source.chunks:
-        for node in every(chunk.module, cst.Call, cst.Name, cst.Attribute):
-            span, above = source.span(node), source.parent(node)
-            if span not in run.outputs:
-                continue
-            named = above.targets[0].target if isinstance(above, cst.Assign) else node
-            is_tensor = used_as_tensor(named, rewrite)
-            if is_tensor is False or (is_tensor is None and span not in run.tensors):
-                continue
-            if isinstance(node, cst.Call):
-                if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
-                    yield Lift(span.start.row, rewrite.add_float(node))
-            elif isinstance(above, cst.Element):
-                name = source.code(node)
-                unpacked = source.parent(above)
-                places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
-                absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
-                cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
-                edit = rewrite.insert_after(node, f"{name} = {cast}")
-                if edit is not None:
-                    yield Lift(source.span(_call_of(source, node) or node).start.row, edit)
+    run, script = found(text, path), parsed(text, path)
+    source, rewrite, optional = script.source, script.rewrite, _optional_outputs(script.source)
+    for node in script.of_kind(cst.Call, cst.Name, cst.Attribute):
+        span, above = source.span(node), source.parent(node)
+        if span not in run.outputs:
+            continue
+        named = above.targets[0].target if isinstance(above, cst.Assign) else node
+        is_tensor = used_as_tensor(named, rewrite)
+        if is_tensor is False or (is_tensor is None and span not in run.tensors):
+            continue
+        if isinstance(node, cst.Call):
+            if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
+                yield Lift(span.start.row, rewrite.add_float(node))
+        elif isinstance(above, cst.Element):
+            name = source.code(node)
+            unpacked = source.parent(above)
+            places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
+            absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
+            cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
+            edit = rewrite.insert_after(node, f"{name} = {cast}")
+            if edit is not None:
+                yield Lift(script.row(_call_of(source, node) or node), edit)
 
 
 def _optional_outputs(source: Source) -> set[tuple[int, int]]:
@@ -416,36 +409,33 @@ def _is_none(value: cst.CSTNode) -> bool:
 
 def _array_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
-    arrays, source = found(text, path).arrays, parsed(text, path).source
-    rewrite = Rewriter(source)
-    for chunk in source.chunks if arrays else ():
-        for node in walk(chunk.module):
-            if isinstance(node, cst.BaseExpression) and source.span(node) in arrays:
-                yield Lift(source.span(node).start.row, rewrite.add_float(node))
+    arrays, script = found(text, path).arrays, parsed(text, path)
+    for node in script.of_kind(cst.BaseExpression) if arrays else ():
+        if script.source.span(node) in arrays:
+            yield Lift(script.row(node), script.rewrite.add_float(node))
 
 
 def _element_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
     if "numpy" not in text:
         return
-    outputs, source = found(text, path).outputs, parsed(text, path).source
-    rewrite = Rewriter(source)
-    assigns = [one for chunk in source.chunks for one in every(chunk.module, cst.Assign)]
-    calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in outputs]
+    outputs, script = found(text, path).outputs, parsed(text, path)
+    assigns = list(script.of_kind(cst.Assign))
+    calls = [one for one in script.calls if script.source.span(one) in outputs]
     arrays, names = set[tuple[cst.CSTNode | None, str]](), dict[cst.CSTNode | None, set[str]]()
     for one in assigns:
-        function = _function_of(source, one)
+        function = script.function_of(one)
         if _makes_array(one.value):
             arrays |= {(function, name) for name in bound_paths(one)}
         elif any(call in calls for call in every(one.value, cst.Call)):
             names.setdefault(function, set()).update(bound_paths(one))
     for one in assigns:
-        target, function, value = one.targets[0].target, _function_of(source, one), one.value
+        target, function, value = one.targets[0].target, script.function_of(one), one.value
         into = dotted(target.value) if isinstance(target, cst.Subscript) else None
         if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
             continue
         if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
-            yield Lift(source.span(value).start.row, rewrite.add_float(value))
+            yield Lift(script.row(value), script.rewrite.add_float(value))
 
 
 def _makes_array(value: cst.BaseExpression) -> bool:
