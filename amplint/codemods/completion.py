@@ -72,11 +72,11 @@ class Completion:
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` in excess of those of their kind in the original, which keep their lines."""
-        there = lint(text, self._path).here
+        there = lint(text, self._path)
         keys, codes = _keys(text, there), {one.code for one in there}
         if not codes <= self._asked:
             self._asked |= codes
-            self._known = Counter(_keys(self._before, lint(self._before, self._path, self._asked).here))
+            self._known = Counter(_keys(self._before, lint(self._before, self._path, self._asked)))
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(there, keys, strict=True):

@@ -68,8 +68,9 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         row = one.span.start.row
         return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
 
-    found = [one for one in lint(after, path).here if is_near(one) and not outputs.is_refuted(one, run)]
-    found += [one for one in lint(after, path).program if one.elsewhere]
+    found = [one for one in lint(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
+    if any(_relative(other, source) for other in program.sources):
+        found += [one for one in findings_of(all_rules(), after, path, selected(), whole=True) if one.elsewhere]
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [

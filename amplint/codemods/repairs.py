@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 from amplint.codemods.conversion import Change, Plan, Remark
 from amplint.codemods.surroundings import cached_by_text, check_time, modules
@@ -67,37 +66,21 @@ def findings_of(
     return analyse(Job(path, path, raw, screened, others, asked=asked, inside=inside), modules()).findings
 
 
-class Lint(NamedTuple):
-    """The findings of all rules in a text, also those that assume half for tensors of unknown dtype.
-
-    `here` are those that a plain check of the file reports, except for those about a class that keeps a scaler: its
-    state is for other files to save. `program` are those in the files that it reaches as well.
-    """
-
-    here: tuple[Finding, ...]
-    program: tuple[Finding, ...]
-
-
 @cached_by_text
-def lint(text: str, path: str, codes: frozenset[str] | None = None) -> Lint:
-    """The findings in `text`, the content of the file at `path` if it is in one.
+def lint(text: str, path: str, codes: frozenset[str] | None = None) -> list[Finding]:
+    """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype.
 
-    They are those of rules with these `codes`, of all rules if one is that of a diagnostic.
+    With `codes`, those of rules with these codes, unless one is that of a diagnostic. A class that keeps a scaler is
+    left out: its state is for other files to save.
     """
     check_time()
     few = codes is not None and codes.isdisjoint(ALWAYS_ON)
     rules = tuple(rule for rule in all_rules() if not few or rule.code in (codes or ()))
-    found = findings_of(rules, text, path, selected(), whole=True)
-    here = {(one.code, one.span): one for one in reversed(found) if _is_of_file(one)}
-    return Lint(tuple(one for one in found if here.get((one.code, one.span)) is one), tuple(found))
+    return [one for one in findings_of(rules, text, path, selected()) if not _is_about_class(one)]
 
 
-def _is_of_file(finding: Finding) -> bool:
-    """Whether a finding does not lie entirely in another file, nor is about a class."""
-    if finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]:
-        return False
-    there = finding.elsewhere
-    return there is None or any(note.filename != there.filename for note in finding.notes)
+def _is_about_class(finding: Finding) -> bool:
+    return finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:
