@@ -6,6 +6,7 @@ has no numbers between 0.9995 and 1.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from amplint.codemods.interpretation import interpreted
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
 from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import cached_by_text
+from amplint.codemods.surroundings import conversion_scope
 from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
@@ -53,11 +54,12 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
     return Change(fix, done, tuple(_for_others(script, new, moved))) if done else None
 
 
-@cached_by_text
+@functools.lru_cache(maxsize=4)
 def fix(text: str, path: str) -> Fix | None:
     """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
-    script = parsed(text, path)
-    change = to_logits(script, interpreted(script).calls)
+    with conversion_scope(path, None):
+        script = parsed(text, path)
+        change = to_logits(script, interpreted(script).calls)
     if change is None:
         return None
     safe = not change.left
