@@ -5,7 +5,6 @@ Those that are accepted do not.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +13,8 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import halves_of
 from amplint.codemods.islands import islands
 from amplint.codemods.losses import even_fixes
-from amplint.codemods.repairs import all_rules, findings_of, selected
+from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
-from amplint.codemods.surroundings import check_time
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
 from amplint.source.source import NEWLINE
@@ -40,10 +38,8 @@ class Completion:
         self._before = before
         self._path = path
         self._accepted = frozenset((*ACCEPTED, *allowed))
-
-    @functools.cached_property
-    def _known(self) -> Counter[_Key]:
-        return Counter(self._keys(self._before))
+        self._known = Counter[_Key]()
+        self._asked = frozenset[str]()
 
     def repaired(self, text: str, names: Sequence[str]) -> tuple[str, list[Remark]]:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them."""
@@ -76,10 +72,14 @@ class Completion:
 
     def _new(self, text: str) -> list[Finding]:
         """The findings in `text` in excess of those of their kind in the original, which keep their lines."""
-        keys = self._keys(text)
+        there = lint(text, self._path)
+        keys, codes = _keys(text, there), {one.code for one in there}
+        if not codes <= self._asked:
+            self._asked |= codes
+            self._known = Counter(_keys(self._before, lint(self._before, self._path, self._asked)))
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
-        for finding, key in zip(self._found(text), keys, strict=True):
+        for finding, key in zip(there, keys, strict=True):
             if finding.name in HARMLESS:
                 continue
             if known[key] > 0:
@@ -90,27 +90,11 @@ class Completion:
                 found.append(finding)
         return found
 
-    def _keys(self, text: str) -> list[_Key]:
-        lines = NEWLINE.split(text)
-        return [
-            (one.code, one.severity, one.reason, lines[one.span.start.row - 1].strip()) for one in self._found(text)
-        ]
 
-    def _found(self, text: str) -> list[Finding]:
-        return all_findings(text, self._path)
+def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:
+    lines = NEWLINE.split(text)
+    return [(one.code, one.severity, one.reason, lines[one.span.start.row - 1].strip()) for one in findings]
 
 
 def _remark(finding: Finding) -> Remark:
     return Remark(finding.span.start.row, f"in the result, {finding.message} ({finding.code})")
-
-
-@functools.lru_cache(maxsize=4)
-def all_findings(text: str, path: str) -> list[Finding]:
-    """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype."""
-    check_time()
-    return [one for one in findings_of(all_rules(), text, path, selected()) if not _is_about_class(one)]
-
-
-def _is_about_class(finding: Finding) -> bool:
-    """Whether a finding is about a class that keeps a scaler, whose state other files would have to save."""
-    return finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]

@@ -42,7 +42,7 @@ def fix(message: str, text: str, wish: Wish, path: str) -> Fix | None:
 
 
 def _within(modules: Modules | None, codemod: Codemod, text: str, wish: Wish, path: str) -> Conversion:
-    with conversion_scope(modules):
+    with conversion_scope(path, modules):
         return _converted(codemod, text, wish, path)
 
 

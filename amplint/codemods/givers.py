@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, constructor
-from amplint.codemods.surroundings import check_time, modules
-from amplint.engine.modules import Lookups
+from amplint.codemods.surroundings import check_time, modules, whole_program
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -32,18 +31,18 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
     """The models that `main`, which constructs none, can be given, each with a program that reaches it."""
     if not main.path:
         return
-    program = Program(main, Lookups(modules(), main), whole=True)
+    program = whole_program(main)
     for module in main.star_imports:
         behind = modules().source(place) if (place := modules().place(main.path, module)) is not None else None
         classes = [chunk for chunk in behind.chunks if is_model(chunk)] if behind is not None else []
         parts = {word for one in classes for word in one.words if word != one.name}
         for chunk in classes:
             if chunk.name not in parts:
-                yield _reaching(program, chunk), chunk
+                yield program if chunk in program.mentions else whole_program(chunk.source), chunk
     every_importer = list(importers(main))
     for source in every_importer if len(every_importer) <= _MOST_IMPORTERS else ():
         check_time()
-        program = Program(source, Lookups(modules(), source), whole=True)
+        program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
         names, made = {called_name(call) for call in calls}, set(_handed_over(source, main, calls))
         for name in sorted(names):
@@ -59,13 +58,6 @@ def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Ite
     for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
         if bound_paths(assign, whole=True) & given:
             yield called_name(constructor(assign.value))
-
-
-def _reaching(program: Program, chunk: Chunk) -> Program:
-    """`program` if it reaches `chunk`, else that of the chunk's own file."""
-    if chunk in program.mentions:
-        return program
-    return Program(chunk.source, Lookups(modules(), chunk.source), whole=True)
 
 
 def importers(main: Source) -> Iterator[Source]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import cached_by_text
 from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
@@ -78,10 +79,10 @@ def regions_of(source: Source) -> Iterator[cst.With]:
                 yield node
 
 
-@functools.lru_cache(maxsize=4)
+@cached_by_text
 def halves_of(text: str, path: str) -> Halves:
     """The half values of the regions in `text`, the content of the file at `path` if it is in one."""
-    source = Source(path or "<text>", text, path)
+    source = parsed(text, path).source
     return Halves(source, regions_of(source))
 
 
@@ -166,6 +167,10 @@ class Halves:
             elif self._carries(one, half, inside=False):
                 found.append(one)
         return found
+
+    def is_inside(self, node: cst.CSTNode) -> bool:
+        """Whether `node` runs in a region."""
+        return any(one in self._within for one in self.source.ancestors(node))
 
     def outside(self) -> Iterator[tuple[cst.SimpleStatementLine, frozenset[str]]]:
         """The simple statements outside of regions before which something is half, with the half variables there."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from amplint.codemods.halves import halves_of
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Finding, Fix
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.tree import every
@@ -15,13 +16,20 @@ _RULE = "bce-in-autocast"
 
 
 def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
-    """The fixes of those `findings` that a call of another file leads to, with its half arguments in float32."""
+    """The fixes of those `findings` that a call of another file leads to, with its half arguments in float32.
+
+    A finding names one of the calls in regions that lead to its place, of which each needs the fix.
+    """
     spans = {one.span for one in findings if one.name == _RULE and one.elsewhere is not None}
     if not spans:
         return
     halves = halves_of(text, path)
     source, rewrite = halves.source, Rewriter(halves.source)
-    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in spans):
+    calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+    names = {dotted(call.func) for call in calls if source.span(call) in spans}
+    for call in calls:
+        if source.span(call) not in spans and not (dotted(call.func) in names and halves.is_inside(call)):
+            continue
         statement, half = rewrite.statement_of(call), halves.arguments(call)
         if not half or not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
             continue

@@ -15,10 +15,11 @@ from amplint.codemods.bindings import paths
 from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
 from amplint.codemods.definitions import Given
-from amplint.codemods.interpretation import Interpretation
+from amplint.codemods.interpretation import interpreted
 from amplint.codemods.models import Models, Unclear
 from amplint.codemods.rows import changed_edits, row_after, tidied
-from amplint.codemods.script import Script
+from amplint.codemods.script import Script, parsed
+from amplint.codemods.surroundings import conversion_scope
 from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
@@ -56,10 +57,9 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
 @functools.lru_cache(maxsize=4)
 def fix(text: str, path: str) -> Fix | None:
     """`to_logits` as the fix of a finding, safe where no other file has to know of logits."""
-    script = Script(text, path)
-    interpretation = Interpretation(script)
-    interpretation.follow(lambda event: None)
-    change = to_logits(script, interpretation.calls)
+    with conversion_scope(path, None):
+        script = parsed(text, path)
+        change = to_logits(script, interpreted(script).calls)
     if change is None:
         return None
     safe = not change.left

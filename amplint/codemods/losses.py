@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from amplint.codemods.script import Script, parsed
 from amplint.codemods.training.observed import disables_gradients
 from amplint.findings import Finding, Fix
 from amplint.source import syntax as cst
-from amplint.source.rewrite import Rewriter
-from amplint.source.source import Source
-from amplint.source.tree import every
 
 _RULE = "loss-in-half"
 
@@ -28,8 +26,9 @@ def even_fixes(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fi
     yield from (one.fix for one in findings if one.fix is not None and id(one) not in apart)
     if not uneven:
         return
-    source = Source(path or "<text>", text, path)
-    calls = {source.span(call): call for chunk in source.chunks for call in every(chunk.module, cst.Call)}
+    script = parsed(text, path)
+    source = script.source
+    calls = {source.span(call): call for call in script.calls}
     for group in uneven:
         nodes = [calls.get(one.span) for one in group]
         trained = [
@@ -38,14 +37,14 @@ def even_fixes(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fi
         if not trained or any(one.fix is None for one in trained):
             continue
         for one, call in zip(group, nodes, strict=True):
-            fix = one.fix or _cast(source, call, trained[0])
+            fix = one.fix or _cast(script, call, trained[0])
             if fix is not None:
                 yield fix
 
 
-def _cast(source: Source, call: cst.Call | None, like: Finding) -> Fix | None:
+def _cast(script: Script, call: cst.Call | None, like: Finding) -> Fix | None:
     """The cast of the variable that `call` is given first, with the message of the fix of `like`."""
     first = call.args[0].value if call is not None and call.args else None
     if like.fix is None or not isinstance(first, cst.Name):
         return None
-    return Fix(like.fix.message, (Rewriter(source).add_float(first),))
+    return Fix(like.fix.message, (script.rewrite.add_float(first),))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.surroundings import check_time, modules
+from amplint.codemods.script import Script, parsed
+from amplint.codemods.surroundings import cached_by_text, check_time, whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
-from amplint.engine.modules import Lookups
 from amplint.engine.screen import words_of
 from amplint.findings import Edit, Finding, Fix, Severity, Span
 from amplint.fixes.apply import apply_round
@@ -25,9 +24,8 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
 from amplint.semantics.words import UNSCALES
 from amplint.source import syntax as cst
-from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
@@ -72,9 +70,9 @@ class Found(NamedTuple):
     """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
-    nevertheless run on float32 each time. `decided` are the operations of the file whose dtypes are known each time
-    they run. `arrays` are the outputs, and parts of them, that the file converts to NumPy arrays. `size` is the number
-    of characters of the reachable code.
+    nevertheless run on float32 each time, `inside` those of operations that run in a region. `decided` are the
+    operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and parts of them, that
+    the file converts to NumPy arrays. `size` is the number of characters of the reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -83,6 +81,7 @@ class Found(NamedTuple):
     outputs: frozenset[Span]
     tensors: frozenset[Span]
     wide: frozenset[tuple[str, int]]
+    inside: frozenset[tuple[str, int]]
     decided: frozenset[Span]
     arrays: frozenset[Span]
     size: int
@@ -111,6 +110,7 @@ class _Watch:
         self.outputs: set[cst.CSTNode] = set()
         self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
+        self.inside: set[cst.CSTNode] = set()
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
         self.anywhere: dict[cst.CSTNode, Half] = {}
@@ -137,6 +137,7 @@ class _Watch:
             self._differentiate(event)
         elif isinstance(event, Operation):
             self._follow(event)
+            self.inside.update({event.node} if event.region is not None else ())
             if event.operands and not event.assumed:
                 self._decide(event.node, event.operands[0])
             for operand in event.operands:
@@ -233,15 +234,14 @@ def _is_product(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply)
 
 
-@functools.lru_cache(maxsize=8)
+@cached_by_text
 def found(text: str, path: str) -> Found:
     """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
     check_time()
     rules = [rule for rule in all_rules() if rule.name in ABOUT_HALF]
     assuming = [rule for rule in rules if rule.assumed]
-    source = Source(path or "<text>", text, path)
-    lookups = Lookups(modules(), source)
-    program = Program(source, lookups, whole=True, around=lookups)
+    script = parsed(text, path)
+    source, program = script.source, whole_program(script.source)
     dispatcher = Dispatcher(program, rules, {rule.code for rule in assuming}, whole=True)
     watch, assumed = _Watch(), list[Event]()
 
@@ -260,10 +260,9 @@ def found(text: str, path: str) -> Found:
             dispatcher.emit(event)
     perhaps = tuple(one for one in dispatcher.findings() if one not in known)
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
-    homes = ((node, program.source_of(node)) for node, wide in watch.wide.items() if wide)
-    wide = frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
-    narrow = ((node, program.source_of(node)) for node, wide in watch.wide.items() if not wide)
-    wide -= {(home.path, home.span(node).start.row) for node, home in narrow if home is not None}
+    wide = _rows(program, (node for node, wide in watch.wide.items() if wide))
+    wide -= _rows(program, (node for node, wide in watch.wide.items() if not wide))
+    inside = _rows(program, watch.inside)
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
     given = frozenset(source.span(node) for node in own)
@@ -273,19 +272,27 @@ def found(text: str, path: str) -> Found:
         filled = half.why == _ROUNDED and home is not None and not _is_within_a_model(home, node)
         if home is not None and (filled or not calls.isdisjoint(half.origins)):
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
-    named = _names_of(source, own)
+    named = _names_of(script, own)
     for node, operand in watch.probabilities.items():
-        if source.owns(node) and paths(operand) & named.get(_function_of(source, node), set()):
+        if source.owns(node) and paths(operand) & named.get(script.function_of(node), set()):
             watch.anywhere.setdefault(node, Half(_SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
         if home is not None:
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
-    losses += (Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(source, own))
+    losses += (
+        Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(script, named)
+    )
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
-    return Found(known, perhaps, tuple(losses), given, tensors, wide, decided, arrays, size)
+    return Found(known, perhaps, tuple(losses), given, tensors, wide, inside, decided, arrays, size)
+
+
+def _rows(program: Program, nodes: Iterable[cst.CSTNode]) -> frozenset[tuple[str, int]]:
+    """The files, by paths, and rows of `nodes`."""
+    homes = ((node, program.source_of(node)) for node in nodes)
+    return frozenset((home.path, home.span(node).start.row) for node, home in homes if home is not None)
 
 
 def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
@@ -317,30 +324,23 @@ def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
     return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
 
 
-def _unscaling(source: Source, outputs: Set[cst.CSTNode]) -> Iterator[cst.Call]:
-    """The calls, perhaps of unseen code, that scale one of `outputs` to the unit of the data."""
-    names = _names_of(source, outputs)
-    for chunk in source.chunks:
-        for call in every(chunk.module, cst.Call) if names else ():
-            name = (dotted(call.func) or "").rpartition(".")[2]
-            given = {dotted(argument.value) for argument in call.args}
-            if UNSCALES.search(name) and given & names.get(_function_of(source, call), set()):
-                yield call
+def _unscaling(script: Script, names: Mapping[cst.CSTNode | None, Set[str]]) -> Iterator[cst.Call]:
+    """The calls, perhaps of unseen code, that scale one of the outputs with these `names` to the unit of the data."""
+    for call in script.calls if names else ():
+        given = {dotted(argument.value) for argument in call.args}
+        if UNSCALES.search(called_name(call)) and given & names.get(script.function_of(call), set()):
+            yield call
 
 
-def _names_of(source: Source, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
+def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
     """Function, or None for the top level -> the variables that `outputs` are assigned to there."""
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
-        above = source.parent(node)
+        above = script.source.parent(node)
         path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
         if path is not None:
-            names.setdefault(_function_of(source, node), set()).add(path)
+            names.setdefault(script.function_of(node), set()).add(path)
     return names
-
-
-def _function_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:
@@ -358,35 +358,34 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
-    run, source = found(text, path), Source(path or "<text>", text, path)
-    rewrite, optional = Rewriter(source), _optional_outputs(source)
-    for chunk in source.chunks:
-        for node in every(chunk.module, cst.Call, cst.Name, cst.Attribute):
-            span, above = source.span(node), source.parent(node)
-            if span not in run.outputs:
-                continue
-            named = above.targets[0].target if isinstance(above, cst.Assign) else node
-            is_tensor = used_as_tensor(named, rewrite)
-            if is_tensor is False or (is_tensor is None and span not in run.tensors):
-                continue
-            if isinstance(node, cst.Call):
-                if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
-                    yield Lift(span.start.row, rewrite.add_float(node))
-            elif isinstance(above, cst.Element):
-                name = source.code(node)
-                unpacked = source.parent(above)
-                places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
-                absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
-                cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
-                edit = rewrite.insert_after(node, f"{name} = {cast}")
-                if edit is not None:
-                    yield Lift(source.span(_call_of(source, node) or node).start.row, edit)
+    run, script = found(text, path), parsed(text, path)
+    source, rewrite, optional = script.source, script.rewrite, _optional_outputs(script.source)
+    for node in script.of_kind(cst.Call, cst.Name, cst.Attribute):
+        span, above = source.span(node), source.parent(node)
+        if span not in run.outputs:
+            continue
+        named = above.targets[0].target if isinstance(above, cst.Assign) else node
+        is_tensor = used_as_tensor(named, rewrite)
+        if is_tensor is False or (is_tensor is None and span not in run.tensors):
+            continue
+        if isinstance(node, cst.Call):
+            if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
+                yield Lift(span.start.row, rewrite.add_float(node))
+        elif isinstance(above, cst.Element):
+            name = source.code(node)
+            unpacked = source.parent(above)
+            places = unpacked.elements if isinstance(unpacked, cst.Tuple) else ()
+            absent = any((len(places), index) in optional for index, one in enumerate(places) if one is above)
+            cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
+            edit = rewrite.insert_after(node, f"{name} = {cast}")
+            if edit is not None:
+                yield Lift(script.row(_call_of(source, node) or node), edit)
 
 
 def _optional_outputs(source: Source) -> set[tuple[int, int]]:
     """The lengths of tuples that models in sight return, each with the index of an element that can be None there."""
     found = set[tuple[int, int]]()
-    for chunk in Program(source, Lookups(modules(), source), whole=True).chunks:
+    for chunk in whole_program(source).chunks:
         for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
             if function.name.value != "forward":
                 continue
@@ -410,36 +409,33 @@ def _is_none(value: cst.CSTNode) -> bool:
 
 def _array_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
-    arrays, source = found(text, path).arrays, Source(path or "<text>", text, path)
-    rewrite = Rewriter(source)
-    for chunk in source.chunks if arrays else ():
-        for node in walk(chunk.module):
-            if isinstance(node, cst.BaseExpression) and source.span(node) in arrays:
-                yield Lift(source.span(node).start.row, rewrite.add_float(node))
+    arrays, script = found(text, path).arrays, parsed(text, path)
+    for node in script.of_kind(cst.BaseExpression) if arrays else ():
+        if script.source.span(node) in arrays:
+            yield Lift(script.row(node), script.rewrite.add_float(node))
 
 
 def _element_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs that are assigned to elements of NumPy arrays, which have no bfloat16."""
     if "numpy" not in text:
         return
-    outputs, source = found(text, path).outputs, Source(path or "<text>", text, path)
-    rewrite = Rewriter(source)
-    assigns = [one for chunk in source.chunks for one in every(chunk.module, cst.Assign)]
-    calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if source.span(one) in outputs]
+    outputs, script = found(text, path).outputs, parsed(text, path)
+    assigns = list(script.of_kind(cst.Assign))
+    calls = [one for one in script.calls if script.source.span(one) in outputs]
     arrays, names = set[tuple[cst.CSTNode | None, str]](), dict[cst.CSTNode | None, set[str]]()
     for one in assigns:
-        function = _function_of(source, one)
+        function = script.function_of(one)
         if _makes_array(one.value):
             arrays |= {(function, name) for name in bound_paths(one)}
         elif any(call in calls for call in every(one.value, cst.Call)):
             names.setdefault(function, set()).update(bound_paths(one))
     for one in assigns:
-        target, function, value = one.targets[0].target, _function_of(source, one), one.value
+        target, function, value = one.targets[0].target, script.function_of(one), one.value
         into = dotted(target.value) if isinstance(target, cst.Subscript) else None
         if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
             continue
         if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
-            yield Lift(source.span(value).start.row, rewrite.add_float(value))
+            yield Lift(script.row(value), script.rewrite.add_float(value))
 
 
 def _makes_array(value: cst.BaseExpression) -> bool:

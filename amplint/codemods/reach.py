@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
-from amplint.codemods.completion import HARMLESS, all_findings
+from amplint.codemods.completion import HARMLESS
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
 from amplint.codemods.handed import models_run_on_half
-from amplint.codemods.repairs import all_rules, findings_of, selected
-from amplint.codemods.surroundings import modules
+from amplint.codemods.repairs import all_rules, findings_of, lint, selected
+from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import cached_by_text, modules, whole_program
 from amplint.codemods.training.observed import AT_HOME
-from amplint.engine.modules import Lookups
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -55,11 +55,11 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
 
     Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
     """
-    source = Source(path or "<text>", after, path)
+    source = parsed(after, path).source
     first = next(regions_of(source), None)
     if first is None:
         return
-    program = Program(source, Lookups(modules(), source), whole=True)
+    program = whole_program(source)
     rows = {remark.row for remark in told}
     run, halves = outputs.found(after, path), halves_of(after, path)
     near = _rows_near_regions(halves)
@@ -68,17 +68,20 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
         row = one.span.start.row
         return row not in rows and one.severity is Severity.INFO and (one.name in ABOUT_HALF or row in near)
 
-    found = [one for one in all_findings(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
-    rules = all_rules()
+    found = [one for one in lint(after, path) if is_near(one) and not outputs.is_refuted(one, run)]
     if any(_relative(other, source) for other in program.sources):
-        found += [one for one in findings_of(rules, after, path, selected(), whole=True) if one.elsewhere]
+        found += [one for one in findings_of(all_rules(), after, path, selected(), whole=True) if one.elsewhere]
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [
         one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS and halves.concern(one)
     ]
-    known = {_place(one) for one in findings_of(rules, before, path, whole=True)}
-    brought = {_place(one): _remark(one) for one in found if _place(one) not in known}
+
+    @functools.cache
+    def known() -> set[tuple[object, ...]]:
+        return {_place(one) for one in findings_of(all_rules(), before, path, whole=True)}
+
+    brought = {_place(one): _remark(one) for one in found if _place(one) not in known()}
     row = source.span(first).start.row
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
@@ -94,14 +97,14 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
-        for one in _findings_in(chunk, header, live):
+        for one in _findings_in(chunk, header, live, run):
             if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
                     continue
                 place = (one.code, name, there if name else one.message)
                 remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
-                if name or (there not in rows and place not in known):
+                if name or (there not in rows and place not in known()):
                     brought.setdefault(place, remark)
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
@@ -240,17 +243,19 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
-def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef]) -> list[Finding]:
+def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef], run: outputs.Found) -> list[Finding]:
     """The findings in the `live` functions of a chunk that run below `header`, which enters autocast.
 
-    A constructor runs before the region; what it stores is reported where `forward` uses it.
+    A constructor runs before the region; what it stores is reported where `forward` uses it. So is what `run` knows.
     """
-    found = _assumed_findings(chunk.source.text, chunk.source.path, header)
     rows = _rows_of(chunk, {one for one in live if one.name.value != "__init__"})
+    path = chunk.source.path
+    rows = [each for each in rows if not any((path, row) in run.inside for row in each)]
+    found = _assumed_findings(chunk.source.text, path, header) if rows else []
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
-@functools.lru_cache(maxsize=64)
+@cached_by_text
 def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     """The findings in a file whose public code is called below `header`, with tensors of any dtype."""
     source = Source(path, text, path)

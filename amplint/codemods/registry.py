@@ -49,9 +49,11 @@ def find(wish: Wish) -> Codemod:
 
     def in_turn(text: str, wish: Wish, path: str) -> Plan:
         left: tuple[Remark, ...] = ()
-        for each in plans:
+        for each in [*plans]:
             found = each(text, wish, path)
             if found.changes or found.refused:
+                if found.complete:
+                    plans.remove(each)
                 return found
             left += found.left
         return Plan(left=left)

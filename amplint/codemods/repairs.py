@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from amplint.codemods.conversion import Change, Plan, Remark
-from amplint.codemods.surroundings import modules
+from amplint.codemods.surroundings import cached_by_text, check_time, modules
 from amplint.engine.analyse import analyse
 from amplint.engine.diagnostics import ALWAYS_ON
 from amplint.engine.job import Job
@@ -64,6 +64,23 @@ def findings_of(
     if not screened and not others:
         return []
     return analyse(Job(path, path, raw, screened, others, asked=asked, inside=inside), modules()).findings
+
+
+@cached_by_text
+def lint(text: str, path: str, codes: frozenset[str] | None = None) -> list[Finding]:
+    """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype.
+
+    With `codes`, those of rules with these codes, unless one is that of a diagnostic. A class that keeps a scaler is
+    left out: its state is for other files to save.
+    """
+    check_time()
+    few = codes is not None and codes.isdisjoint(ALWAYS_ON)
+    rules = tuple(rule for rule in all_rules() if not few or rule.code in (codes or ()))
+    return [one for one in findings_of(rules, text, path, selected()) if not _is_about_class(one)]
+
+
+def _is_about_class(finding: Finding) -> bool:
+    return finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_before
 from amplint.codemods.scopes import Scopes
+from amplint.codemods.surroundings import cached_by_text
 from amplint.findings import Edit, Span
 from amplint.fixes.splice import locate, splice
 from amplint.source.rewrite_lines import Lines, deletions
@@ -72,3 +73,9 @@ class Script(Scopes):
                 line = add + line[len(take) :]
             parts.append(line)
         return "".join(parts)
+
+
+@cached_by_text
+def parsed(text: str, path: str) -> Script:
+    """The script of a text. Raises SourceError if it is not Python."""
+    return Script(text, path)

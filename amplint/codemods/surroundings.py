@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from amplint.engine.modules import Modules
+from amplint.engine.modules import Lookups, Modules
+from amplint.semantics.reading.program import Program
+from amplint.source.source import Source
+
+T = TypeVar("T", bound=Callable[..., object])
 
 SECONDS = 30.0
 """The limit of processor time in seconds for one file; conversions of files that it imports count separately."""
@@ -15,6 +21,16 @@ _processor_time = getattr(time, "thread_time", time.process_time)
 
 class OutOfTime(Exception):
     """The conversion of a file exceeds its time limit."""
+
+
+_clear: list[Callable[[], None]] = []
+
+
+def cached_by_text(function: T) -> T:
+    """Cache the latest results of a function of a text and its path, as long as the files around it are the same."""
+    cached = functools.lru_cache(maxsize=32)(function)
+    _clear.append(cached.cache_clear)
+    return cached  # type: ignore[return-value]  # whose parameters are any hashable ones to `functools`
 
 
 class _Frame:
@@ -33,8 +49,8 @@ _frames: list[_Frame] = []
 
 
 @contextmanager
-def conversion_scope(modules: Modules | None) -> Iterator[None]:
-    """Convert within `modules`, or those of the enclosing conversion, and measure the time."""
+def conversion_scope(path: str, modules: Modules | None) -> Iterator[None]:
+    """Convert the file at `path` within `modules`, or those of the enclosing conversion, and measure the time."""
     frame = _Frame(modules or (_frames[-1].modules if _frames else Modules()))
     _frames.append(frame)
     try:
@@ -43,6 +59,9 @@ def conversion_scope(modules: Modules | None) -> Iterator[None]:
         _frames.pop()
         if _frames:
             _frames[-1].elsewhere += _processor_time() - frame.begun
+        elif path:
+            for clear in _clear:
+                clear()
 
 
 def modules() -> Modules:
@@ -54,3 +73,10 @@ def check_time() -> None:
     """Raise OutOfTime if the conversion exceeds its time limit."""
     if _frames and _frames[-1].spent() > SECONDS:
         raise OutOfTime
+
+
+@cached_by_text
+def whole_program(source: Source) -> Program:
+    """A file with the code that it reaches through imports, all of it relevant."""
+    lookups = Lookups(modules(), source)
+    return Program(source, lookups, whole=True, around=lookups)

@@ -19,7 +19,7 @@ from amplint.codemods.flags import Flag
 from amplint.codemods.options import number_of_batches
 from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
-from amplint.codemods.script import Script
+from amplint.codemods.script import Script, parsed
 from amplint.codemods.training.gradients import gradient_uses
 from amplint.codemods.training.observed import Observed, framework
 from amplint.findings import Edit, Fix
@@ -36,7 +36,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     """Add windows of `wish.accumulate` batches to every loop with one step per batch; empty without such a loop."""
     if ".backward(" not in text or wish.accumulate is None:
         return Plan()
-    script = Script(text, path)
+    script = parsed(text, path)
     try:
         return _planned(script, wish.accumulate, add_flag=wish.add_flag)
     except Refusal as refusal:

@@ -12,7 +12,7 @@ from amplint.codemods.logits import to_logits
 from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
-from amplint.codemods.script import Script
+from amplint.codemods.script import Script, parsed
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
@@ -59,7 +59,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     trains = ".backward(" in text or "optimizer_step" in text
     if not trains and not managed.may_be(text):
         return Plan()
-    script = Script(text, path)
+    script = parsed(text, path)
     try:
         return managed.plan(script, wish.dtype) or (_planned(script, wish) if trains else Plan())
     except Refusal as refusal:
@@ -160,7 +160,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         left.append(
             at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
         )
-    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype)
+    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype, complete=True)
 
 
 def _name_of_torch(script: Script) -> str:

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
-from amplint.codemods.interpretation import Interpretation
+from amplint.codemods.interpretation import Interpretation, interpreted
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.surroundings import modules
@@ -28,10 +28,8 @@ from amplint.semantics.events import (
     OptimizerStep,
     Purpose,
     Recipe,
-    ScalerCreated,
     ScalerStep,
     ScalerUpdate,
-    Unscale,
 )
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
@@ -41,9 +39,6 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import TITLES
 
-_OF_TRAINING = (Backward, ManagedBackward, OptimizerStep, ScalerStep)
-_OF_REGIONS = (*_OF_TRAINING, AutocastCreated, Forward, ScalerCreated, Unscale)
-_OF_WINDOWS = (*_OF_TRAINING, Accumulation, ScalerUpdate)
 AT_HOME = sys.stdlib_module_names | {"torch", "torchvision", "torchaudio", "numpy", "tqdm", "timm", ""}
 _FRAMEWORKS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+(accelerate|apex|composer|deepspeed|fastai|ignite|keras|lightning|lightning_fabric"
@@ -99,16 +94,16 @@ def observe(script: Script, goal: Goal) -> Observed:
 
     Without a scaler, steps in other files are irrelevant to regions.
     """
-    interpretation = Interpretation(script)
+    interpretation = interpreted(script)
     watch = _Watch(script, interpretation, goal)
+    for event in interpretation.events:
+        watch(event)
     if goal is Goal.WINDOWS:
-        interpretation.follow(watch, *_OF_WINDOWS)
         return watch.found
     scales = goal is Goal.SCALER
     watch.found.models |= watch.models
     watch.found.forwards.update(call for call in script.calls if watch.uses_model(call))
     watch.found.modules.update(_made_of_modules(script, interpretation.program))
-    interpretation.follow(watch, *_OF_REGIONS)
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     watch.found.steps.update(
         (call, call.func.value)
@@ -215,14 +210,18 @@ class _Watch:
             self._backward(event)
         elif isinstance(event, OptimizerStep) or (isinstance(event, ScalerStep) and windows):
             self._step(event)
-        elif isinstance(event, Accumulation):
+        elif windows:
+            self._follow_window(event)
+        elif isinstance(event, Forward):
+            self._forward(event)
+        elif not isinstance(event, (Accumulation, ScalerUpdate)):
+            self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
+
+    def _follow_window(self, event: Event) -> None:
+        if isinstance(event, Accumulation):
             self.found.windows.add(event.loop)
         elif isinstance(event, ScalerUpdate):
             self.found.updates += [event.node] if self._here(event) is event.node else []
-        elif isinstance(event, Forward):
-            self._forward(event)
-        else:
-            self.found.mixed |= not (isinstance(event, AutocastCreated) and self._evaluates_elsewhere(event.node))
 
     def _here(self, event: Event) -> cst.CSTNode:
         """The node of the script that reaches `event`, which may be in another file."""
