@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, MadeApart, Narrowed, Operation, ScriptEnd
+from amplint.semantics.events import Clash, Event, Narrowed, Operation, ParameterApart, ScriptEnd
 from amplint.source import syntax as cst
 
 from .float32 import MAKING, buffer_of, takes_dtype
@@ -61,7 +61,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = ((*MAKING, b"type_as(", b"where("),)
+    assumed = ((*MAKING, b"type_as(", b"where(", b".float()"),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -104,15 +104,14 @@ class HardCodedFloat32Buffer(Rule):
                 notes=[(clash.node, "here it meets a tensor that can be half")],
             )
 
-    def on_made_apart(self, event: MadeApart) -> Iterator[Report]:
-        assert isinstance(event.node, cst.Call)
+    def on_parameter_apart(self, event: ParameterApart) -> Iterator[Report]:
         yield self.report(
             event,
-            f"this is made on the device of {event.other} but not in its dtype: float32 even where that is half",
-            advice=_advice(event.node),
-            notes=[(event.met, f"here it meets what comes from {event.other}")],
+            f"this parameter has the size of {event.layer} but not its dtype: float32 even where its weights are half",
+            reason="Both compute with one input, and layers refuse one whose dtype is not that of their weights.",
+            advice=f"Make it with dtype={event.layer}.weight.dtype, or convert what it computes with.",
+            at=event.made,
             claims=(),
-            severity=Severity.INFO,
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:

@@ -28,7 +28,7 @@ from amplint.semantics.reading.scopes import (
 from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
-from amplint.semantics.values.values import Class, Const, Function, Instance
+from amplint.semantics.values.values import Class, Const, Function, Instance, Method
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
@@ -247,6 +247,6 @@ def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> Non
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
     _called_from_outside(machine, state, me)
-    positional = [me] if me is not None else []
+    positional = calls.receiver(Method(me, "", function)) if me is not None else []
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
     _round_ends(machine, node_of(function), [end for _, end in ends])

@@ -25,7 +25,9 @@ _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
 _CURVES = words("exp expm1 log log1p log2 log10 reciprocal rsqrt square")
 """Functions of each element that autocast runs in float32."""
-_OTHER_VIEWS = words("index part Minus masked_fill index_fill")
+_OTHER_VIEWS = words("index part comprehension Minus masked_fill index_fill")
+REARRANGED = words("einops.rearrange einops.repeat")
+"""Functions of other libraries that give the same numbers another shape."""
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
     operations_with("fills"),
@@ -94,6 +96,8 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
             return parts[0]
         if name == "to" and any(_is_dtype_of_another(machine, other) for other in others):
             return None
+    elif name == "call" and key[1] in REARRANGED:
+        return parts[0] if parts else None
     elif name in _EXTREMES and len(parts) == 1:
         given = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
         return parts[0] if all(_is_constant(machine, other) for _, other in given) else None
