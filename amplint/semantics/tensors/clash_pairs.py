@@ -54,7 +54,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         if (callers or is_like_another(machine, target)) and _is_float32(machine, source):
             return source, target
     if op in ALIKE or op in _JOINS:
-        operands = [_with_float32_source(machine, operand) for operand in operands]
+        operands = [_with_float32_source(machine, operand, op) for operand in operands]
     if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
@@ -108,16 +108,16 @@ def _is_kept(machine: Machine, value: Value) -> bool:
     return isinstance(value, Tensor) and is_parameter_or_buffer(machine, value.symbol)
 
 
-def _with_float32_source(machine: Machine, operand: Operand) -> Operand:
+def _with_float32_source(machine: Machine, operand: Operand, op: str) -> Operand:
     """`operand` with its maker set to the call that made a float32 input of it, unless it was cast since."""
     value = operand.value
     if operand.made is None and _is_wide_choice(machine, value):
         return replace(operand, made=uncast_source_call(machine, value.symbol))  # type: ignore[union-attr]
     if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
         return operand
-    return (
-        operand if _is_converted(machine, value) else replace(operand, made=uncast_source_call(machine, value.symbol))
-    )
+    if _is_converted(machine, value):
+        return operand
+    return replace(operand, made=uncast_source_call(machine, value.symbol, asked=op not in _JOINS))
 
 
 def _is_wide_choice(machine: Machine, value: Value) -> bool:

@@ -188,12 +188,12 @@ _MAKES_FLOATING = words("Power Divide div true_divide exp")
 """Operations whose result is floating-point for integer operands."""
 
 
-def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
-    """A call that created this tensor, or an operand of it that was not cast since.
+def uncast_source_call(machine: Machine, symbol: int, *, asked: bool = True) -> cst.Call | None:
+    """A call that created this tensor, or an operand of it that was not cast since; with `asked`, also for a dtype.
 
     Integers that were cast to float32, or divided, count as created there.
     """
-    todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
+    todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED) if asked else (_MADE,))]
     seen = set[int]()
     while todo:
         current, kinds = todo.pop()
