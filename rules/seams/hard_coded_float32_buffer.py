@@ -69,6 +69,7 @@ class HardCodedFloat32Buffer(Rule):
         self._joins: dict[cst.CSTNode, Operation] = {}
         self._widened: dict[cst.CSTNode, Clash] = {}
         self._narrowed: set[cst.CSTNode] = set()
+        self._made: set[cst.CSTNode] = set()
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if buffer_of(event) is not None and (event.op != "stack" or event.result.dtype == "float32"):
@@ -125,7 +126,8 @@ class HardCodedFloat32Buffer(Rule):
             return
         if event.converted is not None and event.refusal is None:
             self._widened.setdefault(event.node, event)
-        elif event.refusal is None and event.steady.made is not None:
+        elif event.refusal is None and event.steady.made is not None and event.steady.made not in self._made:
+            self._made.add(event.steady.made)
             yield self.report(
                 event,
                 f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",

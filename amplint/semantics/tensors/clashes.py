@@ -94,7 +94,11 @@ def emit_clash(
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
     from_caller = steady.made is not None and is_made_by_caller(machine, steady.made)
     if refusal is not None or (
-        widens and steady.made is not None and follows(machine, steady.made) and not from_caller
+        widens
+        and steady.made is not None
+        and follows(machine, steady.made)
+        and not from_caller
+        and not any(LOSS.search(cls.name.value) for cls in _classes(machine))
     ):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
@@ -115,18 +119,22 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     named = _is_named_mask(machine, steady.value)
     if not named and not is_cast_boolean(machine, steady.value):
         return False
-    function = machine.calls[-1] if machine.calls else None
-    source = machine.program.source_of(function) if function is not None else None
-    if source is None or function is None:
-        return False
-    classes = [above for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
-    if not runs_layers(function) and not any(map(_is_layer, classes)):
+    function, classes = machine.calls[-1] if machine.calls else None, _classes(machine)
+    if function is None or not (runs_layers(function) or any(map(_is_layer, classes))):
         return False
     names = [one.name.value for one in classes]
     stored = [name for node in every(function, cst.Assign) for name in target_names(node.targets[0].target)]
     if not names or any(map(LOSS.search, [*names, *stored])):
         return False
     return _has_layers(function) or (named and runs_layers(function))
+
+
+def _classes(machine: Machine) -> list[cst.ClassDef]:
+    """The classes around the running function."""
+    function = machine.calls[-1] if machine.calls else None
+    source = machine.program.source_of(function) if function is not None else None
+    around = source.ancestors(function) if source is not None and function is not None else ()
+    return [above for above in around if isinstance(above, cst.ClassDef)]
 
 
 def _is_named_mask(machine: Machine, value: Tensor) -> bool:

@@ -59,9 +59,10 @@ def _is_shape_of_weight(machine: Machine, symbol: int) -> bool:
 
 
 def _parameter(machine: Machine, symbol: int) -> Iterator[str]:
-    """The name of the parameter of the running function of which this is an attribute, if it is one."""
-    while (key := machine.symbols.key(symbol))[0] == "attribute":
-        symbol = machine.symbols.parts(symbol)[0]
+    """The name of the parameter of the running function that this is, or whose weight it is."""
+    key = machine.symbols.key(symbol)
+    if key[:2] == ("attribute", "weight"):
+        key = machine.symbols.key(machine.symbols.parts(symbol)[0])
     if key[0] == "parameter":
         yield str(key[2])
 
