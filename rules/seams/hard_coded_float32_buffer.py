@@ -32,9 +32,10 @@ class HardCodedFloat32Buffer(Rule):
     A result that is converted to half again is not reported.
 
     Selected by its code, the rule also reports tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, a mask that is converted to float32, where a
-    layer computes with it or it is converted to the dtype of what it meets in another place, and normalisation that
-    is written out with statistics which the module keeps. All are infos.
+    with their dtype, where nothing says whether those are half, parameters in the size of a layer that a function is
+    given, as adapters have, a mask that is converted to float32, where a layer computes with it or it is converted to
+    the dtype of what it meets in another place, and normalisation that is written out with statistics which the module
+    keeps. All are infos.
 
     ## Example
     ```python
