@@ -177,6 +177,9 @@ def creating_call(
             return None
         found = (creating_call(machine, part, depth - 1, curves=curves) for part in parts)
         return next(filter(None, found), None)
+    if key[0] == "either" and depth:
+        sides = [creating_call(machine, part, depth - 1, curves=curves) for part in machine.symbols.parts(symbol)]
+        return sides[0] if sides and all(sides) else None
     if curves and key[0] in _CURVES and depth:
         return creating_call(machine, machine.symbols.parts(symbol)[0], depth - 1, curves=True)
     made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
