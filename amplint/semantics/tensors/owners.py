@@ -44,8 +44,8 @@ def take(machine: Machine, made: cst.Call, values: Iterable[Value]) -> None:
 def _layers(machine: Machine, value: Value) -> Iterator[str]:
     """The parameters of the running function that are layers, of which the sizes are read."""
     if isinstance(value, Items):
-        for one in value.values:
-            yield from _layers(machine, one)
+        for item in value.values:
+            yield from _layers(machine, item)
     elif isinstance(value, Unknown):
         for one in machine.symbols.derivation(value.symbol):
             key = machine.symbols.key(one)
