@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+import torch
 
 from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
@@ -619,6 +620,123 @@ PROGRAMS = {
                 out[len(windows)] = self.inner(x)
                 return out
     """,
+    "a static method": """
+        class Tiles:
+            @staticmethod
+            def cut(x, size, count):
+                tiles = torch.zeros((count, 3, size, size), device=x.device)  # AMP504
+                for row in range(count):
+                    tiles[row] = x[:, row : row + size, :size]
+                return tiles
+    """,
+    "made through lambdas, comprehensions and einops": """
+        from einops import rearrange, repeat
+
+        class Places(nn.Module):
+            def forward(self, data):
+                b, *sizes, _ = data.shape
+                axes = list(map(lambda size: torch.linspace(-1, 1, size, device=data.device), sizes))  # AMP504
+                places = rearrange(torch.stack(torch.meshgrid(*axes), dim=-1), "h w d -> (h w) d")
+                return torch.cat([data, repeat(places, "n d -> b n d", b=b)], dim=-1)
+
+        class Grid(nn.Module):
+            def forward(self, data):
+                axes = [torch.linspace(-1, 1, size, device=data.device) for size in data.shape[1:]]
+                places = torch.stack(torch.meshgrid(*axes), dim=-1).to(data.dtype)
+                return torch.cat([data, places], dim=-1)
+    """,
+    "converted where it is moved": """
+        class Squeeze(nn.Module):
+            def forward(self, x, mask=None):
+                if mask is None:
+                    mask = torch.ones(x.size(0), 1, x.size(2)).to(device=x.device, dtype=x.dtype)
+                return x * mask
+
+        def add_noise(x, sigma):
+            noise = torch.randn(x.shape).to(x.device)  # AMP504
+            return x + sigma * noise
+
+        class AttentionLoss(nn.Module):
+            def forward(self, scores, lengths):
+                masks = torch.zeros(scores.shape, device=scores.device)
+                return (scores * masks).mean()
+    """,
+    "a mask of tokens as an entry": """
+        class Pooling(nn.Module):
+            def forward(self, features):
+                states = features["states"]
+                mask = features["attention_mask"].unsqueeze(-1).expand(states.size()).float()  # AMP504
+                return torch.sum(states * mask, 1) / mask.sum(1).clamp(min=1e-3)
+
+        class Converted(nn.Module):
+            def forward(self, features):
+                states = features["states"]
+                mask = features["attention_mask"].unsqueeze(-1).expand(states.size()).to(states.dtype)
+                return torch.sum(states * mask, 1) / mask.sum(1).clamp(min=1e-3)
+    """,
+    "parameters in the size of a layer that is given": """
+        class Adapter(nn.Module):
+            def __init__(self, layer, rank):
+                super().__init__()
+                self.layer = layer
+                self.down = nn.Parameter(torch.randn(rank, layer.in_features))  # AMP504
+                self.up = nn.Parameter(torch.zeros(layer.weight.shape[0], rank))  # AMP504
+
+            def forward(self, x):
+                return self.layer(x) + x @ self.down.T @ self.up.T
+
+        class Typed(nn.Module):
+            def __init__(self, layer, rank):
+                super().__init__()
+                self.layer = layer
+                self.down = nn.Parameter(torch.randn(rank, layer.in_features, dtype=layer.weight.dtype))
+
+        class Joined(nn.Module):
+            def __init__(self, encoder):
+                super().__init__()
+                self.encoder = encoder
+                self.empty = nn.Parameter(torch.zeros(1, encoder.last.weight.shape[0]))
+    """,
+    "a norm that leaves its result in float32": """
+        class Norm(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(width))
+
+            def forward(self, x):
+                x = x.float()  # AMP502
+                return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5)
+
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.norm = Norm(width)
+                self.dense = nn.Linear(width, width)
+
+            def forward(self, x):
+                return x + self.dense(self.norm(x))
+
+        class Own(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.dense = nn.Linear(width, width)
+
+            def forward(self, x):
+                return self.dense(x.float())
+    """,
+    "scores of the rows that a mask selects": """
+        class Head(nn.Module):
+            def __init__(self, width, words):
+                super().__init__()
+                self.words = nn.Parameter(torch.empty(words, width))
+
+            def forward(self, x, groups, top):
+                chosen = (groups.unsqueeze(0) == top.unsqueeze(-1)).any(dim=1)
+                logits = x.new_full((x.size(0), 10), -1.0)
+                for row in range(x.size(0)):
+                    logits[row, chosen[row]] = x[row] @ self.words[chosen[row]].t()  # AMP502
+                return logits
+    """,
     "tensors of the caller": """
         class Model(nn.Module):
             def __init__(self):
@@ -646,3 +764,11 @@ def test_clash(name: str) -> None:
     lines = textwrap.dedent(PROGRAMS[name]).lstrip("\n").splitlines()
     expected = {(row, line.partition("# ")[2]) for row, line in enumerate(lines, 1) if "# AMP" in line}
     assert found(PROGRAMS[name]) == expected
+
+
+def test_pytorch_refuses_adapters_in_float32_and_norms_that_stay_float32() -> None:
+    x, layer = torch.randn(2, 8, dtype=torch.bfloat16), torch.nn.Linear(8, 4).bfloat16()
+    with pytest.raises(RuntimeError, match="same dtype"):
+        x @ torch.randn(2, layer.in_features).T
+    with pytest.raises(RuntimeError, match="same dtype"):
+        layer(torch.ones(8, dtype=torch.bfloat16) * x.float())

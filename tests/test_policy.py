@@ -161,8 +161,12 @@ PAIRS = (
     "minimum",
     "mul",
     "mul_",
+    "multiply",
+    "multiply_",
     "sub",
     "sub_",
+    "subtract",
+    "subtract_",
 )
 ALONG = (
     "cummax",

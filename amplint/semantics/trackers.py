@@ -75,7 +75,6 @@ from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.kernel_sums import KernelSums
 from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
-from amplint.semantics.tensors.made_apart import MadeApartFromOthers
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.off_inputs import OffInputs
 from amplint.semantics.tensors.probabilities import Probabilities
@@ -172,7 +171,6 @@ TRACKERS: tuple[type[Tracker], ...] = (
     # the end of the file
     Subregions,
     Unconverted,
-    MadeApartFromOthers,
     UnliftedLosses,
     OffInputs,
     SwitchDecorators,

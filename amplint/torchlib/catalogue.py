@@ -229,7 +229,7 @@ maximum            fm   keeps promotes bounded beside=other:0
 minimum            fm   keeps promotes bounded beside=other:0
 mish               n    follows needs-floating same-rank module=Mish
 mul                fmi  keeps promotes beside=other:0 operator=Multiply
-multiply           fmi  alias=mul
+multiply           fmi  keeps promotes alias=mul beside=other:0
 nan_to_num         fmi  keeps out-alike same-rank
 neg                fmi  keeps out-alike same-rank bounded
 pow                fmi  promotes cast beside=exponent:0 operator=Power
@@ -254,7 +254,7 @@ softsign           n    follows needs-floating same-rank
 sqrt               fmi  follows same-rank
 square             fmi  keeps-integers cast same-rank operators=pow
 sub                fmi  keeps promotes beside=other:0 operator=Subtract
-subtract           fmi  alias=sub
+subtract           fmi  keeps promotes alias=sub beside=other:0
 tan                fmi  cast same-rank
 tanh               fmin follows same-rank bounded module=Tanh
 tanhshrink         n    follows needs-floating same-rank

@@ -17,7 +17,7 @@ WRITES = operations_with("writes")
 JOINS = operations_with("joins")
 MEETING = (
     *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b".new_", b"softmax(",
-    b"scaled_dot_product_attention", b"dtype=self.", b"dtype=dtype", b"dtype=weight_dtype", b".half()",
+    b"scaled_dot_product_attention", b"dtype=self.", b"dtype=dtype", b"dtype=weight_dtype", b".half()", b".float()",
     *sorted(name.encode() for name in WRITES),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, MadeApart, Narrowed, Operation, ScriptEnd
+from amplint.semantics.events import Clash, Event, Narrowed, Operation, ParameterApart, ScriptEnd
 from amplint.source import syntax as cst
 
 from .float32 import MAKING, buffer_of, takes_dtype
@@ -32,9 +32,10 @@ class HardCodedFloat32Buffer(Rule):
     A result that is converted to half again is not reported.
 
     Selected by its code, the rule also reports tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, a mask that is converted to float32, where a
-    layer computes with it or it is converted to the dtype of what it meets in another place, and normalisation that
-    is written out with statistics which the module keeps. All are infos.
+    with their dtype, where nothing says whether those are half, parameters in the size of a layer that a function is
+    given, as adapters have, a mask that is converted to float32, where a layer computes with it or it is converted to
+    the dtype of what it meets in another place, and normalisation that is written out with statistics which the module
+    keeps. All are infos.
 
     ## Example
     ```python
@@ -61,7 +62,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = ((*MAKING, b"type_as(", b"where("),)
+    assumed = ((*MAKING, b"type_as(", b"where(", b".float()"),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -69,6 +70,7 @@ class HardCodedFloat32Buffer(Rule):
         self._joins: dict[cst.CSTNode, Operation] = {}
         self._widened: dict[cst.CSTNode, Clash] = {}
         self._narrowed: set[cst.CSTNode] = set()
+        self._made: set[cst.CSTNode] = set()
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
         if buffer_of(event) is not None and (event.op != "stack" or event.result.dtype == "float32"):
@@ -104,15 +106,14 @@ class HardCodedFloat32Buffer(Rule):
                 notes=[(clash.node, "here it meets a tensor that can be half")],
             )
 
-    def on_made_apart(self, event: MadeApart) -> Iterator[Report]:
-        assert isinstance(event.node, cst.Call)
+    def on_parameter_apart(self, event: ParameterApart) -> Iterator[Report]:
         yield self.report(
             event,
-            f"this is made on the device of {event.other} but not in its dtype: float32 even where that is half",
-            advice=_advice(event.node),
-            notes=[(event.met, f"here it meets what comes from {event.other}")],
+            f"this parameter has the size of {event.layer} but not its dtype: float32 even where its weights are half",
+            reason="Both compute with one input, and layers refuse one whose dtype is not that of their weights.",
+            advice=f"Make it with dtype={event.layer}.weight.dtype, or convert what it computes with.",
+            at=event.made,
             claims=(),
-            severity=Severity.INFO,
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:
@@ -126,7 +127,8 @@ class HardCodedFloat32Buffer(Rule):
             return
         if event.converted is not None and event.refusal is None:
             self._widened.setdefault(event.node, event)
-        elif event.refusal is None and event.steady.made is not None:
+        elif event.refusal is None and event.steady.made is not None and event.steady.made not in self._made:
+            self._made.add(event.steady.made)
             yield self.report(
                 event,
                 f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",

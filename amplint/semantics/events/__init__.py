@@ -149,8 +149,8 @@ from amplint.semantics.events.seams import (
     ConversionDiscarded,
     HalfRefused,
     InputUnconverted,
-    MadeApart,
     Narrowed,
+    ParameterApart,
     ToNumpy,
 )
 from amplint.semantics.events.segments import Checkpointed, Traced
@@ -244,7 +244,6 @@ __all__ = [
     "LossMultiplied",
     "LossOfOutput",
     "LossUnlifted",
-    "MadeApart",
     "ManagedBackward",
     "MixedBackward",
     "Narrowed",
@@ -259,6 +258,7 @@ __all__ = [
     "OptimizerStep",
     "OutputInHalf",
     "PairEvent",
+    "ParameterApart",
     "PenaltyScaled",
     "Place",
     "PolicyMade",

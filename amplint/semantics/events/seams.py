@@ -60,11 +60,11 @@ class InputUnconverted(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class MadeApart(Event):
-    """The tensor made at `node` has the device of `other` and not its dtype, and they are combined at `met`."""
+class ParameterApart(Event):
+    """The parameter that `made` creates has the size of the given `layer` and not its dtype."""
 
-    other: str
-    met: cst.CSTNode
+    made: cst.Call
+    layer: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
-from amplint.semantics.python.containers import get_result, view
+from amplint.semantics.python.containers import MOST_UNROLLED, comprehended, get_result, view
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
 from amplint.semantics.python.plain_calls import builtin, computed_number, unseen_result
@@ -106,7 +106,7 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
         return _enter(machine, state, made, callee, [])
     if isinstance(callee, Method) and callee.function is not None:
         made.entered = "method"
-        return _enter(machine, state, made, callee.function, _receiver(callee))
+        return _enter(machine, state, made, callee.function, receiver(callee))
     if isinstance(callee, Class):
         made.entered = "class"
         return _instantiate(machine, state, made, callee)
@@ -135,7 +135,8 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     return unseen(machine, state, made)
 
 
-def _receiver(method: Method) -> list[Value]:
+def receiver(method: Method) -> list[Value]:
+    """The first argument of a call of `method`: its owner, unless the method is static."""
     function = method.function.node if method.function else None
     decorators = function.decorators if isinstance(function, cst.FunctionDef) else ()
     names = {d.decorator.value for d in decorators if isinstance(d.decorator, cst.Name)}
@@ -274,6 +275,15 @@ def _call_several(machine: Machine, state: State, made: Call, callee: Several) -
     return choice_of(machine.fresh(), results, facts) or results[-1]
 
 
+def _mapped(machine: Machine, state: State, made: Call, function: Function, given: Value) -> Value:
+    """The result of `map`: a list of the results for known elements, else like a comprehension over `given`."""
+    if isinstance(given, Items) and given.keys is None and len(given.values) <= MOST_UNROLLED:
+        return Items(tuple(call_function(machine, state, function, [one], {}, made.node) for one in given.values))
+    source = symbol_of(machine, given)
+    one = machine.unknown("each", id(made.node), parts=(source,))
+    return comprehended(machine, state, [source], call_function(machine, state, function, [one], {}, made.node))
+
+
 def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
     values = made.arguments.values
     if name == "functools.partial" and values:
@@ -290,6 +300,8 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
     found = computed_number(name, made.arguments) if found is None else found
     if found is not None:
         return found
+    if name == "builtins.map" and len(values) == 2 and isinstance(values[0], Function):
+        return _mapped(machine, state, made, values[0], values[1])
     if name.startswith("builtins."):
         return builtin(machine, state, made.node, name, made.arguments)
     for answer in machine.hooks.library_calls(name):

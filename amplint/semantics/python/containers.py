@@ -22,6 +22,17 @@ def record_element(state: State, container: Value, element: Value) -> None:
         state.set_attribute(container.symbol, _EACH, element)
 
 
+def comprehended(machine: Machine, state: State, sources: Sequence[int], element: Value) -> Value:
+    """The result of a comprehension over `sources` whose elements are like `element`."""
+    for comprehension_value in machine.hooks.comprehension_value:
+        whole: Value | None = comprehension_value(element)
+        if whole is not None:
+            return whole
+    made = machine.unknown("comprehension", parts=(*sources, symbol_of(machine, element)))
+    record_element(state, made, element)
+    return made
+
+
 def each(state: State, container: Value) -> Value | None:
     """The representative element of `container`, None if unknown."""
     if isinstance(container, (Unknown, Module)):

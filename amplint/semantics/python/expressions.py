@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
-from amplint.semantics.python.containers import MOST_UNROLLED, each, record_element, unrolled_elements
+from amplint.semantics.python.containers import MOST_UNROLLED, comprehended, each, unrolled_elements
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values.choices import alternatives, choice_of
@@ -343,13 +343,7 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
         known = _one_by_one(machine, state, node)
         if known is not None:
             return known
-    for comprehension_value in machine.hooks.comprehension_value:
-        whole: Value | None = comprehension_value(element)
-        if whole is not None:
-            return whole
-    made = machine.unknown("comprehension", parts=(*parts, symbol_of(machine, element)))
-    record_element(state, made, element)
-    return made
+    return comprehended(machine, state, parts, element)
 
 
 def _one_by_one(machine: Machine, state: State, node: cst.BaseSimpleComp | cst.DictComp) -> Items | None:

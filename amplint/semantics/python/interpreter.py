@@ -21,6 +21,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import (
     LONG_RUN,
     extreme_names,
+    last_name,
     library_names,
     relevant,
     renamed_triggers,
@@ -28,7 +29,8 @@ from amplint.semantics.reading.scopes import (
 from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
-from amplint.semantics.values.values import Class, Const, Function, Instance
+from amplint.semantics.values.values import Class, Const, Function, Instance, Method, Value
+from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
@@ -244,9 +246,17 @@ def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> Non
         iteration_ends(node, states, False)
 
 
+def _receivers(me: Instance, function: Function) -> list[Value]:
+    """What a method gets first; static ones of custom functions share a context, for which the object stands."""
+    cls = function.owner.node if function.owner is not None else None
+    bases = cls.bases if cls is not None else ()
+    applied = any(FUNCTION_CLASS.search(last_name(base.value)) for base in bases)
+    return [me] if applied else calls.receiver(Method(me, "", function))
+
+
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
     _called_from_outside(machine, state, me)
-    positional = [me] if me is not None else []
+    positional = _receivers(me, function) if me is not None else []
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
     _round_ends(machine, node_of(function), [end for _, end in ends])

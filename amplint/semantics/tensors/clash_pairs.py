@@ -8,8 +8,9 @@ from dataclasses import replace
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.halves import is_layer_result, is_of_layer, is_unconverted, is_unknown, may_be_half
-from amplint.semantics.tensors.kinship import follows, is_cast_like_elsewhere, is_only_moved, used_as_tensors
+from amplint.semantics.tensors.kinship import is_cast_like_elsewhere, is_only_moved, used_as_tensors
 from amplint.semantics.tensors.masks import branches_on_dtypes
+from amplint.semantics.tensors.owners import follows, is_of_owner
 from amplint.semantics.tensors.provenance import (
     ARITHMETIC,
     can_be_wide,
@@ -62,7 +63,11 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if steady is None:
         return None
     judge = _judge(machine, steady)
-    other = next((one for one in operands if one is not steady and judge(machine, one, op)), None)
+    others = [one for one in operands if one is not steady]
+    other = next((one for one in others if judge(machine, one, op)), None)
+    if other is None and steady.made is not None:
+        made = steady.made
+        other = next((one for one in others if is_of_owner(machine, made, one)), None)
     if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
         return None
     return steady, other
@@ -108,13 +113,11 @@ def _with_float32_source(machine: Machine, operand: Operand, op: str) -> Operand
     value = operand.value
     if operand.made is None and _is_wide_choice(machine, value):
         return replace(operand, made=uncast_source_call(machine, value.symbol))  # type: ignore[union-attr]
-    if op in _JOINS:
-        return operand
     if operand.made is not None or not isinstance(value, Tensor) or value.dtype != "float32":
         return operand
-    return (
-        operand if _is_converted(machine, value) else replace(operand, made=uncast_source_call(machine, value.symbol))
-    )
+    if _is_converted(machine, value):
+        return operand
+    return replace(operand, made=uncast_source_call(machine, value.symbol, asked=op not in _JOINS))
 
 
 def _is_wide_choice(machine: Machine, value: Value) -> bool:

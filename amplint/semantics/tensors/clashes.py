@@ -24,25 +24,26 @@ from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.halves import may_be_half
 from amplint.semantics.tensors.kinship import (
     belongs,
-    follows,
     is_cast_like_elsewhere,
     is_only_moved,
     tensors_in,
 )
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
-from amplint.semantics.tensors.provenance import creating_call, dtype_root, uncast_source_call
+from amplint.semantics.tensors.owners import follows
+from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
-from amplint.semantics.tensors.widened import widened_by
+from amplint.semantics.tensors.widened import left_wide, widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import INDICES, LOSS
+from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.words import INDICES, LOSS, MASK
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import fact_values, operations_with
+from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, words
@@ -93,7 +94,11 @@ def emit_clash(
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
     from_caller = steady.made is not None and is_made_by_caller(machine, steady.made)
     if refusal is not None or (
-        widens and steady.made is not None and follows(machine, steady.made) and not from_caller
+        widens
+        and steady.made is not None
+        and follows(machine, steady.made)
+        and not from_caller
+        and not any(LOSS.search(cls.name.value) for cls in _classes(machine))
     ):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
@@ -101,8 +106,6 @@ def emit_clash(
             converted=widened,
             assumed=True,
         )  # fmt: skip
-        if steady.made is not None:
-            machine[Clashes].reported.add(steady.made)
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
@@ -111,18 +114,45 @@ def emit_clash(
 
 def _masks(machine: Machine, steady: Operand) -> bool:
     """Whether a mask of booleans cast to float32 is combined with the activations of a layer, and not with a loss."""
-    if not isinstance(steady.value, Tensor) or not is_cast_boolean(machine, steady.value):
+    if not isinstance(steady.value, Tensor):
         return False
-    function = machine.calls[-1] if machine.calls else None
-    source = machine.program.source_of(function) if function is not None else None
-    if source is None or function is None:
+    named = _is_named_mask(machine, steady.value)
+    if not named and not is_cast_boolean(machine, steady.value):
         return False
-    classes = [above for above in source.ancestors(function) if isinstance(above, cst.ClassDef)]
-    if not runs_layers(function) and not any(map(_is_layer, classes)):
+    function, classes = machine.calls[-1] if machine.calls else None, _classes(machine)
+    if function is None or not (runs_layers(function) or any(map(_is_layer, classes))):
         return False
     names = [one.name.value for one in classes]
     stored = [name for node in every(function, cst.Assign) for name in target_names(node.targets[0].target)]
-    return bool(names) and not any(map(LOSS.search, [*names, *stored])) and _has_layers(function)
+    if not names or any(map(LOSS.search, [*names, *stored])):
+        return False
+    return _has_layers(function) or (named and runs_layers(function))
+
+
+def _classes(machine: Machine) -> list[cst.ClassDef]:
+    """The classes around the running function."""
+    function = machine.calls[-1] if machine.calls else None
+    source = machine.program.source_of(function) if function is not None else None
+    around = source.ancestors(function) if source is not None and function is not None else ()
+    return [above for above in around if isinstance(above, cst.ClassDef)]
+
+
+def _is_named_mask(machine: Machine, value: Tensor) -> bool:
+    """Whether a tensor was cast to float32 from a parameter, or an entry of one, that is a mask by its name."""
+    cast = last_cast(machine, value.symbol)
+    for one in views(machine, machine.symbols.parts(cast)[0]) if cast is not None else ():
+        key = machine.symbols.key(one)
+        if key[0] == "parameter" and MASK.search(str(key[2])):
+            return True
+        if key[0] == "index" and any(_is_key_of_mask(machine, part) for part in machine.symbols.parts(one)[1:]):
+            return True
+    return False
+
+
+def _is_key_of_mask(machine: Machine, index: int) -> bool:
+    key = machine.symbols.key(index)
+    named = key[1].value if key[:1] == ("value",) and isinstance(key[1], Const) else None
+    return isinstance(named, str) and MASK.search(named) is not None
 
 
 @cached_per_file
@@ -221,13 +251,18 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
             steady = Operand(node.func, weights)
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_LEFT, assumed=True)
         return
-    if source.dtype != "float32" or not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
+    if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
+        return
+    left = left_wide(machine, source.value)
+    if source.dtype != "float32" and left is None:
         return
     made = uncast_source_call(machine, source.value.symbol)
     if made is not None and not is_made_by_caller(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_WEIGHS, assumed=True)
-    elif made is None and (widened := widened_by(machine, source.value)) is not None:
+        return
+    widened = widened_by(machine, source.value) or left
+    if made is None and widened is not None:
         half = Operand(node.func, weights)
         machine.emit(
             state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
@@ -280,6 +315,8 @@ def _compares(machine: Machine, symbol: int) -> bool:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in _BITWISE:
         return any(_compares(machine, part) for part in parts)
+    if key[0] == "index":
+        return _compares(machine, parts[0])
     method = machine.symbols.method(symbol)
     return key[0] in COMPARISONS or (method is not None and method[0] in BOOLEAN)
 
@@ -334,16 +371,14 @@ def _met(chunk: Chunk) -> frozenset[str]:
     lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
+    if ".device" in text:
+        shapes = shapes.union(name for name in FLOAT32_BY_DEFAULT if f"{name}(" in text)
     shapes = shapes | {"where"} if CHOOSES_NUMBERS.search(text) else shapes
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 
 class Clashes(Tracker):
-    """Tracks arguments of unseen code that are surely float32, and calls that made `reported` float32 operands."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
-        self.reported: set[cst.CSTNode] = set()
+    """Tracks arguments of unseen code that are surely float32."""
 
     def is_needed(self) -> bool:
         """Whether dtypes are assumed and a selected rule handles `Clash`."""

@@ -9,6 +9,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
 from amplint.semantics.tensors.devices import device_type
 from amplint.semantics.tensors.exchanges import resize
+from amplint.semantics.tensors.owners import take
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
     Tensors,
@@ -74,6 +75,8 @@ def make(
     rank = _rank(machine, op, arguments, like)
     if rank is None and machine.assumes and op in _SIZED:
         rank = SOME_DIMENSIONS
+    if plain and machine.assumes:
+        take(machine, node, arguments.values)
     if plain:
         symbol = provenance.new_tensor_symbol(machine, node, asked=wanted is not None)
     elif like is not None and wanted is None:
@@ -116,7 +119,9 @@ def legacy(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     op = name.rpartition(".")[2]
     dtype = LEGACY_TENSORS.get(op) or default_dtype(machine)
     sizes = [value for value in arguments.values if not isinstance(value, Items)]
-    rank = ranks.sized(sizes) if sizes else _depth(machine, arguments.values[0]) if arguments.given else None
+    rank = ranks.sized(sizes) if sizes else _dimensions(machine, arguments.values[0]) if arguments.given else None
+    if machine.assumes:
+        take(machine, node, arguments.values)
     symbol = provenance.new_tensor_symbol(machine, node) if dtype == "float32" else machine.fresh()
     device = "cuda" if ".cuda." in name else "cpu"
     made = Tensor(symbol, dtype, node if dtype in HALF_DTYPES else None, rank=rank, device=device)
@@ -215,8 +220,14 @@ def _rank(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) 
         sizes = [value for value in sizes if isinstance(value, Items)]
         return ranks.sized(sizes)
     if op in _CONTENT and sizes:
-        return _depth(machine, sizes[0])
+        return _dimensions(machine, sizes[0])
     return None
+
+
+def _dimensions(machine: Machine, content: Value) -> int | None:
+    """The rank of a tensor of this content; a list has at least one dimension, whatever is in it."""
+    depth = _depth(machine, content)
+    return SOME_DIMENSIONS if depth is None and isinstance(content, Items) else depth
 
 
 def _depth(machine: Machine, value: Value) -> int | None:

@@ -19,6 +19,7 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, words
 
 _JOINS = operations_with("joins")
+_PRODUCTS = LOWER | {"MatrixMultiply"}
 _OF_TENSORS_ONLY = operations_with("tensor-source")
 """Operations whose source operand is always a tensor, never a number."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
@@ -62,7 +63,7 @@ def is_layer_result(machine: Machine, operand: Operand, op: str = "") -> bool:
 
 def is_of_layer(machine: Machine, symbol: int) -> bool:
     """Whether this is the result of a matrix product, or of a submodule of the running object."""
-    if machine.symbols.key(symbol)[0] in LOWER:
+    if machine.symbols.key(symbol)[0] in _PRODUCTS:
         return True
     called = machine.symbols.callee(symbol)
     return called is not None and _is_own(machine, called)
@@ -102,7 +103,7 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] == "parameter":
         return not WHOLE_NUMBERS.search(str(key[2]))
-    if key[0] == "MatrixMultiply" or is_chosen(machine, symbol) or _is_result(machine, symbol):
+    if is_chosen(machine, symbol) or _is_result(machine, symbol):
         return True
     if key[0] in ARITHMETIC and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)

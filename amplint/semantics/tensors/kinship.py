@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
-from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import words
 
 _OF_TENSORS = words(
@@ -19,7 +16,6 @@ _OF_TENSORS = words(
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
 _RESHAPES = operations_with("reshapes") | {"contiguous"}
-_PLACED = words("device shape size get_device new")
 
 
 @cached_per_file
@@ -76,37 +72,6 @@ def is_only_moved(target: Operand, source: Operand) -> bool:
     return isinstance(device, cst.Attribute) and device.attr.value == "device" and device.value.deep_equals(target.node)
 
 
-def follows(machine: Machine, made: cst.Call) -> bool:
-    """Whether a tensor is made with the size or on the device of another one, but not in its dtype.
-
-    `where` on two numbers has those of its condition.
-    """
-    last = made.func.attr if isinstance(made.func, cst.Attribute) else made.func
-    if isinstance(last, cst.Name) and last.value == "where":
-        return True
-    data = len(made.args) == 1 and isinstance(made.args[0].value, (cst.Name, cst.Attribute, cst.Call))
-    if isinstance(last, cst.Name) and last.value in LEGACY_TENSORS and not data:
-        return True
-    taken = frozenset[str]().union(*map(_size_and_device_names, machine.calls))
-    given = [*made.args, *_moves(machine, made)]
-    if any(_reads_size_or_device(argument) or not taken.isdisjoint(_names(argument)) for argument in given):
-        return True
-    return _follows_caller(machine, made, frozenset[str]().union(*map(_names, given)))
-
-
-def _follows_caller(machine: Machine, made: cst.Call, used: frozenset[str]) -> bool:
-    """Whether the function around `made`, called by the running one, is given the size or device that it uses."""
-    source, running = machine.program.source_of(made), machine.calls[-1] if machine.calls else None
-    around = source.ancestors(made) if source is not None else ()
-    maker = next((node for node in around if isinstance(node, cst.FunctionDef)), None)
-    if maker is None or running is None or maker in machine.calls:
-        return False
-    if used.isdisjoint(param.name.value for param in (*maker.params.params, *maker.params.kwonly_params)):
-        return False
-    calls = (call for call in every(running, cst.Call) if last_name(call.func) == maker.name.value)
-    return any(_reads_size_or_device(argument) for call in calls for argument in call.args)
-
-
 def is_cast_like_elsewhere(machine: Machine, converted: cst.Call) -> bool:
     """Whether the tensor cast to float32 here is cast to the dtype of another tensor elsewhere in the function."""
     name = _converted(converted)
@@ -136,35 +101,6 @@ def follows_dtype(call: cst.Call) -> bool:
     return call.func.attr.value == "type_as" or any(
         isinstance(value, cst.Attribute) and value.attr.value == "dtype" for value in given
     )
-
-
-def _moves(machine: Machine, made: cst.Call) -> Sequence[cst.Arg]:
-    """The arguments of `made.to(...)`."""
-    source = machine.program.source_of(made)
-    method = source.parent(made) if source is not None else None
-    if source is None or not isinstance(method, cst.Attribute) or method.attr.value != "to":
-        return ()
-    call = source.parent(method)
-    return call.args if isinstance(call, cst.Call) else ()
-
-
-def _reads_size_or_device(node: cst.CSTNode) -> bool:
-    """Whether an expression reads the size or device of something other than `self`."""
-    found = (inner for inner in walk(node) if isinstance(inner, cst.Attribute) and inner.attr.value in _PLACED)
-    return any(not isinstance(inner.value, cst.Name) or inner.value.value != "self" for inner in found)
-
-
-def _names(node: cst.CSTNode) -> set[str]:
-    return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
-
-
-@cached_per_file
-def _size_and_device_names(function: cst.CSTNode) -> frozenset[str]:
-    """The variables of a function that hold a size or a device."""
-    assigned = [node for node in walk(function) if isinstance(node, cst.Assign) and _reads_size_or_device(node.value)]
-    targets = [target.target for node in assigned for target in node.targets]
-    plain = [target for target in targets if isinstance(target, (cst.Name, cst.Tuple))]
-    return frozenset(name for target in plain for name in _names(target))
 
 
 def belongs(made: cst.Call, owner: cst.BaseExpression) -> bool:

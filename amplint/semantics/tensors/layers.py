@@ -12,7 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
-from amplint.semantics.tensors import clashes, flow, numerics, provenance, ranks, subregions, weights
+from amplint.semantics.tensors import adapters, clashes, flow, numerics, provenance, ranks, subregions, weights
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
@@ -40,6 +40,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         held = content if isinstance(content, Tensor) else Tensor(0)
         known = weights.kept(machine, held, as_parameter=last == "Parameter")
         machine[Weights].symbols.add(known.symbol)
+        if machine.assumes and last == "Parameter":
+            adapters.report(machine, state, node, held)
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()

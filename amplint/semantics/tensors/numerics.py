@@ -34,6 +34,7 @@ from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
 from amplint.semantics.tensors.operands import LIMITS, besides, runs
+from amplint.semantics.tensors.owners import moves
 from amplint.semantics.tensors.tensors import (
     FROM_PARAMETER,
     cast,
@@ -302,6 +303,7 @@ def method(
         made = converted(machine, node, operand, name, arguments)
         if isinstance(made, Tensor):
             made = replace(made, traits=made.traits | {FLAGS}) if operand.dtype == "bool" else made
+            moves(machine, operand, arguments)
             place = (node.func.value, operand)
             alike = name == "type_as" or any(
                 follows(machine, argument) or _is_given_tensor(machine, argument.value) for argument in arguments.given
@@ -596,11 +598,12 @@ class Numerics(Tracker):
     )
 
     def library(self) -> Mapping[str, Handler]:
-        """Built-in functions of Python that accept tensors."""
+        """Functions of Python and einops that accept tensors."""
         return {
             "builtins.abs": self._absolute,
             **dict.fromkeys(("torch.unique", "torch.unique_consecutive"), self._unique),
             **dict.fromkeys(("builtins.sum", "builtins.max", "builtins.min"), self._reduction),
+            **dict.fromkeys(provenance.REARRANGED, self._rearranged),
         }
 
     def _absolute(self, state: State, call: Call) -> Value | None:
@@ -608,6 +611,10 @@ class Numerics(Tracker):
         if len(values) != 1 or not isinstance(values[0], Tensor):
             return None
         return derived(self.machine, values[0], "builtins.abs", values[0].rank)
+
+    def _rearranged(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        return derived(self.machine, values[0], "reshape") if values and isinstance(values[0], Tensor) else None
 
     def _unique(self, state: State, call: Call) -> Value | None:
         values = call.arguments.values

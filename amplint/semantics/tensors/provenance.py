@@ -25,7 +25,9 @@ _EXTREMES = words("max min")
 """Operations of one tensor along a dimension, or of two tensors."""
 _CURVES = words("exp expm1 log log1p log2 log10 reciprocal rsqrt square")
 """Functions of each element that autocast runs in float32."""
-_OTHER_VIEWS = words("index part Minus masked_fill index_fill")
+_OTHER_VIEWS = words("index part comprehension Minus masked_fill index_fill")
+REARRANGED = words("einops.rearrange einops.repeat")
+"""Functions of other libraries that give the same numbers another shape."""
 _VIEWS = KEEPS_DTYPE.union(
     operations_with("transfers"),
     operations_with("fills"),
@@ -94,6 +96,8 @@ def _viewed(machine: Machine, symbol: int) -> int | None:
             return parts[0]
         if name == "to" and any(_is_dtype_of_another(machine, other) for other in others):
             return None
+    elif name == "call" and key[1] in REARRANGED:
+        return parts[0] if parts else None
     elif name in _EXTREMES and len(parts) == 1:
         given = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
         return parts[0] if all(_is_constant(machine, other) for _, other in given) else None
@@ -173,6 +177,9 @@ def creating_call(
             return None
         found = (creating_call(machine, part, depth - 1, curves=curves) for part in parts)
         return next(filter(None, found), None)
+    if key[0] == "either" and depth:
+        sides = [creating_call(machine, part, depth - 1, curves=curves) for part in machine.symbols.parts(symbol)]
+        return sides[0] if sides and all(sides) else None
     if curves and key[0] in _CURVES and depth:
         return creating_call(machine, machine.symbols.parts(symbol)[0], depth - 1, curves=True)
     made = key[0] == "fresh" and len(key) > 3 and (key[2] == _MADE or (asked and key[2] == _ASKED))
@@ -184,12 +191,12 @@ _MAKES_FLOATING = words("Power Divide div true_divide exp")
 """Operations whose result is floating-point for integer operands."""
 
 
-def uncast_source_call(machine: Machine, symbol: int) -> cst.Call | None:
-    """A call that created this tensor, or an operand of it that was not cast since.
+def uncast_source_call(machine: Machine, symbol: int, *, asked: bool = True) -> cst.Call | None:
+    """A call that created this tensor, or an operand of it that was not cast since; with `asked`, also for a dtype.
 
     Integers that were cast to float32, or divided, count as created there.
     """
-    todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED))]
+    todo: list[tuple[int, tuple[str, ...]]] = [(symbol, (_MADE, _ASKED) if asked else (_MADE,))]
     seen = set[int]()
     while todo:
         current, kinds = todo.pop()

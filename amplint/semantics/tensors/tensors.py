@@ -13,7 +13,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
-from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, dtype_root
+from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, creating_call, dtype_root
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -109,6 +109,7 @@ def cast(machine: Machine, node: cst.CSTNode, value: Value, dtype: str | None) -
     operand = tensor(machine, value)
     symbol = machine.symbols.intern("cast", dtype, parts=(operand.symbol,))
     machine[Tensors].cast_from[symbol] = operand.dtype or ""
+    machine[Tensors].cast_at[symbol] = node
     if dtype in HALF_DTYPES:
         machine[Tensors].half_because[node] = Because.CAST
     return replace(operand, symbol=symbol, dtype=dtype, why_half=node, floor=None, among=None, supposed=False)
@@ -429,13 +430,14 @@ def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
 class Tensors(Tracker):
     """Tracks tensors through the syntax of Python.
 
-    `cast_from` maps a symbol to its dtype before a cast, `half_because` a node to its evidence for half tensors,
-    `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
-    tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves` the tensors
-    created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method that created
-    them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the call that gave them the
-    dtype of another one after a cast to float32. `constants` maps tensors to the number that fills
-    them, `extremes` to a number among their elements that is out of the range of float16.
+    `cast_from` maps a symbol to its dtype before a cast, `cast_at` to the cast, `half_because` a node to its evidence
+    for half tensors, `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which
+    alone it is a tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves`
+    the tensors created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method
+    that created them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the call that gave
+    them the dtype of another one after a cast to float32. `constants` maps tensors to the number that fills them,
+    `extremes` to a number among their elements that is out of the range of float16. `owners` maps a call that creates a
+    tensor to those whose size or device it takes, `beside` to the name of the layer whose size it takes.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -444,6 +446,7 @@ class Tensors(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.cast_from: dict[int, str] = {}
+        self.cast_at: dict[int, cst.CSTNode] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.half_options: dict[cst.CSTNode | None, frozenset[str]] = {}
         self.named: dict[int, tuple[Guessed, ...]] = {}
@@ -454,6 +457,8 @@ class Tensors(Tracker):
         self.registered: dict[int, tuple[str, cst.CSTNode]] = {}
         self.constants: dict[int, Number] = {}
         self.extremes: dict[int, Number] = {}
+        self.owners: dict[cst.CSTNode, set[int]] = {}
+        self.beside: dict[cst.CSTNode, str] = {}
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is a half tensor."""
@@ -500,10 +505,11 @@ class Tensors(Tracker):
         return part(self.machine, value, index) if isinstance(value, Tensor) else None
 
     def comprehension_value(self, element: Value) -> Value | None:
-        """A list of scaled losses carries their scale."""
-        if isinstance(element, Tensor) and element.scaled is not None:
-            return derived(self.machine, element, "comprehension")
-        return None
+        """A list of scaled losses carries their scale, one of tensors that are created here their dtype."""
+        if not isinstance(element, Tensor):
+            return None
+        created = self.machine.assumes and creating_call(self.machine, element.symbol) is not None
+        return derived(self.machine, element, "comprehension") if created or element.scaled is not None else None
 
     def unary(self, node: cst.UnaryOperation, value: Value) -> Value | None:
         """Evaluate `-tensor`."""
