@@ -106,8 +106,8 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 def access_path(node: cst.CSTNode) -> str | None:
     """`a.b`, or `a['b'].c` where elements are selected by written keys, for a chain of them; None for anything else."""
-    if type(node) is not cst.Subscript and type(node) is not cst.Attribute:
-        return dotted(node)
+    if type(node) is cst.Name:
+        return node.value
     parts: list[str] = []
     while len(parts) < LONGEST_NAME:
         if type(node) is cst.Attribute:
