@@ -487,8 +487,13 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
 
 
 def _has_another(machine: Machine, state: State, known: Set[int], count: int = 1) -> bool:
-    """Whether there may be more than `count` optimizers, the `known` ones among them."""
-    if sum(kind in OPTIMIZERS for kind in machine.kinds().values()) > count:
+    """Whether there may be more than `count` optimizers, the `known` ones among them.
+
+    A name is often that of an element, so that only the elements or only the names are taken for different ones.
+    """
+    used = [path for path, kind in machine.kinds().items() if kind in OPTIMIZERS]
+    elements = sum("[" in path for path in used)
+    if max(elements, len(used) - elements) > count:
         return True
     return len({value.symbol for value in _optimizers(state)} | known) > count
 

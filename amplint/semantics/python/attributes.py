@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently, imported
 from amplint.semantics.python.modules import member as module_member
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import access_path, dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     Class,
@@ -89,10 +89,10 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
     return _declared(machine, state, symbol, name) if isinstance(owner, (Unknown, Manager)) else Method(owner, name)
 
 
-def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute) -> Value:
+def with_kind(machine: Machine, value: Value, node: cst.Name | cst.Attribute | cst.Subscript) -> Value:
     """`value`, or, if it is unknown, the kind that other uses of this access path imply."""
     if isinstance(value, Unknown) and (kinds := machine.kinds()):
-        path = dotted(node) or ""
+        path = access_path(node) or ""
         kind = kinds.get(path)
         for kind_of in machine.hooks.kind_of if kind is not None else ():
             known: Value | None = kind_of(value, path, kind)

@@ -268,7 +268,7 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
         made = machine.unknown("index", index_key(machine, found), parts=(symbol_of(machine, owner),))
     else:
         made = machine.unknown("index", parts=(symbol_of(machine, owner), symbol_of(machine, key)))
-    return refined(machine, state, made)
+    return refined(machine, state, attributes.with_kind(machine, made, node))
 
 
 def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key: Value | None) -> Value:

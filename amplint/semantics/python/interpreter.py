@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Set
 from functools import partial
 
+from amplint.regex import regex
 from amplint.semantics.events.base import Event
 from amplint.semantics.python import attributes, calls
 from amplint.semantics.python.definitions import bind_chunks, node_of
@@ -32,11 +33,13 @@ from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance, Method, Value
 from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
-from amplint.source.source import Source
+from amplint.source.remembered import cached_per_chunk, cached_per_file
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 
 START_LIMIT = 4
+_GLOBAL = regex(r"(?m)^[ \t]*global[ \t]+([\w, \t]+)")
+_WORD = regex(r"\w+")
 
 
 def interpret(
@@ -148,6 +151,7 @@ def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
     starts = [state.copy() for state in starts]
     for state in starts:
         _called_from_outside(machine, state, None)
+        _reopen_globals(machine, state)
     starts = machine.merged(starts, START_LIMIT)
 
     def order(value: Function | Class) -> tuple[bool, bool, bool]:
@@ -167,6 +171,21 @@ def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
             except BudgetSpent:
                 _restart(machine)
     _run_nested_roots(machine)
+
+
+def _reopen_globals(machine: Machine, state: State) -> None:
+    """Forget the constants in global variables that functions may have assigned since."""
+    table = state.frames[MODULE_FRAME]
+    assigned = {name for chunk in machine.program.main.chunks for name in _global_names(chunk)}
+    flags = {name for name in assigned if isinstance(table.get(name), Const)}
+    if flags:
+        state.frames[MODULE_FRAME] = {name: value for name, value in table.items() if name not in flags}
+
+
+@cached_per_chunk
+def _global_names(chunk: Chunk) -> frozenset[str]:
+    """The variables of the module that functions in `chunk` declare to assign."""
+    return frozenset(_WORD.findall(" ".join(_GLOBAL.findall(chunk.code)))) if "global" in chunk.words else frozenset()
 
 
 def _defined_in_blocks(machine: Machine, starts: list[State]) -> list[Function | Class]:

@@ -104,6 +104,30 @@ def dotted(node: cst.CSTNode) -> str | None:
     return ".".join(reversed(parts))
 
 
+def access_path(node: cst.CSTNode) -> str | None:
+    """`a.b`, or `a['b'].c` where elements are selected by written keys, for a chain of them; None for anything else."""
+    if type(node) is cst.Name:
+        return node.value
+    parts: list[str] = []
+    while len(parts) < LONGEST_NAME:
+        if type(node) is cst.Attribute:
+            parts.append(f".{node.attr.value}")
+        elif type(node) is cst.Subscript and (key := _written_key(node)) is not None:
+            parts.append(f"[{key!r}]")
+        else:
+            break
+        node = node.value
+    return node.value + "".join(reversed(parts)) if type(node) is cst.Name else None
+
+
+def _written_key(node: cst.Subscript) -> str | int | None:
+    """The text or whole number that alone selects an element."""
+    index = node.slice[0].slice if len(node.slice) == 1 else None
+    key = index.value if isinstance(index, cst.Index) else None
+    found = key.evaluated_value if isinstance(key, (cst.SimpleString, cst.Integer)) else None
+    return found if isinstance(found, (str, int)) else None
+
+
 def last_name(node: cst.BaseExpression) -> str:
     """`c` for `c` and for `a.b.c`, whatever `a.b` is; empty for anything else."""
     name = node.attr if isinstance(node, cst.Attribute) else node
@@ -378,25 +402,25 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
     bare_steps: set[str] = set()
     for node in every(tree, cst.Attribute, cst.Call):
         if isinstance(node, cst.Attribute):
-            path = dotted(node.value) if node.attr.value == "param_groups" else None
+            path = access_path(node.value) if node.attr.value == "param_groups" else None
             if path and path.rpartition(".")[2] != "optimizer":
                 methods.setdefault(path, set()).add("param_groups")
             continue
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
-        path, method = dotted(node.func.value), node.func.attr.value
+        path, method = access_path(node.func.value), node.func.attr.value
         if method in ("train", "eval") and len(node.args) > (method == "train"):
             continue
         if method == "backward" and isinstance(node.func.value, cst.Call):
             inner = node.func.value.func
             if isinstance(inner, cst.Attribute) and inner.attr.value == "scale":
-                scaled_backward.add(dotted(inner.value) or "")
+                scaled_backward.add(access_path(inner.value) or "")
         if path is None:
             continue
         methods.setdefault(path, set()).add(method)
         if method == "backward" and node.args:
             methods[path].add(_BACKWARD_OF_LOSS)
-        argument = dotted(node.args[0].value) if node.args else None
+        argument = access_path(node.args[0].value) if node.args else None
         if method == "step" and not node.args:
             bare_steps.add(path)
         if argument and method in ("step", "unscale_"):

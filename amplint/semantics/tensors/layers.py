@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from amplint.regex import regex
 from amplint.semantics.events import Operand
@@ -12,13 +13,23 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
-from amplint.semantics.tensors import adapters, clashes, flow, numerics, provenance, ranks, subregions, weights
+from amplint.semantics.tensors import (
+    adapters,
+    clashes,
+    flow,
+    numbers,
+    numerics,
+    provenance,
+    ranks,
+    subregions,
+    weights,
+)
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import Items, Module, Number, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import fact_values, operations_with
@@ -72,6 +83,9 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         numerics.softmax(machine, state, node, operand)
     for computation in machine.hooks.computation:
         computation(state, node, op, *places[0])
+    epsilon = _written_epsilon(called.made) if op in numerics.EPSILON_PLACES else None
+    if epsilon is not None:
+        numbers.report_out_of_range(machine, state, node, op, operand, epsilon)
     values: list[Value] = [operand, *(tensor(machine, value) for value in arguments.values[1:])]
     given = [*values, own] if op in _WEIGHTED and _has_weights(called) else values
     found = flow.local_outcome(machine, state, op, given)
@@ -106,6 +120,15 @@ def _rank(op: str, operand: Tensor, called: Module) -> int | None:
         plain = isinstance(called.made, cst.Call) and not called.made.args
         return 2 if plain and operand.rank is not None and operand.rank > 1 else None
     return ranks.of(op, [operand], Arguments(()), 0)
+
+
+def _written_epsilon(made: cst.CSTNode | None) -> Number | None:
+    """The number that the construction of a similarity or a distance gives as `eps`, its second parameter."""
+    given = made.args if isinstance(made, cst.Call) else ()
+    named = (one.value for one in given if one.keyword is not None and one.keyword.value == "eps")
+    second = (one.value for one in given[1:2] if one.keyword is None)
+    node = next(chain(named, second), None)
+    return Number(node.evaluated_value, node) if isinstance(node, cst.Float) else None
 
 
 def _several(machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments) -> Value:

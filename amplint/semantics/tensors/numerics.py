@@ -94,7 +94,7 @@ BY_MASK = ("masked_fill", "masked_fill_", "where", "index_fill", "index_fill_")
 PLAIN = {operator: op for op, operator in fact_values("operator").items()}
 """Operator -> the operation that it runs on tensors."""
 BINARY = {op: operator for operator, op in PLAIN.items() if operator in provenance.ARITHMETIC}
-_EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
+EPSILON_PLACES = {"normalize": 3, "cosine_similarity": 3, "pairwise_distance": 3, "logit": 1}
 """Operation with a parameter `eps` -> its position."""
 _BOUNDS = {"maximum": "clamp_min", "max": "clamp_min", "fmax": "clamp_min", "minimum": "clamp_max", "min": "clamp_max"}
 """Operation that limits a tensor by another -> the one that limits it by a number."""
@@ -495,8 +495,8 @@ def _number_parameters(name: str, op: str, shift: int) -> Sequence[tuple[str, in
     """The parameters other than the tensor whose numbers affect it, each with its position."""
     if name in FILLS:
         return (FILLS[name],)
-    if op in _EPSILON_PLACES:
-        return (("eps", _EPSILON_PLACES[op] - shift),)
+    if op in EPSILON_PLACES:
+        return (("eps", EPSILON_PLACES[op] - shift),)
     if op in _BOUNDS or BINARY.get(op) in ARITHMETIC:
         return (("other", 0),)
     return LIMITS.get(op, ())

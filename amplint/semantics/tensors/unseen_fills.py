@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from amplint.semantics.events import FarConstant, TensorOp
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.tensors import tensor, tensor_guesses
 from amplint.semantics.values.state import State
@@ -17,9 +17,12 @@ from amplint.semantics.words import FILLS_BY_MASK, MASK, NEARLY_INFINITE
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import FLOAT16_MAX
 
 _FILLS = frozenset({"masked_fill", "masked_fill_"})
+_SAME = operations_with("view") | {"bool", "logical_not"}
+"""Methods of a mask whose result is a mask."""
 _KNOWN = ("torch.", "builtins.", "numpy.", "math.")
 
 
@@ -31,7 +34,7 @@ def filled(machine: Machine, state: State, call: Call) -> None:
         return
     given = call.arguments.given
     number = next(filter(None, (_out_of_range_number(one.value, one.node.value) for one in given)), None)
-    masks = [one for one in given if MASK.search((dotted(one.node.value) or "").rpartition(".")[2])]
+    masks = [one for one in given if MASK.search(last_name(_viewed(one.node.value)))]
     others = [one for one in given if isinstance(one.value, (Tensor, Unknown)) and one not in masks]
     if number is None or not masks or not others:
         return
@@ -43,6 +46,19 @@ def filled(machine: Machine, state: State, call: Call) -> None:
             state, TensorOp, call.node, op="masked_fill", tensor=operand, number=number, why=half.text, half=half.node,
             assumed=True, guesses=guesses,
         )  # fmt: skip
+
+
+def _viewed(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What `node` is a view or the inverse of, element by element: `mask` for `~mask[:, None]`."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.UnaryOperation):
+            node = node.expression
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME:
+            node = node.func.value
+        else:
+            return node
 
 
 def _out_of_range_number(value: Value, node: cst.BaseExpression) -> Number | None:
