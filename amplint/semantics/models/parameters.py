@@ -71,6 +71,7 @@ FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
+_SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _PLACE = "place of"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
@@ -302,7 +303,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
             change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
         elif machine.symbols.key(source)[0] in ("converted", "either") and models.isdisjoint(state[ModelStates].known):
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
-    model = models.pop() if len(models) == 1 else None
+    model = models.pop() if len(models) == 1 else _one_in_half(state, models)
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
         change(state, model, layer=None)
     _remove_outdated(state, model, optimizer.symbol)
@@ -310,6 +311,14 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     cls = optimizer.cls.rpartition(".")[2]
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+
+
+def _one_in_half(state: State, models: set[int]) -> int | None:
+    """One of several trained models whose parameters are or can be half, unless one is sharded."""
+    known = [(symbol, state[ModelStates].known.get(symbol, Model())) for symbol in sorted(models)]
+    if any(model.shards is not None for _, model in known):
+        return None
+    return next((symbol for symbol, model in known if (model.half or model.bfloat16 or model.perhaps) is not None), None)
 
 
 def _is_every_parameter(machine: Machine, given: Value | None) -> bool:
@@ -366,6 +375,11 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
+    if kind == "call" and machine.symbols.key(symbol)[1] in _SEQUENCES and len(parts) == 1:
+        return _chosen_from(machine, parts[0])
+    if kind == "Add" and len(parts) == 2:
+        both = [_chosen_from(machine, part) for part in parts]
+        return both[0] | both[1] if both[0] is not None and both[1] is not None else None
     return None
 
 
