@@ -78,6 +78,11 @@ INSTEAD = {
 
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+PREDICTS = "predict"
+"""The method of Lightning's loop that returns a list of what `predict_step` does, in the precision of training.
+
+Source: `MixedPrecision.predict_step_context` and `HalfPrecision.forward_context` of lightning 2.0 to 2.6.
+"""
 ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
 """Precisions of Lightning that cast the module, and scale no loss -> the dtype.
 

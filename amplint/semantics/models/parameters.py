@@ -89,6 +89,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if name == "requires_grad_" and arguments.values == (FALSE,):
         freeze(machine, state, [owner])
     converts, dtype = converts_to(machine, name, arguments)
+    if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
+        machine[Parameters].lifted.add(owner.symbol)
     perhaps = node if any(map(_may_be_float16, arguments.values)) else None
     if perhaps is not None:
         machine[Parameters].chosen.add(perhaps)
@@ -318,7 +320,8 @@ def _one_in_half(state: State, models: set[int]) -> int | None:
     known = [(symbol, state[ModelStates].known.get(symbol, Model())) for symbol in sorted(models)]
     if any(model.shards is not None for _, model in known):
         return None
-    return next((symbol for symbol, model in known if (model.half or model.bfloat16 or model.perhaps) is not None), None)
+    half = (symbol for symbol, model in known if (model.half or model.bfloat16 or model.perhaps) is not None)
+    return next(half, None)
 
 
 def _is_every_parameter(machine: Machine, given: Value | None) -> bool:
@@ -517,7 +520,8 @@ class Parameters(Tracker):
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `roots` caches the root of joins, whose paths grow exponentially.
+    that run to the cast of what they train. `lifted` are values that are converted to another dtype than half. `roots`
+    caches the root of joins, whose paths grow exponentially.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -529,6 +533,7 @@ class Parameters(Tracker):
         self.roots: dict[int, int] = {}
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
+        self.lifted: set[int] = set()
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
         self.copying: dict[int, bool] = {}
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
