@@ -627,7 +627,7 @@ class Parameters(Tracker):
         argument = LAYER_DTYPES.get(call.callee.name) if isinstance(result, Unknown) else "dtype"
         asked = call.arguments.value(argument) if argument is not None else None
         dtype = dtype_of(self.machine, asked) if asked is not None else None
-        layer = (dtype, call.node) if dtype in HALF_DTYPES else None
+        layer: tuple[str, cst.CSTNode] | None = (str(dtype), call.node) if dtype in HALF_DTYPES else None
         if layer is None and isinstance(result, Module) and result.parts:
             layer = _layer_of(self.machine, state, result)
         if layer is not None:
