@@ -336,6 +336,14 @@ def run(batch):
         out = net(batch)
     return {taken}.cpu().numpy()
 """
+PART_OF_MODEL = """
+import torch
+from transformers import AutoModel
+
+def run(hidden):
+    net = AutoModel.from_pretrained("tiny", torch_dtype=torch.bfloat16)
+    return net.{part}(hidden).cpu().numpy()
+"""
 LOSS_OF_HALF = """
 import torch
 from torch import nn
@@ -491,6 +499,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "PRETRAINED": ("AMP706", HALF_FOR_TRAINER.format(library="zoo"), HALF_FOR_TRAINER.format(library="transformers")),
     "OUTPUT_FIELD": ("AMP501", OUTPUT.format(taken="out.logits"), OUTPUT.format(taken="out[0]")),
+    "SUBMODEL": ("AMP501", PART_OF_MODEL.format(part="score"), PART_OF_MODEL.format(part="lm_head")),
     "TRAINING_STEP": (
         "AMP111",
         evaluated(train="training_step", backward="return loss"),

@@ -477,6 +477,16 @@ OUTPUT_FIELD = _one_of(
     counterexamples=("loss", "shape", "config"),
     decides=True,
 )
+SUBMODEL = _one_of(
+    "lm_head head classifier score v_head embed_tokens model transformer encoder decoder backbone base_model "
+    "language_model text_model text_encoder vision_model vision_tower visual image_encoder unet",
+    name="a part of a model with weights of its own",
+    of="an attribute of a model that is called",
+    because="Other attributes that are called are methods, such as `generate`, which return integers or pictures.",
+    counterexamples=("generate", "get_input_embeddings", "parameters", "config"),
+    decides=True,
+    known=("lm_head",),
+)
 UNSCALES = Guess(
     name="what scales predictions back to the unit of the data",
     of="a function that gets what a model returned",

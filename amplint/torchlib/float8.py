@@ -39,6 +39,13 @@ Source: `assert_dim_for_fp8_exec` in `transformer_engine/pytorch/utils.py`, vers
 requires the product of all dimensions except the last to be divisible by 8 and the last dimension to be divisible by
 16": the weight has a row for each output, and the second layer of an MLP gets the output of the first.
 """
+LAYER_DTYPES = dict.fromkeys((*LAYERS, *(f"{_ENGINE}{name}" for name in ("LayerNorm", "RMSNorm"))), "params_dtype")
+LAYER_DTYPES |= {f"{_ENGINE}{name}": "params_dtype" for name in ("TransformerLayer", "MultiheadAttention")}
+"""Layer -> its argument for the dtype of its weights, which are float32 without it, and are what an optimizer updates.
+
+Source: `torch.get_default_dtype() if params_dtype is None else params_dtype` in modules of transformer_engine 0.6 to
+2.10. A float8 region copies them to float8; its own `FusedAdam(master_weights=True)` alone keeps float32 ones.
+"""
 REGIONS = frozenset(
     {
         *(f"{_ENGINE}{module}fp8_autocast" for module in ("", "fp8.", "quantization.")),

@@ -56,6 +56,12 @@ NEUTRAL_METHODS = frozenset(
     }
 )
 """Other methods, which do not affect models, optimizers and gradients."""
+COLLECTING = frozenset({"gather", "gather_for_metrics", "reduce", "pad_across_processes", "all_gather", "all_reduce"})
+"""Those that return the tensors of all ranks in the dtype of the given ones.
+
+Source: `gather`, `reduce` and `pad_across_processes` in `utils/operations.py` of accelerate 0.12 to 1.15, `all_gather`
+and `all_reduce` of lightning 2.0 to 2.6, where `reduce` divides in that dtype.
+"""
 
 TITLES = {
     "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
@@ -72,6 +78,11 @@ INSTEAD = {
 
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+PREDICTS = "predict"
+"""The method of Lightning's loop that returns a list of what `predict_step` does, in the precision of training.
+
+Source: `MixedPrecision.predict_step_context` and `HalfPrecision.forward_context` of lightning 2.0 to 2.6.
+"""
 ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
 """Precisions of Lightning that cast the module, and scale no loss -> the dtype.
 

@@ -117,7 +117,7 @@ PRACTICES = (
         "lightning 2.0 to 2.6",
         '`Trainer(precision="16-mixed", "bf16-mixed", "16-true" or "bf16-true")`',
         casts="`-mixed`: autocast around `training_step`, the loss included. `-true`: the weights themselves, and "
-        "no copy is kept.",
+        "no copy is kept. `predict()` returns what `predict_step` does, without a conversion.",
         scales='With `"16-mixed"`; not with `"16-true"`.',
         divides="By `accumulate_grad_batches`, unless the module optimises by hand.",
         clips="To `gradient_clip_val`, unscaled. `self.clip_gradients()` of a module that optimises by hand takes "
@@ -153,7 +153,8 @@ PRACTICES = (
         "Float8 by Transformer Engine",
         "transformer_engine 0.6 to 2.10",
         "`with te.fp8_autocast(enabled=True):`, since 2.8 `te.autocast`, around the forward pass of its layers",
-        casts="Operands of its own layers in the region, to float8 by a recipe. The backward pass belongs outside.",
+        casts="Operands of its own layers in the region, to float8 by a recipe. The backward pass belongs outside. "
+        "Weights stay in `params_dtype`, float32 without it, and are what the optimizer updates.",
         scales="Nothing, and nothing needs it.",
         divides="Nothing: the script does.",
         clips="Nothing.",

@@ -39,7 +39,8 @@ class HalfParametersTrained(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = loss_fn(model(inputs), targets)
     ```
-    Nothing is reported where the optimizer is given float32 copies of the parameters, or is not one of PyTorch's own.
+    Layers can also be constructed in half, by `dtype=`, or `params_dtype=` of Transformer Engine. Nothing is reported
+    where the optimizer is given float32 copies of the parameters, or is not one of PyTorch's own.
 
     ## Fix safety
     Unsafe: the conversions to half go from the model and from what else is converted in the same functions. The model

@@ -37,12 +37,14 @@ from amplint.semantics.values.values import (
     Manager,
     Optimizer,
     Ref,
+    Tensor,
     Unknown,
     Value,
 )
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import (
     BY_HAND,
+    COLLECTING,
     DIVIDING,
     LOOPS,
     MANAGERS,
@@ -143,7 +145,8 @@ def call_method(
         return arguments.values[0]
     if name in NEUTRAL_METHODS:
         called = machine.unknown("attribute", name, parts=(manager.symbol,)).symbol
-        return unseen_result(machine, state, Callee(called), arguments, node, (called,))
+        found = unseen_result(machine, state, Callee(called), arguments, node, (called,))
+        return _collected(machine, arguments.values[0], found) if name in COLLECTING and arguments.given else found
     if name in _UNSCALING:
         _record_unscaled(state, manager)
         return Unknown(machine.fresh())
@@ -151,6 +154,15 @@ def call_method(
         enabled = FALSE if manager.precision == "float32" else machine.unknown("mixed", parts=(manager.symbol,))
         return Autocast(None, frozenset({manager.precision}) if manager.precision else None, enabled, node)
     return None
+
+
+def _collected(machine: Machine, given: Value, otherwise: Value) -> Value:
+    """The tensors of all ranks, in the dtypes of `given`; `otherwise` where these are unknown."""
+    if isinstance(given, Items):
+        return Items(tuple(_collected(machine, one, Unknown(machine.fresh())) for one in given.values), given.keys)
+    if isinstance(given, Tensor) and given.dtypes is not None:
+        return replace(given, symbol=machine.fresh(), rank=None, scaled=None)
+    return otherwise
 
 
 def call_lightning(

@@ -8,24 +8,28 @@ from dataclasses import replace
 from amplint.premises import Premise
 from amplint.semantics.events import (
     AllHalf,
+    Because,
     Bypassed,
     ClippedScaled,
+    Evidence,
     HalfManaged,
     HalvesMixed,
     LoopInRegion,
     PrecisionTwice,
 )
-from amplint.semantics.models import parameters
+from amplint.semantics.models import half_outputs, parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
     FALSE,
     NONE,
@@ -54,6 +58,7 @@ from amplint.torchlib.frameworks import (
     LOSS_SCALING_NAMES,
     PARSING_METHODS,
     PRECISIONS,
+    PREDICTS,
     ROUNDING,
     TRAINER_METHODS,
     TRAINER_STEP,
@@ -69,6 +74,7 @@ _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval
 _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
 _RUNS = frozenset(LOOPS.values())
+_LIGHTNING = frozenset({"lightning loop", "half loop"})
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -118,6 +124,8 @@ def run(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
     """Report a half model passed to `trainer.train()` or `trainer.fit(model)`."""
+    if name == PREDICTS and manager.kind in _LIGHTNING:
+        return _predicted(machine, state, node, manager, arguments)
     if LOOPS.get(manager.kind) != name:
         return None
     if manager.kind == "half loop":
@@ -131,6 +139,18 @@ def run(
     elif model is not None:
         meet(machine, state, node, manager, symbol_of(machine, model))
     return None
+
+
+def _predicted(machine: Machine, state: State, node: cst.Call, manager: Manager, arguments: Arguments) -> Value:
+    """The list of what `predict_step` returns, which Lightning runs in the precision of the loop."""
+    called = machine.unknown("attribute", PREDICTS, parts=(manager.symbol,)).symbol
+    outputs = unseen_result(machine, state, Callee(called), arguments, node, (called,))
+    dtype = str(manager.precision)
+    made = machine[Trainers].made.get(manager.symbol)
+    evidence = Evidence(Because.ANNOUNCED, frozenset({dtype}), f"the Trainer runs the module in {dtype}", made)
+    if isinstance(outputs, Unknown):
+        half_outputs.record(machine, state, outputs.symbol, evidence)
+    return outputs
 
 
 def _report_computed(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:

@@ -9,7 +9,7 @@ from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses
-from amplint.semantics.models.parameters import root
+from amplint.semantics.models.parameters import Parameters, root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -23,7 +23,7 @@ from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, TRUE, Function, Items, Module, Ref, Tensor, Unknown, Value
-from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS
+from amplint.semantics.words import LOSS, NO_LOSS, OUTPUT_FIELD, SPEAKS_OF_LOSS, SUBMODEL
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -79,6 +79,21 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
     elif machine.assumes:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
+
+
+def ran_in_part(machine: Machine, state: State, part: int, result: Unknown) -> None:
+    """Record the output of a `part` of a model whose weights are half, outside of any region."""
+    lifted, names, whole = machine[Parameters].lifted, list[str](), part
+    while machine.symbols.key(whole)[0] == "attribute" and whole not in lifted:
+        names.append(str(machine.symbols.key(whole)[1]))
+        whole = root(machine, machine.symbols.parts(whole)[0])
+    stored = state[ModelStates].known.get(whole, Model()).stored if names else None
+    if stored is None or not all(map(SUBMODEL.search, names)) or innermost(machine, state)[0] is not None:
+        return
+    dtype, cast = stored
+    guesses = (*(one for name in names for one in SUBMODEL.guesses(name)), *machine.guesses_for(cast))
+    text = f"the weights of the model are {dtype} from here on"
+    record(machine, state, result.symbol, Evidence(Because.PARAMETERS, frozenset({dtype}), text, cast, guesses))
 
 
 def record(machine: Machine, state: State, output: int, evidence: Evidence) -> None:
@@ -314,6 +329,8 @@ class HalfOutputs(Tracker):
         model = call.notes.get(Models)
         if model is not None and call.entered in (None, "object"):
             ran(self.machine, state, model[0], model[1], result)
+        if isinstance(call.callee, Unknown) and isinstance(result, Unknown) and result.symbol not in self.known:
+            ran_in_part(self.machine, state, call.callee.symbol, result)
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """The output of a model in a region as half, where that is asked for and its dtype is unknown."""

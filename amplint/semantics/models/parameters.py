@@ -8,13 +8,14 @@ from typing import Any
 
 from amplint.findings import Guessed
 from amplint.premises import Premise
+from amplint.regex import regex
 from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, ShardedStep, Stage
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted
@@ -43,6 +44,9 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk
+from amplint.torchlib.float8 import LAYER_DTYPES
 from amplint.torchlib.frameworks import (
     ADAPTERS,
     ADAPTING,
@@ -67,9 +71,17 @@ FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
+_SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _PLACE = "place of"
+_WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
+
+
+@cached_per_chunk
+def _layers_with_dtypes(chunk: Chunk) -> frozenset[str]:
+    """The names of layers that a part of a file constructs in a dtype it names."""
+    return frozenset(_WITH_DTYPE.findall(chunk.text))
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:
@@ -77,6 +89,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if name == "requires_grad_" and arguments.values == (FALSE,):
         freeze(machine, state, [owner])
     converts, dtype = converts_to(machine, name, arguments)
+    if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
+        machine[Parameters].lifted.add(owner.symbol)
     perhaps = node if any(map(_may_be_float16, arguments.values)) else None
     if perhaps is not None:
         machine[Parameters].chosen.add(perhaps)
@@ -87,7 +101,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.record_guesses(node, _model_guesses(machine, state, owner, node))
-    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
+    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps, "layer": None}
     change(state, root(machine, symbol_of(machine, owner)), **changes)
 
 
@@ -211,7 +225,15 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None)
+            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None)
+
+
+def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype in which a layer of the model `value` was constructed, and its call."""
+    known = state[ModelStates].known.get(root(machine, symbol_of(machine, value)))
+    if isinstance(value, Module) and (known is None or known.layer is None):
+        return next(filter(None, (_layer_of(machine, state, part) for part in value.parts)), None)
+    return known.layer if known is not None else None
 
 
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -219,6 +241,9 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
     chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
     stored = {symbol: known.stored for symbol, known in state[ModelStates].known.items() if symbol in chosen}
     forget_dtypes(machine, state, values)
+    for symbol, known in state[ModelStates].known.items():
+        if known.layer is not None:
+            change(state, symbol, layer=None)  # the layer may be among the frozen ones
     for symbol, frozen in stored.items():
         if frozen is not None:
             change(state, symbol, frozen=frozen)
@@ -280,12 +305,28 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
             change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
         elif machine.symbols.key(source)[0] in ("converted", "either") and models.isdisjoint(state[ModelStates].known):
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
-    model = models.pop() if len(models) == 1 else None
+    model = models.pop() if len(models) == 1 else _one_in_half(state, models)
+    if model in state[ModelStates].known and not _is_every_parameter(machine, given):
+        change(state, model, layer=None)
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2]
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+
+
+def _one_in_half(state: State, models: set[int]) -> int | None:
+    """One of several trained models whose parameters are or can be half, unless one is sharded."""
+    known = [(symbol, state[ModelStates].known.get(symbol, Model())) for symbol in sorted(models)]
+    if any(model.shards is not None for _, model in known):
+        return None
+    half = (symbol for symbol, model in known if (model.half or model.bfloat16 or model.perhaps) is not None)
+    return next(half, None)
+
+
+def _is_every_parameter(machine: Machine, given: Value | None) -> bool:
+    """Whether an optimizer gets all parameters of a model, rather than those that some condition selects."""
+    return isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == "parameters"
 
 
 def _remove_outdated(state: State, model: int | None, optimizer: int) -> None:
@@ -337,6 +378,11 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
+    if kind == "call" and machine.symbols.key(symbol)[1] in _SEQUENCES and len(parts) == 1:
+        return _chosen_from(machine, parts[0])
+    if kind == "Add" and len(parts) == 2:
+        both = [_chosen_from(machine, part) for part in parts]
+        return both[0] | both[1] if both[0] is not None and both[1] is not None else None
     return None
 
 
@@ -417,7 +463,8 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
         return
     model = state[ModelStates].known[trained.model]
-    for dtype, cast in (("float16", model.half), ("bfloat16", model.bfloat16)):
+    whole = (("float16", model.half), ("bfloat16", model.bfloat16))
+    for dtype, cast in whole if model.layer is None else (*whole, model.layer):
         if cast is not None:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
@@ -473,7 +520,8 @@ class Parameters(Tracker):
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `roots` caches the root of joins, whose paths grow exponentially.
+    that run to the cast of what they train. `lifted` are values that are converted to another dtype than half. `roots`
+    caches the root of joins, whose paths grow exponentially.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -485,9 +533,15 @@ class Parameters(Tracker):
         self.roots: dict[int, int] = {}
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
+        self.lifted: set[int] = set()
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
         self.copying: dict[int, bool] = {}
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """The layers that are constructed in a dtype, in a file that names a half one."""
+        half = any(not chunk.words.isdisjoint(self.triggers) for chunk in chunks)
+        return Words(calls=frozenset().union(*map(_layers_with_dtypes, chunks)) if half else frozenset())
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
@@ -566,6 +620,20 @@ class Parameters(Tracker):
             if dtype in HALF_DTYPES:
                 self.quantizers[config] = str(dtype), asked.node
 
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """Record a layer that is constructed in half."""
+        if not isinstance(call.callee, Ref) or not isinstance(result, (Module, Unknown)):
+            return None
+        argument = LAYER_DTYPES.get(call.callee.name) if isinstance(result, Unknown) else "dtype"
+        asked = call.arguments.value(argument) if argument is not None else None
+        dtype = dtype_of(self.machine, asked) if asked is not None else None
+        layer: tuple[str, cst.CSTNode] | None = (str(dtype), call.node) if dtype in HALF_DTYPES else None
+        if layer is None and isinstance(result, Module) and result.parts:
+            layer = _layer_of(self.machine, state, result)
+        if layer is not None:
+            change(state, result.symbol, layer=layer)
+        return None
+
     def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Forget the dtypes of models passed to a call that is not interpreted."""
         forget_dtypes(self.machine, state, given)
@@ -584,7 +652,10 @@ class Parameters(Tracker):
         elif target.attr.value == "data":
             forget_dtypes(self.machine, state)
         elif not isinstance(value, Const):
+            layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
             forget_dtypes(self.machine, state, [owner])
+            if layer is not None and isinstance(owner, Instance):
+                change(state, root(self.machine, owner.symbol), layer=layer)
         return None
 
     def frame_ends(self, state: State, values: Iterable[Value]) -> None:

@@ -11,7 +11,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Value, number
+from amplint.semantics.values.values import Tensor, Unknown, Value, number
 from amplint.semantics.words import AVERAGE
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
@@ -24,9 +24,16 @@ _UPDATES = words("mul_ lerp_ add_ sub_ addcmul_")
 def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, other: Value) -> None:
     """Report `before += other` in a loop that accumulates in half."""
     target = dotted(node.target)
-    if not machine.loops or target is None or not isinstance(other, Tensor) or other.rank != 0:
+    if not machine.loops or target is None or not isinstance(other, (Tensor, Unknown)):
         return
-    if other.dtype not in HALF_DTYPES or not _only_accumulates(machine, node, target):
+    if isinstance(before, Tensor) and before.rank == 0 and before.dtype in HALF_DTYPES and not before.supposed:
+        half = evidence(machine, state, before)
+        if half is not None and _only_accumulates(machine, node, target):
+            machine.emit(state, HalfSum, node, half=half, addend=None)
+        return
+    if not isinstance(other, Tensor) or other.rank != 0 or other.dtype not in HALF_DTYPES:
+        return
+    if not _only_accumulates(machine, node, target):
         return
     fresh = number(before) is not None
     half = evidence(machine, state, other)

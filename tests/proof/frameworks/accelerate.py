@@ -79,6 +79,10 @@ class Accelerator:
         loss = loss / self.gradient_accumulation_steps
         (loss if self.scaler is None else self.scaler.scale(loss)).backward(**options)
 
+    def gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensors of all ranks, of which there is one."""
+        return tensor.clone()
+
     def unwrap_model(self, model: torch.nn.Module) -> torch.nn.Module:
         """The model itself."""
         return model

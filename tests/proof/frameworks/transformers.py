@@ -34,6 +34,10 @@ class AutoModelForCausalLM(AutoModel):
         model.attention = attn_implementation
         return model
 
+    def lm_head(self, states: torch.Tensor) -> torch.Tensor:
+        """The last layer alone."""
+        return super().forward(states)
+
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Attention takes queries in the dtype of the region that is on, or of the weights."""
         device = inputs.device.type

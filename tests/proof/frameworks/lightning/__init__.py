@@ -127,3 +127,9 @@ class Trainer:
                     module._optimizer.zero_grad()
                     self._precision.backward(loss)
                     module._optimizer.step()
+
+    def predict(self, module: LightningModule, batches: Iterable[Any]) -> list[Any]:
+        """What `predict_step` returns for each batch."""
+        module.to("cuda").to(self._precision.weights or "cuda")
+        with torch.inference_mode(), self._precision.region():
+            return [module.predict_step(batch.to("cuda"), index) for index, batch in enumerate(batches)]  # type: ignore[operator]

@@ -33,8 +33,8 @@ def fp8_autocast(enabled: bool = True) -> Iterator[None]:
 class Linear(nn.Linear):
     """A layer with a scale for what it gets; `scale` is that of the last region, and `history` what it has seen."""
 
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__(in_features, out_features)
+    def __init__(self, in_features: int, out_features: int, params_dtype: torch.dtype | None = None) -> None:
+        super().__init__(in_features, out_features, dtype=params_dtype)
         self.scale = 1.0
         self.history: list[float] = []
 
