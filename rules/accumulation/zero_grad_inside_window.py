@@ -137,7 +137,16 @@ class ZeroGradInsideWindow(Rule):
         if block is None and event.guard is not None:
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
-        return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
+        others = [rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _steps_outside(event, block, rewrite)]
+        if not edits or None in others:
+            return None
+        return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))
+
+
+def _steps_outside(event: Accumulation, block: cst.If | None, rewrite: Rewriter) -> list[cst.CSTNode]:
+    """The steps of paths through the loop that do not ask for the end of a window."""
+    steps = [done.node for done in event.closing if done.job is Job.STEP] if block is not None else []
+    return [step for step in steps if all(above is not block for above in rewrite.source.ancestors(step))]
 
 
 def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
