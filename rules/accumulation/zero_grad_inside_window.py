@@ -137,7 +137,9 @@ class ZeroGradInsideWindow(Rule):
         if block is None and event.guard is not None:
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
-        others = [rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _steps_outside(event, block, rewrite)]
+        others = [
+            rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _steps_outside(event, block, rewrite)
+        ]
         if not edits or None in others:
             return None
         return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))

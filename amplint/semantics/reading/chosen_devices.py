@@ -256,7 +256,41 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
             return True
         seen |= flags
         flags = {word for value in values if len(value) < 80 for word in WORD.findall(value)}
-    return False
+    return _is_set_by_device(source, condition)
+
+
+def _is_set_by_device(source: Source, condition: cst.CSTNode) -> bool:
+    """Whether a condition is an attribute of `self` that is on only where the file asks for the device."""
+    if not isinstance(condition, cst.Attribute) or dotted(condition.value) != "self":
+        return False
+    given = _attributes_given(source).get(condition.attr.value, ())
+    on = [one for one in given if not (isinstance(one.value, cst.Name) and one.value.value in ("False", "None"))]
+    return bool(on) and all(any(_CONDITION.search(asked) for asked in _asked_for(source, one)) for one in on)
+
+
+def _asked_for(source: Source, given: cst.Assign) -> Iterator[str]:
+    """What holds where an attribute is on: the value it is given, with its flags, and the conditions around it."""
+    value = _AMP.sub("", source.code(given.value))
+    yield value
+    for flag in WORD.findall(value):
+        yield from (_AMP.sub("", one) for one in _assigned(source).get(flag, ()))
+    inner: cst.CSTNode = given
+    for above in source.ancestors(given):
+        if isinstance(above, cst.If) and inner is above.body:
+            yield _AMP.sub("", source.code(above.test))
+        inner = above
+
+
+@cached_per_file
+def _attributes_given(source: Source) -> dict[str, list[cst.Assign]]:
+    """Attribute of `self` -> the assignments to it."""
+    found: dict[str, list[cst.Assign]] = {}
+    for chunk in source.chunks:
+        for given in every(chunk.module, cst.Assign):
+            for target in given.targets:
+                if isinstance(target.target, cst.Attribute) and dotted(target.target.value) == "self":
+                    found.setdefault(target.target.attr.value, []).append(given)
+    return found
 
 
 def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
