@@ -611,3 +611,26 @@ BY_EXPRESSION = """
 )
 def test_an_attribute_that_is_on_where_the_file_asks_for_the_device(setting: str, found: list[object]) -> None:
     assert told(SET_BY_DEVICE.format(setting=setting.strip())) == found
+
+
+GIVEN_BY_CALLERS = """
+    import torch
+
+    def train(model, batches, device):
+        for x in batches:
+            with torch.autocast("cuda"):
+                model(x.to(device)).mean().backward()
+
+    def main(local_rank, options, model, batches):
+        device = "cpu" if options.cpu else options.device
+        train(model, batches, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [("device=local_rank", False), ("local_rank", False), ("0", False), ("device=device", True)],
+)
+def test_the_device_that_all_callers_give(given: str, chosen: bool) -> None:
+    messages = [finding.message for finding in lint(textwrap.dedent(GIVEN_BY_CALLERS.format(given=given)))]
+    assert [message.endswith("its work is given `device`") for message in messages] == [chosen]

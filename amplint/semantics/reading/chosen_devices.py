@@ -406,12 +406,30 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
             *outer, last = (dotted(value.value) or "").split(".")
             return HOLDS_SETTINGS.search(last) is not None or any(map(HOLDS_SECTIONS.search, outer))
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
-    parameter = any(
-        value.value in (param.name.value for param in (*above.params.params, *above.params.kwonly_params))
-        for above in source.ancestors(value)
-        if isinstance(above, cst.FunctionDef)
-    )
-    return parameter or _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+    for above in source.ancestors(value):
+        if isinstance(above, cst.FunctionDef) and value.value in _parameters(above):
+            return not _is_fixed_by_callers(source, above, value.value)
+    return _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+
+
+def _parameters(function: cst.FunctionDef) -> list[str]:
+    return [parameter.name.value for parameter in (*function.params.params, *function.params.kwonly_params)]
+
+
+def _is_fixed_by_callers(source: Source, function: cst.FunctionDef, parameter: str) -> bool:
+    """Whether the file calls a function, each time with a rank or another fixed device for a parameter."""
+    name, position = function.name.value, _parameters(function).index(parameter)
+    given = [
+        argument.value
+        for chunk in source.chunks
+        if name in chunk.words
+        for call in every(chunk.module, cst.Call)
+        if last_name(call.func) == name
+        for index, argument in enumerate(call.args)
+        if _keyword(argument) == parameter or (not _keyword(argument) and index == position)
+    ]
+    values = [source.code(value) for value in given if not isinstance(value, cst.SimpleString)]
+    return bool(values) and len(values) == len(given) and not _can_differ(values, nowhere=True)
 
 
 def _holds_device(source: Source, value: cst.BaseExpression) -> bool:
