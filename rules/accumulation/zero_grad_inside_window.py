@@ -55,8 +55,8 @@ class ZeroGradInsideWindow(Rule):
     micro-batches is not written out, this is an info: with one, nothing is wrong.
 
     ## Fix safety
-    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches. Where
-    there is none it is added behind the step.
+    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches, and
+    behind the steps of other branches of the loop. Where there is none it is added behind the step.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
