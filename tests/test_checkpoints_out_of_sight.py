@@ -70,7 +70,7 @@ def found(text: str, *, asked: bool = False) -> list[int]:
     return sorted(finding.span.start.row for finding in dispatcher.findings())
 
 
-@pytest.mark.parametrize("given", ['opt_level="O1"', "opt_level=level", 'opt_level="O0", loss_scale="dynamic"'])
+@pytest.mark.parametrize("given", ['opt_level="O1"', "opt_level=level", 'opt_level="O3", loss_scale="dynamic"'])
 def test_the_state_of_apex_is_missing(given: str) -> None:
     assert found(APEX.format(given=given, more="pass"), asked=True) == [12]
 
@@ -82,6 +82,7 @@ def test_the_state_of_apex_is_missing(given: str) -> None:
         ('opt_level="O2", loss_scale=128.0', "pass"),
         ('opt_level="O1", enabled=False', "pass"),
         ('opt_level="O0"', "pass"),
+        ('opt_level="O0", loss_scale="dynamic"', "pass"),
     ],
 )
 def test_no_state_of_apex_is_missing(given: str, more: str) -> None:
@@ -149,3 +150,31 @@ def test_a_class_without_state_keeps_a_scaler() -> None:
 )
 def test_the_state_of_a_kept_scaler_is_saved(more: str) -> None:
     assert found(KEEPS.format(more=more), asked=True) == []
+
+
+TWO_FILES = """import torch
+
+
+def resume(path, model, optimizer):
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+
+
+def main(model, batches, path):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    {used}
+    for inputs in batches:
+        with torch.autocast("cuda"):
+            loss = model(inputs).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    torch.save({{"model": model.state_dict(), "optimizer": optimizer.state_dict()}}, path)
+"""
+
+
+@pytest.mark.parametrize(("used", "rows"), [("register(resume)", [20]), ("pass", [])])
+def test_a_function_that_nothing_uses_resumes_no_run(used: str, rows: list[int]) -> None:
+    assert found(TWO_FILES.format(used=used)) == rows

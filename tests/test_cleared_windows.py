@@ -33,3 +33,27 @@ def test_one_mistake_is_one_finding(first: str, last: str, codes: set[str]) -> N
     program = PROGRAM.format(first=first, last=last).encode()
     rules = (RULES["AMP302"], RULES["AMP304"])
     assert {one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings} == codes
+
+
+BESIDE = """
+def train(model, batches, optimizer, steps, args):
+    for i, x in enumerate(batches):
+        loss = model(x).mean()
+        if args.plain:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        else:
+            ({loss}).backward()
+            if (i + 1) % steps == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("loss", "codes"), [("loss / args.share", set()), ("loss", {"AMP302"})])
+def test_a_path_that_steps_each_time_is_no_part_of_a_window(loss: str, codes: set[str]) -> None:
+    program = BESIDE.format(loss=loss).encode()
+    assert {
+        one.code for one in analyse(Job("program.py", "", program, (RULES["AMP302"],)), Modules()).findings
+    } == codes

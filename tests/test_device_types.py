@@ -568,3 +568,69 @@ def test_an_input_is_no_device() -> None:
                     return net(inputs["mask"].to(device))
     """
     assert told(program) == [("AMP106", INFO)]
+
+
+SET_BY_DEVICE = """
+    import torch
+
+    class Trainer:
+        def __init__(self, net, device, options):
+            self.device = torch.device(device)
+            self.net = net.to(self.device)
+            {setting}
+
+        def step(self, x):
+            if self.mixed:
+                with torch.autocast(device_type="cuda", dtype=torch.float16):
+                    return self.net(x.to(self.device))
+            return self.net(x.to(self.device))
+"""
+BY_BRANCH = """
+            if self.device.type == "cuda":
+                self.mixed = True
+            else:
+                self.mixed = False
+"""
+BY_EXPRESSION = """
+            on_gpu = self.device.type == "cuda"
+            self.mixed = (
+                options.mixed
+                and on_gpu
+            )
+"""
+
+
+@pytest.mark.parametrize(
+    ("setting", "found"),
+    [
+        (BY_BRANCH, []),
+        (BY_EXPRESSION, []),
+        (BY_BRANCH.replace('self.device.type == "cuda"', "options.mixed"), [("AMP106", INFO)]),
+        ("self.mixed = options.mixed", [("AMP106", INFO)]),
+    ],
+)
+def test_an_attribute_that_is_on_where_the_file_asks_for_the_device(setting: str, found: list[object]) -> None:
+    assert told(SET_BY_DEVICE.format(setting=setting.strip())) == found
+
+
+GIVEN_BY_CALLERS = """
+    import torch
+
+    def train(model, batches, device):
+        for x in batches:
+            with torch.autocast("cuda"):
+                model(x.to(device)).mean().backward()
+
+    def main(local_rank, options, model, batches):
+        device = "cpu" if options.cpu else options.device
+        train(model, batches, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [("device=local_rank", False), ("local_rank", False), ("0", False), ("device=device", True)],
+)
+def test_the_device_that_all_callers_give(given: str, chosen: bool) -> None:
+    messages = [finding.message for finding in lint(textwrap.dedent(GIVEN_BY_CALLERS.format(given=given)))]
+    assert [message.endswith("its work is given `device`") for message in messages] == [chosen]

@@ -238,3 +238,39 @@ def test_every_premise_reads_as_the_end_of_a_sentence() -> None:
         assert remaining_severity(ERROR, [premise], asked=True) is INFO
     assert named([]) == ""
     assert remaining_severity(ERROR, [], asked=False) is ERROR
+
+
+PROFILED = """
+import copy
+import time
+
+import torch
+
+
+def profile(x, layers):
+    for layer in layers:
+        begun = time.time()
+        y = layer(x)
+        {backward}
+        print(time.time() - begun)
+
+
+def find_batch_size(model, images):
+    with torch.autocast("cuda"):
+        profile(images, [copy.deepcopy(model).train()])
+
+
+def main(model, loader):
+    for images in loader:
+        find_batch_size(model, images)
+"""
+
+
+@pytest.mark.parametrize(
+    ("backward", "severities"),
+    [("y.sum().backward()", []), ("loss = y.sum()\n        loss.backward()", [WARNING])],
+)
+def test_a_function_that_waits_for_a_backward_pass_measures(backward: str, severities: list[Severity]) -> None:
+    program = PROFILED.format(backward=backward).encode()
+    rule = load_registry().rules["AMP101"]
+    assert [one.severity for one in analyse(Job("program.py", "", program, (rule,)), Modules()).findings] == severities

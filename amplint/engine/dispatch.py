@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
-from amplint.engine.purposes import purposes
+from amplint.engine.purposes import purposes, purposes_of_function
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.premises import Premise, named, remaining_severity, weight
 from amplint.rule import Handler, Report, Rule
@@ -186,8 +186,15 @@ class Dispatcher:
         """The severity of a finding, None if it is dropped, and the premises that it rests on."""
         severity = Severity.INFO if report.event.assumed else report.severity
         certain = report.rule.anywhere or severity is Severity.ERROR
-        unseen = (*self._premises, *report.premises, *(() if certain else self._purposes))
+        purposes = () if certain else (*self._purposes, *self._purposes_of_function(report))
+        unseen = (*self._premises, *report.premises, *purposes)
         return remaining_severity(severity, unseen, asked=report.rule.code in self._asked), unseen
+
+    def _purposes_of_function(self, report: Report) -> tuple[Premise, ...]:
+        """The premises that concern the innermost function in which a finding happens."""
+        function = report.event.calls[-1] if report.event.calls else None
+        source = self._program.source_of(function) if function is not None else None
+        return purposes_of_function(source.code(function)) if source is not None and function is not None else ()
 
     def _notes(self, report: Report) -> tuple[Note, ...]:
         """The notes of a report, without duplicates and without those that point at the finding itself."""

@@ -509,6 +509,14 @@ TRAINING_STEP = Guess(
     counterexamples=("trainer", "pretrained", "retrain", "train_loader"),
     decides=True,
 )  # fmt: skip
+DISABLES_GRADIENTS = Guess(
+    name="a decorator that disables gradients",
+    of="a decorator, or what makes one",
+    pattern=r"(?i)(?:^|_)(?:no_?grads?|inference_?mode)$",
+    because="It chooses between those of PyTorch, by its version, in code that is not followed.",
+    examples=("no_grad", "smart_inference_mode", "inference_mode", "torch_no_grad"),
+    counterexamples=("grad", "inference", "no_grad_needed", "enable_grad"),
+)
 EVALUATES = Guess(
     name="an evaluation",
     of="a function around a forward pass",

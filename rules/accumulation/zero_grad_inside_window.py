@@ -55,8 +55,8 @@ class ZeroGradInsideWindow(Rule):
     micro-batches is not written out, this is an info: with one, nothing is wrong.
 
     ## Fix safety
-    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches. Where
-    there is none it is added behind the step.
+    The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches, and
+    behind the steps of other branches of the loop. Where there is none it is added behind the step.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -137,7 +137,18 @@ class ZeroGradInsideWindow(Rule):
         if block is None and event.guard is not None:
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
-        return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
+        others = [
+            rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _steps_outside(event, block, rewrite)
+        ]
+        if not edits or None in others:
+            return None
+        return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))
+
+
+def _steps_outside(event: Accumulation, block: cst.If | None, rewrite: Rewriter) -> list[cst.CSTNode]:
+    """The steps of paths through the loop that do not ask for the end of a window."""
+    steps = [done.node for done in event.closing if done.job is Job.STEP] if block is not None else []
+    return [step for step in steps if all(above is not block for above in rewrite.source.ancestors(step))]
 
 
 def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:

@@ -91,7 +91,8 @@ class AutocastArguments(Rule):
                 reason = f"PyTorch raises TypeError: the parameters of {event.api} are {', '.join(order)}."
                 message = f"autocast has no parameter {argument.keyword.value}"
                 has_it = AUTOCASTS[event.api] is not None and argument.keyword.value == "device_type"
-                advice = f"Call {_NEWER}, which has it." if has_it else "Leave it out."
+                advice = "Pass it as dtype." if argument.keyword.value.endswith("type") else "Leave it out."
+                advice = f"Call {_NEWER}, which has it." if has_it else advice
                 yield self.report(event, message, reason=reason, advice=advice, at=argument)
                 return
         if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:

@@ -421,7 +421,8 @@ def _emit_accumulation(
         for done in one.of(Job.BACKWARD)
         if belongs(done, within=True)
     }
-    ending = {done.node for one in full for done in one.of(Job.BACKWARD) if belongs(done, within=True)}
+    asked = [one for one in full if guard is None or one.ends(machine, guard)]
+    ending = {done.node for one in asked for done in one.of(Job.BACKWARD) if belongs(done, within=True)}
     backwards |= {node: False for node in ending - set(backwards) if _verdict(machine, node, number) is False}
     inside = _together(
         [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain)] for one in partial

@@ -50,7 +50,7 @@ from amplint.semantics.words import (
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 STATE_OF = "state of"
 _PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
@@ -238,9 +238,7 @@ def conclude(machine: Machine) -> None:
                 saves=tuple(_spelled(machine, place) for _, place in saves),
                 restores=() if ledger.scaler_restored else tuple(_spelled(machine, place) for _, place in restores),
                 saved=ledger.scaler_saved,
-                resumes=ledger.scaler_restored
-                or bool(restores)
-                or any(map(_restores_optimizer, machine.program.chunks)),
+                resumes=ledger.scaler_restored or bool(restores) or _resumes(machine),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
                 out_of_sight=not stepped,
@@ -280,10 +278,29 @@ def _mentions_apex_state(chunk: Chunk) -> bool:
     return _STATE_OF_APEX.search(chunk.code) is not None
 
 
+def _resumes(machine: Machine) -> bool:
+    """Whether code of the program restores the state of an optimizer, on any path, and is no function without uses."""
+    chunks = machine.program.chunks
+    return any(
+        name is None or any(name in other.words for other in chunks if other is not chunk)
+        for chunk in chunks
+        for name in _restoring(chunk)
+    )
+
+
 @cached_per_chunk
-def _restores_optimizer(chunk: Chunk) -> bool:
-    """Whether `chunk` restores the state of an optimizer, on any path."""
-    return _RESTORES.search(chunk.code) is not None
+def _restoring(chunk: Chunk) -> tuple[str | None, ...]:
+    """The functions of `chunk` that restore the state of an optimizer, None for a method or no function.
+
+    A `load_state_dict` that does so is an alias, which the caller uses to restore.
+    """
+    found: list[str | None] = []
+    for call in every(chunk.module, cst.Call) if _RESTORES.search(chunk.code) else ():
+        above = [one for one in chunk.source.ancestors(call) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
+        aliased = bool(above) and above[0].name.value == "load_state_dict"
+        if not aliased and _RESTORES.search(f"{dotted(call.func)}("):
+            found.append(above[-1].name.value if above and isinstance(above[-1], cst.FunctionDef) else None)
+    return tuple(found)
 
 
 def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool:

@@ -33,7 +33,8 @@ def called(machine: Machine, state: State, node: cst.Call, name: str, arguments:
     return Items((machine.unknown("part", 0, parts=(symbol_of(machine, both),)), optimizer))
 
 
-_UNSCALED = (Const("O0"), Const("O3"))
+_FLOAT32 = Const("O0")
+_UNSCALED = (_FLOAT32, Const("O3"))
 """Levels of optimisation without loss scaling, by default."""
 
 
@@ -41,9 +42,10 @@ def _scales_dynamically(arguments: Arguments) -> bool:
     """Whether the scale is found while training runs, so that it is part of the state."""
     scale = arguments.value("loss_scale", 8)
     usual = scale in (None, Const(None), Const("dynamic"))
-    if arguments.value("enabled", 2) == FALSE or not usual:
+    level = arguments.value("opt_level", 3)
+    if arguments.value("enabled", 2) == FALSE or not usual or level == _FLOAT32:
         return False
-    return scale == Const("dynamic") or arguments.value("opt_level", 3) not in _UNSCALED
+    return scale == Const("dynamic") or level not in _UNSCALED
 
 
 class Apex(Tracker):

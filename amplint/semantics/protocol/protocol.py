@@ -85,6 +85,8 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
@@ -398,7 +400,8 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         return
     known = _scaler(state, scaler)
     older = scaler.symbol not in state[Progress].scalers and machine[Protocol].is_older(scaler)
-    forced = bool(arguments.given) or older
+    hooked = any(map(_registers_step, machine.program.chunks))
+    forced = bool(arguments.given) or older or hooked
     _spell(machine, scaler, node)
     windows.note(machine, state, Job.UPDATE, node)
     machine[CallIndex].index.updates.setdefault(scaler.symbol, []).append(node)
@@ -409,7 +412,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         scaler=scaler,
         checked=known.checked or forced,
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
-        pending=_pending(machine, state, scaler),
+        pending=_pending(machine, state, scaler) if not hooked else None,
     )
     mistaken.updated(machine, state, scaler)
     state.change(Progress).gradients = each(state[Progress].gradients, lambda one: outdated(one, scaler, node))
@@ -418,6 +421,12 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     }
     state.change(Progress).scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
     state.note(node, "update sets the scale for the next iteration")
+
+
+@cached_per_chunk
+def _registers_step(chunk: Chunk) -> bool:
+    """Whether `chunk` registers code that runs within backward, once a gradient is complete, to step with it."""
+    return "register_post_accumulate_grad_hook" in chunk.text
 
 
 def _pending(machine: Machine, state: State, scaler: Scaler) -> cst.CSTNode | None:

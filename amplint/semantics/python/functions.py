@@ -22,12 +22,10 @@ from amplint.semantics.values.values import (
     FALSE,
     NONE,
     TRUE,
-    Autocast,
     Class,
     Const,
     Entered,
     Function,
-    GradMode,
     Instance,
     Items,
     OneOf,
@@ -475,7 +473,7 @@ def _enter_decorators(machine: Machine, state: State, function: Function, node: 
             machine.cached.add(node)
         if value == Ref("contextlib.contextmanager"):
             state.bind(inside, MANAGER, value)
-        elif isinstance(value, (Autocast, GradMode, Ref)):
+        else:
             for context_entered in machine.hooks.context_entered:
                 context_entered(state, value, decorator, None)
     state.frame = inside

@@ -256,7 +256,41 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
             return True
         seen |= flags
         flags = {word for value in values if len(value) < 80 for word in WORD.findall(value)}
-    return False
+    return _is_set_by_device(source, condition)
+
+
+def _is_set_by_device(source: Source, condition: cst.CSTNode) -> bool:
+    """Whether a condition is an attribute of `self` that is on only where the file asks for the device."""
+    if not isinstance(condition, cst.Attribute) or dotted(condition.value) != "self":
+        return False
+    given = _attributes_given(source).get(condition.attr.value, ())
+    on = [one for one in given if not (isinstance(one.value, cst.Name) and one.value.value in ("False", "None"))]
+    return bool(on) and all(any(_CONDITION.search(asked) for asked in _asked_for(source, one)) for one in on)
+
+
+def _asked_for(source: Source, given: cst.Assign) -> Iterator[str]:
+    """What holds where an attribute is on: the value it is given, with its flags, and the conditions around it."""
+    value = _AMP.sub("", source.code(given.value))
+    yield value
+    for flag in WORD.findall(value):
+        yield from (_AMP.sub("", one) for one in _assigned(source).get(flag, ()))
+    inner: cst.CSTNode = given
+    for above in source.ancestors(given):
+        if isinstance(above, cst.If) and inner is above.body:
+            yield _AMP.sub("", source.code(above.test))
+        inner = above
+
+
+@cached_per_file
+def _attributes_given(source: Source) -> dict[str, list[cst.Assign]]:
+    """Attribute of `self` -> the assignments to it."""
+    found: dict[str, list[cst.Assign]] = {}
+    for chunk in source.chunks:
+        for given in every(chunk.module, cst.Assign):
+            for target in given.targets:
+                if isinstance(target.target, cst.Attribute) and dotted(target.target.value) == "self":
+                    found.setdefault(target.target.attr.value, []).append(given)
+    return found
 
 
 def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
@@ -372,12 +406,30 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
             *outer, last = (dotted(value.value) or "").split(".")
             return HOLDS_SETTINGS.search(last) is not None or any(map(HOLDS_SECTIONS.search, outer))
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
-    parameter = any(
-        value.value in (param.name.value for param in (*above.params.params, *above.params.kwonly_params))
-        for above in source.ancestors(value)
-        if isinstance(above, cst.FunctionDef)
-    )
-    return parameter or _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+    for above in source.ancestors(value):
+        if isinstance(above, cst.FunctionDef) and value.value in _parameters(above):
+            return not _is_fixed_by_callers(source, above, value.value)
+    return _can_differ(_assigned(source).get(value.value, []), nowhere=False)
+
+
+def _parameters(function: cst.FunctionDef) -> list[str]:
+    return [parameter.name.value for parameter in (*function.params.params, *function.params.kwonly_params)]
+
+
+def _is_fixed_by_callers(source: Source, function: cst.FunctionDef, parameter: str) -> bool:
+    """Whether the file calls a function, each time with a rank or another fixed device for a parameter."""
+    name, position = function.name.value, _parameters(function).index(parameter)
+    given = [
+        argument.value
+        for chunk in source.chunks
+        if name in chunk.words
+        for call in every(chunk.module, cst.Call)
+        if last_name(call.func) == name
+        for index, argument in enumerate(call.args)
+        if _keyword(argument) == parameter or (not _keyword(argument) and index == position)
+    ]
+    values = [source.code(value) for value in given if not isinstance(value, cst.SimpleString)]
+    return bool(values) and len(values) == len(given) and not _can_differ(values, nowhere=True)
 
 
 def _holds_device(source: Source, value: cst.BaseExpression) -> bool:

@@ -27,6 +27,7 @@ from amplint.semantics.values.values import (
     Const,
     Device,
     Entered,
+    Function,
     GradMode,
     Instance,
     Neutral,
@@ -37,7 +38,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import HARMLESS_CONTEXT
+from amplint.semantics.words import DISABLES_GRADIENTS, HARMLESS_CONTEXT
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.names import (
@@ -335,6 +336,10 @@ class Regions(Tracker):
                 self.machine.emit(state, AutocastUnused, lost, called=True)
         unused = item is not None and isinstance(value, Ref) and value.name in AUTOCASTS
         enter(self.machine, state, value, item if unused and item is not None else by)
+        decorator = by.decorator if isinstance(by, cst.Decorator) and isinstance(value, (Function, Unknown)) else None
+        if decorator is not None and DISABLES_GRADIENTS.search(context_name(decorator)):
+            mode = GradMode(self.machine.unknown("disables gradients", id(by)))
+            state.regions = (*state.regions, Region(mode, by))
         if (
             item is not None
             and (
