@@ -19,6 +19,7 @@ from proof.client import ProofServer
 from amplint.cli.main import main
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # there is a process for each core
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # without bytecode most of a short run is compilation
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="amplint-tests-")  # not the cache of who runs the tests
 if sys.platform == "linux":
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # gloo would look up the machine's name, which can take minutes
