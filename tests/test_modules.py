@@ -12,6 +12,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Lookups, Modules
 from amplint.engine.registry import load_registry
+from amplint.engine.screen import screen
 from amplint.rule import Rule
 from amplint.semantics.reading.program import Program
 from amplint.source.imports import Import, imports
@@ -58,7 +59,9 @@ def lint(root: Path, name: str, rules: tuple[type[Rule], ...] = RULES, *, ask: b
     """Code and row of what is found in one file of `root`, with what only an assumption lets happen if `ask`ed for."""
     path = root / name
     asked = frozenset(rule.code for rule in rules) if ask else frozenset[str]()
-    done = analyse(Job(name, str(path), path.read_bytes(), (), rules, asked=asked), Modules())
+    chosen = screen(rules, path.read_bytes(), asked)
+    others = tuple(rule for rule in rules if rule not in chosen)
+    done = analyse(Job(name, str(path), path.read_bytes(), chosen, others, asked=asked), Modules())
     return [f"{finding.code}:{finding.span.start.row}" for finding in done.findings]
 
 

@@ -57,6 +57,7 @@ IN_SOURCE = {
     "threads.py": ["_REGIONS"],
     "traits.py": ["_CONVERTS"],
     "uncleared.py": ["_COMMENT"],
+    "parameters.py": ["_WITH_DTYPE"],
     "unlifted_losses.py": ["_REGION"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""

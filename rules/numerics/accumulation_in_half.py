@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STEPS = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 SUMS = ("sum", "cumsum", "cumprod", "logcumsumexp")
 COUNTED = frozenset({FLAGS, INTEGERS})
+_HALF_SUM = Claim(Sign.GIVES, ops=("add",))
 
 
 class AccumulationInHalf(Rule):
@@ -90,6 +91,10 @@ class AccumulationInHalf(Rule):
             message = "overlapping windows are added up in half"
             advice = "Make the tensor in float32, or keep the weights small: a float16 sum is infinite past 65504."
             yield self.report(event, message, advice=advice, notes=notes, severity=Severity.INFO, claims=())
+            return
+        if event.addend is None:
+            message, claims = "a loop adds up numbers in a sum that is half from its beginning", (_HALF_SUM,)
+            yield self.report(event, message, advice="Begin with a float32 tensor.", notes=notes, claims=claims)
             return
         advice = "Add x.item(), a Python number, or x.float()."
         yield self.report(event, "a loop adds up half numbers in half", advice=advice, notes=notes)

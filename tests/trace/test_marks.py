@@ -32,6 +32,7 @@ IN_REGIONS = ("AMP101", "AMP102", "AMP104", "AMP110", "AMP404", "AMP413", "AMP50
 
 BY_CONVERSION = (
     "AMP504-hard-coded-float32-buffer/bad_choice_of_numbers.py",
+    "AMP504-hard-coded-float32-buffer/bad_positions_by_map.py",
     "AMP502-dtype-mismatch-after-autocast/bad_recurrent_state.py",
     "AMP502-dtype-mismatch-after-autocast/bad_choice_of_numbers.py",
     "AMP502-dtype-mismatch-after-autocast/bad_chosen_dtype.py",

@@ -23,6 +23,7 @@ from amplint.semantics.custom_functions.function_passes import (
 from amplint.semantics.custom_functions.kernels import handles_dtypes, has_casting_caller, uncast_call, unprepared
 from amplint.semantics.events import LeftOut, MixedBackward, OffInBackward, RunsAgain, UncastKernelCall, Unpaired
 from amplint.semantics.python.attributes import find_method
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -32,7 +33,7 @@ from amplint.semantics.tensors.exchanges import exchange
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
-from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
+from amplint.semantics.words import FUNCTION_CLASS, MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
@@ -350,6 +351,12 @@ class CustomFunctions(Tracker):
         node = methods[0].node if methods[0] is not None and methods[1] is None else None
         index = _returned_input(node) if isinstance(node, cst.FunctionDef) else None
         return call.arguments.value("", index) if index is not None else None
+
+    def shares_object(self, cls: Class) -> bool:
+        """Whether a class is a custom function, whose methods share a context."""
+        definition = node_of(cls)
+        bases = definition.bases if isinstance(definition, cst.ClassDef) else ()
+        return any(FUNCTION_CLASS.search(last_name(base.value)) for base in bases)
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit the events of each function."""

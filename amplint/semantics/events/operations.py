@@ -173,7 +173,7 @@ class ScaledLate(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfSum(Event):
-    """A loop adds half numbers to a half sum; `addend` is what makes that half, None if it was so before.
+    """A loop adds to a half sum; `addend` is the half number that makes it so, None if it was half before.
 
     The sum is one for each place in a tensor where `windows` of that overlap.
     """

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Set
 from functools import partial
 
-from amplint.regex import regex
 from amplint.semantics.events.base import Event
 from amplint.semantics.python import attributes, calls
 from amplint.semantics.python.definitions import bind_chunks, node_of
@@ -22,7 +21,6 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import (
     LONG_RUN,
     extreme_names,
-    last_name,
     library_names,
     relevant,
     renamed_triggers,
@@ -31,15 +29,12 @@ from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance, Method, Value
-from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 
 START_LIMIT = 4
-_GLOBAL = regex(r"(?m)^[ \t]*global[ \t]+([\w, \t]+)")
-_WORD = regex(r"\w+")
 
 
 def interpret(
@@ -185,7 +180,8 @@ def _reopen_globals(machine: Machine, state: State) -> None:
 @cached_per_chunk
 def _global_names(chunk: Chunk) -> frozenset[str]:
     """The variables of the module that functions in `chunk` declare to assign."""
-    return frozenset(_WORD.findall(" ".join(_GLOBAL.findall(chunk.code)))) if "global" in chunk.words else frozenset()
+    declared = every(chunk.module, cst.Global) if "global" in chunk.words else ()
+    return frozenset(item.name.value for node in declared for item in node.names)
 
 
 def _defined_in_blocks(machine: Machine, starts: list[State]) -> list[Function | Class]:
@@ -265,17 +261,12 @@ def _round_ends(machine: Machine, node: cst.CSTNode, states: list[State]) -> Non
         iteration_ends(node, states, False)
 
 
-def _receivers(me: Instance, function: Function) -> list[Value]:
-    """What a method gets first; static ones of custom functions share a context, for which the object stands."""
-    cls = function.owner.node if function.owner is not None else None
-    bases = cls.bases if cls is not None else ()
-    applied = any(FUNCTION_CLASS.search(last_name(base.value)) for base in bases)
-    return [me] if applied else calls.receiver(Method(me, "", function))
-
-
 def _enter(machine: Machine, state: State, function: Function, me: Instance | None) -> None:
     machine.chunk = function.chunk
     _called_from_outside(machine, state, me)
-    positional = _receivers(me, function) if me is not None else []
+    positional: list[Value] = []
+    if me is not None:
+        shares = any(shares_object(me.cls) for shares_object in machine.hooks.shares_object)
+        positional = [me] if shares else calls.receiver(Method(me, "", function))
     ends = machine.outcomes(state, lambda s: call_function(machine, s, function, positional, {}, None))
     _round_ends(machine, node_of(function), [end for _, end in ends])

@@ -118,6 +118,10 @@ class Tracker:
         """Whether unseen code calls a method in other states than its visible callers."""
         return False
 
+    def shares_object(self, cls: Class) -> bool:
+        """Whether the static methods of a class get one object first, for which its instance stands."""
+        return False
+
     def file_ends(self, starts: Sequence[State]) -> None:
         """Everything was run; the script itself ended in `starts`."""
 

@@ -82,16 +82,13 @@ def _owners(machine: Machine, value: Value) -> Iterator[int]:
         if value.name in _PLACED:
             yield symbol_of(machine, value.owner)
     elif isinstance(value, Unknown):
-        symbols = machine.symbols
-        read = symbols.closure(
-            value.symbol, lambda one: () if _placed(machine, one) is not None else symbols.parts(one)
-        )
-        for owner in (_placed(machine, one) for one in read):
-            if owner is not None and symbols.key(owner)[0] != "self":
+        for owner in map(partial(_placed, machine), machine.symbols.closure(value.symbol, partial(_around, machine))):
+            if owner is not None and machine.symbols.key(owner)[0] != "self":
                 yield owner
 
 
 def _around(machine: Machine, symbol: int) -> tuple[int, ...]:
+    """The symbols from which `symbol` is computed, none if it is itself the size or the device of a tensor."""
     return machine.symbols.parts(symbol) if _placed(machine, symbol) is None else ()
 
 
