@@ -87,13 +87,6 @@ PROGRAMS = {
             variance = self.variance(3) ** 0.5 * eta * noise
             return previous + variance
     """,
-    "AMP504 what is passed to a function": """
-        def root(self, chol, n):
-            eye = torch.eye(n, device=chol.device)  # AMP504
-            alike = torch.eye(n, device=chol.device, dtype=chol.dtype)
-            later = torch.eye(n, device=chol.device).to(chol.dtype)
-            return torch.mm(eye, chol), torch.mm(alike, chol), torch.cat([later, chol])
-    """,
     "AMP504 what float32 is meant for, or nothing is combined with": """
         def apart(self, x, n, labels):
             total_loss = torch.zeros(n, device=x.device)
