@@ -16,7 +16,7 @@ from amplint.semantics.reading.program import Program, nothing
 from amplint.source.source import Source
 from tests.dtypes.verdict import claims
 from tests.golden.corpora import Corpus, Sample
-from tests.golden.recording import RULES, Rendering, events, findings
+from tests.golden.recording import RULES, Rendering, record
 
 FOLDER = Path(__file__).parent / "expected"
 HEAD = "== "
@@ -67,7 +67,7 @@ def _record(corpus: Corpus, sample: Sample) -> Iterator[str]:
     program = Program(source, follow)
     rules = [rule for rule in RULES if rule.default or not corpus.convertible]
     rendering = Rendering(program)
-    told, found = events(rendering, assuming=False), findings(program, rules, assuming=False)
+    told, found = record(rendering, rules, assuming=False)
     if corpus.readable:
         yield from (*told, *found)
     else:
@@ -82,11 +82,11 @@ def _record(corpus: Corpus, sample: Sample) -> Iterator[str]:
 
 def _assuming(rendering: Rendering, told: list[str], found: list[str], rules: list[type[Rule]]) -> Iterator[str]:
     """What is different where tensors of unknown dtype are taken for half."""
-    before, now = list(_digests(told)), list(_digests(events(rendering, assuming=True)))
+    assumed, assumed_findings = record(rendering, rules, assuming=True)
+    before, now = list(_digests(told)), list(_digests(assumed))
     yield from (f"not assuming: {line}" for line in before if line not in now)
     yield from (f"assuming: {line}" for line in now if line not in before)
-    assumed = findings(rendering.program, rules, assuming=True)
-    yield from (f"assuming: {line}" for line in assumed if assumed != found)
+    yield from (f"assuming: {line}" for line in assumed_findings if assumed_findings != found)
 
 
 def _headlines(found: list[str]) -> Iterator[str]:

@@ -70,27 +70,24 @@ def kinds() -> Set[str]:
     return frozenset(kind.kind for kind in found)
 
 
-def events(rendering: Rendering, *, assuming: bool) -> list[str]:
-    """The events of a program. With `assuming`, tensors of unknown dtype are taken for half."""
-    told: list[Event] = []
-    words = words_of(rule for rule in RULES if rule.assumed) if assuming else None
-    call_deep(interpret, rendering.program, told.append, kinds(), words)
-    return rendering.lines(told)
+def record(rendering: Rendering, rules: Sequence[type[Rule]], *, assuming: bool) -> tuple[list[str], list[str]]:
+    """The events of a program, and the findings of `rules`, with notes and repairs.
 
-
-def findings(program: Program, rules: Sequence[type[Rule]], *, assuming: bool) -> list[str]:
-    """The findings of `rules`, with notes and repairs; `assuming` is as if each of them were selected by name."""
+    With `assuming`, tensors of unknown dtype are taken for half, as if each of the rules were selected by name.
+    """
+    program = rendering.program
     asked = {rule.code for rule in rules} if assuming else frozenset[str]()
-    chosen = tuple(screen(rules, program.main.text.encode(), asked))
-    return _findings(program, chosen, assuming=assuming)
+    chosen = screen(rules, program.main.text.encode(), asked)
+    words = words_of(rule for rule in RULES if rule.assumed) if assuming else None
+    dispatcher = Dispatcher(program, chosen, {rule.code for rule in chosen} if assuming else frozenset())
+    told: list[Event] = []
 
+    def tell(event: Event) -> None:
+        told.append(event)
+        dispatcher.emit(event)
 
-@functools.lru_cache(maxsize=1)
-def _findings(program: Program, rules: tuple[type[Rule], ...], *, assuming: bool) -> list[str]:
-    assumed = tuple(rule for rule in rules if rule.assumed) if assuming else ()
-    dispatcher = Dispatcher(program, rules, {rule.code for rule in rules} if assuming else frozenset())
-    call_deep(interpret, program, dispatcher.emit, dispatcher.kinds, words_of(assumed) if assumed else None)
-    return [line for finding in dispatcher.findings() for line in _finding(finding)]
+    call_deep(interpret, program, tell, kinds(), words)
+    return rendering.lines(told), [line for finding in dispatcher.findings() for line in _finding(finding)]
 
 
 class Rendering:
