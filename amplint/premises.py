@@ -31,6 +31,7 @@ class Premise(enum.Enum):
     RESUMED = "a later run restores this state"
     UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
     BFLOAT16_PASSED = "bfloat16 is what is passed or set"
+    SCALER_ON = "the caller leaves the scaler on"
     HALF_CHOSEN = "a half dtype is what is chosen"
     FLOAT16_CHOSEN = "float16 is what is chosen"
     BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
@@ -88,6 +89,7 @@ _SLIGHT = frozenset(
         Premise.RESUMED,
         Premise.UNEVEN,
         Premise.BFLOAT16_PASSED,
+        Premise.SCALER_ON,
     }
 )
 

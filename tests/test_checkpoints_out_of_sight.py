@@ -91,7 +91,11 @@ def test_no_state_of_apex_is_missing(given: str, more: str) -> None:
 
 @pytest.mark.parametrize(
     "call",
-    ["train_one_epoch(model, optimizer, loader, scaler)", "Trainer(model, optimizer, scaler=scaler).run(loader)"],
+    [
+        "train_one_epoch(model, optimizer, loader, scaler)",
+        "train_one_epoch(model, optimizer, loader, scaler); callback_logging(1, scaler)",
+        "Trainer(model, optimizer, scaler=scaler).run(loader)",
+    ],
 )
 def test_training_out_of_sight_needs_the_scaler(call: str) -> None:
     assert found(ELSEWHERE.format(call=call)) == [10]

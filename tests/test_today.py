@@ -880,3 +880,21 @@ def test_a_command_line_limits_the_dtypes(choices: str, dtype: str) -> None:
     assert [finding.message for finding in told if finding.code == "AMP410"] == [
         f"the optimizer updates {dtype} parameters, of which there is no float32 copy"
     ]
+
+
+@pytest.mark.parametrize(("call", "told"), [("utils.count_parameters(net)", True), ("utils.prepare(net)", False)])
+def test_what_counts_parameters_leaves_them_in_half(call: str, told: bool) -> None:
+    text = f"""
+    import torch
+    import utils
+
+    net = torch.nn.Linear(8, 1).bfloat16()
+    {call}
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    for batch in batches:
+        net(batch).float().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    """
+    found = analyse(Job("train.py", "", textwrap.dedent(text).encode(), RULES), Modules()).findings
+    assert ("AMP410" in {finding.code for finding in found}) is told

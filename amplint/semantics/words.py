@@ -619,6 +619,17 @@ CHANGES_PARAMETERS = Guess(
     examples=("apply", "freeze_backbone", "add_adapter", "merge_lora", "quantize"),
     counterexamples=("apply_mask", "forward", "parameters"),
 )
+READS_PARAMETERS = Guess(
+    name="a function that counts or prints parameters",
+    of="the last name of an unseen callee that is passed a model",
+    pattern=r"^_*(?:count|num|print|log|show|get)_\w*param|^(?:model_)?summary$",
+    because="It leaves the model as it is.",
+    examples=(
+        "count_parameters", "num_params", "print_trainable_parameters", "log_params", "show_params",
+        "get_params_count_str", "summary", "model_summary",
+    ),
+    counterexamples=("set_params", "freeze_parameters", "prepare_parameters", "summarize"),
+)  # fmt: skip
 
 # Losses
 
@@ -1014,13 +1025,18 @@ SAVES_ONLY = Guess(
     examples=("save_checkpoint",),
     counterexamples=("load", "checkpoint"),
 )
-LOOKS_ONLY = _one_of(
-    "print isinstance hasattr type id bool str repr format info debug warning",
+LOOKS_ONLY = Guess(
     name="a function that only looks",
     of="the last name of a callee that is passed a scaler",
-    because="Built-in functions and those of loggers keep nothing.",
-    counterexamples=("save", "log", "printer"),
-)
+    pattern=r"^(?:print|isinstance|hasattr|type|id|bool|str|repr|format|info|debug|warning|add_scalar|\w+_logging"
+    r"|log_(?!and_)\w+)$",
+    because="Built-in functions and those that log keep nothing.",
+    examples=(
+        "print", "isinstance", "hasattr", "type", "id", "bool", "str", "repr", "format", "info", "debug", "warning",
+        "add_scalar", "callback_logging", "log_metrics",
+    ),
+    counterexamples=("save", "log", "printer", "log_and_save"),
+)  # fmt: skip
 LOOKS_AT_MODEL = _one_of(
     "print isinstance super type str id watch hasattr",
     name="a function that only looks at a model",

@@ -17,6 +17,8 @@ from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_RANGE = "bfloat16 has the range of float32: small gradients do not vanish in it."
+
 
 class ScalerNotNeeded(Rule):
     """A scaler serves bfloat16 autocast, or nothing at all.
@@ -28,7 +30,7 @@ class ScalerNotNeeded(Rule):
     A scaler that nothing uses only looks as if losses were scaled.
 
     Where the rule is selected by its code, a scaler that is always on beside a region whose dtype comes from out of
-    sight is reported, too.
+    sight is reported, too, and one that a function is given and scales the loss of a bfloat16 region with.
 
     ## Example
     ```python
@@ -79,7 +81,14 @@ class ScalerNotNeeded(Rule):
             known |= {True} if event.scales_bfloat16 else set()
             known |= {False} if event.may_scale_float16 else set()
             self.unknown |= {event.scaler.created} if event.scales_unknown else set()
-        yield from ()
+        elif event.scaler is not None and event.scaler.enabled != FALSE and event.may_scale_bfloat16:
+            yield self.report(
+                event,
+                "this scaler scales a bfloat16 loss, which needs no scaling",
+                reason=_RANGE,
+                advice="Pass one that is on for float16 only, or none.",
+                premises=(Premise.SCALER_ON,),
+            )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for node, made in self.made.items():
@@ -96,7 +105,7 @@ class ScalerNotNeeded(Rule):
                 yield self.report(
                     unnamed if shown else made[0],
                     f"this scaler {'can serve' if either else 'serves'} bfloat16, which needs no loss scaling",
-                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
+                    reason=_RANGE,
                     advice="Switch it on for float16 only.",
                 )
             elif asked and not event.index.halves:
@@ -104,7 +113,7 @@ class ScalerNotNeeded(Rule):
                 yield self.report(
                     asked[0],
                     "this scaler is made for bfloat16, too, which needs no loss scaling",
-                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
+                    reason=_RANGE,
                     advice="Make it, or switch it on, for float16 only.",
                 )
             elif node in self.unknown and not event.index.halves:
@@ -112,13 +121,14 @@ class ScalerNotNeeded(Rule):
                 yield self.report(
                     unnamed,
                     "this scaler is on whatever dtype the region is given",
-                    reason="bfloat16 has the range of float32: small gradients do not vanish in it.",
+                    reason=_RANGE,
                     advice="Switch it on for float16 only: `enabled=dtype == torch.float16`.",
                     premises=(Premise.BFLOAT16_PASSED,),
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ScalerCreated)
+        if not isinstance(event, ScalerCreated):
+            return None
         if event.node in self.either or any(False in known for known in self.backwards.get(event.node, {}).values()):
             return None
         if event.never_read:

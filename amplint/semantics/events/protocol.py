@@ -144,6 +144,12 @@ class Backward(Event):
         )
 
     @property
+    def may_scale_bfloat16(self) -> bool:
+        """Whether the loss can have been computed in bfloat16, and cannot in float16, while the scaler is on."""
+        on = [region.context for region in self.regions if region.scaler_on is not False]
+        return any(context.dtypes == BFLOAT16 for context in on) and not any(map(_can_be_float16, on))
+
+    @property
     def may_scale_float16(self) -> bool:
         """Whether the loss can have been computed in float16 while the scaler is on."""
         return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)

@@ -18,7 +18,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
-from amplint.semantics.reading.scopes import MODEL, dotted
+from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to, dtype_of, is_conversion
@@ -42,7 +42,13 @@ from amplint.semantics.values.values import (
     Value,
     number,
 )
-from amplint.semantics.words import CHANGES_PARAMETERS, FLOAT32_WEIGHTS, OPTIMIZER_MAKER, PRETRAINED
+from amplint.semantics.words import (
+    CHANGES_PARAMETERS,
+    FLOAT32_WEIGHTS,
+    OPTIMIZER_MAKER,
+    PRETRAINED,
+    READS_PARAMETERS,
+)
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -569,7 +575,8 @@ class Parameters(Tracker):
             return
         adapts = isinstance(call.callee, Ref) and call.callee.name in ADAPTING
         before = self._trained_in_half(state, call) if adapts or call.name == ADDING else {}
-        forget_dtypes(self.machine, state, call.arguments.values)
+        if not READS_PARAMETERS.search(last_name(call.node.func)):
+            forget_dtypes(self.machine, state, call.arguments.values)
         changes = CHANGES_PARAMETERS.search(call.name) and call.name not in SWITCHES_ADAPTERS
         if call.owner is not None and not isinstance(call.callee, Ref) and changes:
             forget_dtypes(self.machine, state, [call.owner])
