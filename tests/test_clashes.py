@@ -660,6 +660,14 @@ PROGRAMS = {
             def forward(self, scores, lengths):
                 masks = torch.zeros(scores.shape, device=scores.device)
                 return (scores * masks).mean()
+
+        class MarginLoss(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.powers = torch.FloatTensor([1.0, 2.0])  # AMP504
+
+            def forward(self, cosine):
+                return (cosine.unsqueeze(1) ** self.powers.to(cosine.device)).sum()
     """,
     "a mask of tokens as an entry": """
         class Pooling(nn.Module):

@@ -10,7 +10,7 @@ from amplint.regex import regex
 from amplint.semantics.events import Because, Clash, Evidence, Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.clash_pairs import (
     conversion_of,
@@ -44,7 +44,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, words
 
@@ -98,7 +98,7 @@ def emit_clash(
         and steady.made is not None
         and follows(machine, steady.made)
         and not from_caller
-        and not any(LOSS.search(cls.name.value) for cls in _classes(machine))
+        and not _is_meant_in_loss(machine, steady.made)
     ):
         widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
@@ -127,6 +127,11 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     if not names or any(map(LOSS.search, [*names, *stored])):
         return False
     return _has_layers(function) or (named and runs_layers(function))
+
+
+def _is_meant_in_loss(machine: Machine, made: cst.Call) -> bool:
+    """Whether a loss class, which may mean to compute in float32, makes a tensor, other than by a legacy class."""
+    return last_name(made.func) not in LEGACY_TENSORS and any(LOSS.search(cls.name.value) for cls in _classes(machine))
 
 
 def _classes(machine: Machine) -> list[cst.ClassDef]:
