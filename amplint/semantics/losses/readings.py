@@ -115,12 +115,8 @@ def combined(
 
 
 def _scales(machine: Machine, symbol: int) -> Iterator[int]:
-    todo = [symbol]
-    while todo:
-        current = todo.pop()
-        if machine.symbols.key(current)[0] == _SCALE:
-            yield current
-        todo += machine.symbols.parts(current)
+    """The values of `get_scale()` from which `symbol` was computed."""
+    return (one for one in machine.symbols.derivation(symbol) if machine.symbols.key(one)[0] == _SCALE)
 
 
 def summed(machine: Machine, state: State, node: cst.CSTNode, value: Value) -> bool:

@@ -125,13 +125,9 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
         above = attributes.lineage(machine, state, owner.cls)
         bases = (base for cls in above for base in attributes.bases(machine, state, cls))
         return any(isinstance(base, Ref) and base.name.startswith(_SCHEDULERS) for base in bases)
-    todo = [*_taken_from(machine, owner.symbol)]
-    while todo:
-        key, parts = machine.symbols.key(todo[-1]), machine.symbols.parts(todo.pop())
-        if key[0] == "call" and str(key[1]).startswith(_MAKERS):
-            return True
-        todo += parts if key[0] == "either" else ()
-    return False
+    symbols = machine.symbols
+    made = (one for taken in _taken_from(machine, owner.symbol) for one in symbols.alternatives(taken))
+    return any(symbols.key(one)[0] == "call" and str(symbols.key(one)[1]).startswith(_MAKERS) for one in made)
 
 
 def _stepped(machine: Machine, state: State, now: Iteration) -> tuple[int, cst.CSTNode] | None:
