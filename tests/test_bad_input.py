@@ -277,6 +277,7 @@ def test_what_is_no_regular_file_is_not_opened(amplint: Command, project: Path) 
 def test_100_000_lines(amplint: Command, project: Path) -> None:
     lines = "".join(f"def f{n}(x):\n    y = x + {n}\n    return [y, 'text']\n\n" for n in range(25_000))
     (project / "long.py").write_text(lines + BAD, encoding="utf-8")
+    (project / "amplint.toml").write_text("max-seconds = 60\n", encoding="utf-8")
     start = time.monotonic()
     ran = amplint("--output-format", "concise")
     assert "AMP205" in ran.out
