@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from amplint.trace.data import Operation
 from amplint.trace.gpus import GPUS
 from amplint.trace.memory.estimates import Estimate, Variant
 from amplint.trace.memory.running import estimate
-from amplint.trace.record import Operation, Record
+from amplint.trace.record import Record
 from benchmarks import gpu, trace
 
 

@@ -20,8 +20,8 @@ from amplint.cli.merge import merge
 from amplint.cli.report import report
 from amplint.cli.step_line import StepLine
 from amplint.hardening import relax
+from amplint.trace.data import NUMERICS
 from amplint.trace.gpus import GPUS
-from amplint.trace.record import NUMERICS
 from amplint.trace.window import Window
 
 _OF_MEMORY = {"memory", "dry_run", "gpu", "accumulate", "module", "script", "arguments"}

@@ -14,7 +14,7 @@ from amplint.reports.ran import PASSES, Line, lines, scale_text
 from amplint.reports.text import visible, wrap
 from amplint.reports.trace import place
 from amplint.reports.verdict import steps, verdict
-from amplint.trace.record import NonFinite, Record
+from amplint.trace.data import NonFinite, RunData
 
 _LINES = 40
 Row = tuple[str, int]
@@ -24,7 +24,7 @@ Row = tuple[str, int]
 class Run:
     """A `record` and its findings."""
 
-    record: Record
+    record: RunData
     found: Sequence[Finding]
 
 
@@ -95,7 +95,7 @@ def _phases(old: dict[str, str], new: dict[str, str]) -> Iterator[str]:
             yield f"      {phase:<8}  {old.get(phase, 'nothing')}  ->  {new.get(phase, 'nothing')}"
 
 
-def _steps(before: Record, after: Record) -> Iterator[str]:
+def _steps(before: RunData, after: RunData) -> Iterator[str]:
     was, now = steps(before), steps(after)
     rows = [
         ("skipped", f"{was.skipped} of {was.seen}", f"{now.skipped} of {now.seen}"),
@@ -107,14 +107,14 @@ def _steps(before: Record, after: Record) -> Iterator[str]:
         yield from ("", "steps:", *lines)
 
 
-def _scales(record: Record) -> str:
+def _scales(record: RunData) -> str:
     scales = sorted({step.scale for step in record.scaler_steps})
     if not scales:
         return "none"
     return scale_text(scales[0]) if len(scales) == 1 else f"{scale_text(scales[0])} to {scale_text(scales[-1])}"
 
 
-def _last_loss(record: Record) -> str:
+def _last_loss(record: RunData) -> str:
     for series in record.series:
         if series.what == "loss" and series.values:
             last = series.values[-1]
@@ -122,7 +122,7 @@ def _last_loss(record: Record) -> str:
     return "unknown"
 
 
-def _origins(before: Record, after: Record, pairs: dict[Row, Row], width: int) -> Iterator[str]:
+def _origins(before: RunData, after: RunData, pairs: dict[Row, Row], width: int) -> Iterator[str]:
     old = {(*_moved((one.filename, one.row), pairs), one.op, one.phase, one.kind): one for one in before.nonfinite}
     new = {(one.filename, one.row, one.op, one.phase, one.kind): one for one in after.nonfinite}
     gone = [one for key, one in old.items() if key not in new]
@@ -141,7 +141,7 @@ def _origin(one: NonFinite) -> str:
     return f"{place(one.filename, one.row)}: {kind}, {one.phase} of {one.op} in {one.dtype}, step {one.step + 1}"
 
 
-def _held(before: Record, after: Record) -> Iterator[str]:
+def _held(before: RunData, after: RunData) -> Iterator[str]:
     groups = [Counter((one.optimizer, one.dtype) for one in record.held) for record in (before, after)]
     if groups[0] == groups[1]:
         return
@@ -172,7 +172,7 @@ def _moved(row: Row, pairs: dict[Row, Row]) -> Row:
     return pairs.get(row, row)
 
 
-def _pairs(before: Record, after: Record) -> dict[Row, Row]:
+def _pairs(before: RunData, after: RunData) -> dict[Row, Row]:
     """Pairs of lines before -> after. In a changed file, lines are matched by the operations they ran."""
     old, new = _calls(before), _calls(after)
     pairs: dict[Row, Row] = {}
@@ -192,7 +192,7 @@ def _pairs(before: Record, after: Record) -> dict[Row, Row]:
     return pairs
 
 
-def _calls(record: Record) -> dict[str, dict[int, frozenset[str]]]:
+def _calls(record: RunData) -> dict[str, dict[int, frozenset[str]]]:
     """For each file and row the forward calls, which identify a line independently of its dtypes."""
     files: dict[str, dict[int, set[str]]] = {}
     for operation in record.operations:

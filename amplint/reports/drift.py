@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from amplint.reports.context import Sources
 from amplint.reports.text import columns, cut, display_path, visible, wrap
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 _LINES, _TENSORS = 8, 3
 _ROOM = 24
 """Columns that a line of code needs beside the rest; where it has less it goes below."""
 
 
-def against_float32(record: Record, width: int) -> Iterator[str]:
+def against_float32(record: RunData, width: int) -> Iterator[str]:
     """The section of the summary; empty if the run was not compared."""
     comparison = record.comparison
     if comparison is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from amplint.records import dataclass
 from amplint.torchlib.constants import CONSTANTS
-from amplint.trace.record import Histogram
+from amplint.trace.data import Histogram
 
 _USUAL_SCALE = 16
 """The exponent of the loss scale that PyTorch's gradient scaler starts with."""

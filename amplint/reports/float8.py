@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from amplint.reports.exponents import FLOAT8
 from amplint.reports.ran import share
 from amplint.reports.text import wrap
-from amplint.trace.record import Float8, Record
+from amplint.trace.data import Float8, RunData
 
 
-def float8(record: Record, width: int) -> Iterator[str]:
+def float8(record: RunData, width: int) -> Iterator[str]:
     """The section of the summary; empty without float8 products."""
     if record.float8:
         yield from ("", "float8 operands of products:")

@@ -8,15 +8,15 @@ from amplint.reports.modules import Node, Row, rows, tree
 from amplint.reports.ran import share, total_seconds
 from amplint.reports.text import columns, cut, visible
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.data import RunData
 from amplint.trace.kinds import is_float8
-from amplint.trace.record import Record
 
 _ROWS = 14
 _OUTSIDE = "outside of modules"
 _GAP = "  "
 
 
-def by_module(record: Record, width: int) -> Iterator[str]:
+def by_module(record: RunData, width: int) -> Iterator[str]:
     """The section of the summary; empty if no module contains another."""
     shown = rows(tree(record), _ROWS)
     if not any(row.depth for row in shown):

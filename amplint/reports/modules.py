@@ -10,8 +10,8 @@ from itertools import groupby
 from amplint.records import dataclass
 from amplint.reports.ran import PASSES
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.data import Operation, RunData
 from amplint.trace.kinds import computed_in, computes, is_float8, is_product
-from amplint.trace.record import Operation, Record
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Row:
     folded: bool
 
 
-def tree(record: Record) -> list[Node]:
+def tree(record: RunData) -> list[Node]:
     """The outermost modules in execution order, then the operations outside of any.
 
     Siblings with numeric names are merged if the same modules ran below them, in the same dtypes, and their products

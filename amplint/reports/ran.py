@@ -9,8 +9,8 @@ from dataclasses import field
 from amplint.findings import Finding
 from amplint.records import dataclass
 from amplint.source.files import read
+from amplint.trace.data import Operation, RunData, digest
 from amplint.trace.kinds import computed_in, computes, is_float32_product, is_own_cast
-from amplint.trace.record import Operation, Record, digest
 
 PASSES = ("forward", "backward", "recomputation")
 """The phases that belong to lines of a model; what an optimizer does is its own."""
@@ -56,7 +56,7 @@ class Line:
         return sum(count for operation, count in self.operations.items() if is_one(operation))
 
 
-def lines(record: Record, found: Iterable[Finding]) -> list[Line]:
+def lines(record: RunData, found: Iterable[Finding]) -> list[Line]:
     """The lines with computations in the forward or backward pass, worst first."""
     places: dict[tuple[str, int], Line] = {}
     for operation, count in record.operations.items():
@@ -74,7 +74,7 @@ def lines(record: Record, found: Iterable[Finding]) -> list[Line]:
     return sorted((line for line in places.values() if line.operations), key=Line.order)
 
 
-def changed(record: Record) -> set[str]:
+def changed(record: RunData) -> set[str]:
     """The source files that changed since the run, whose lines may differ."""
     return {name for name, before in record.sources.items() if before and _digest(name) not in (before, "")}
 
@@ -104,7 +104,7 @@ def named(ops: Counter[str]) -> str:
     return ", ".join(f"{op} x{count}" if count > 1 else op for op, count in ops.items())
 
 
-def total_seconds(record: Record) -> float:
+def total_seconds(record: RunData) -> float:
     """The sum of all measured times."""
     return sum(record.seconds.values())
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from amplint.reports.text import display_path, visible
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 _LINES = 12
 
 
-def rank_suffix(record: Record) -> str:
+def rank_suffix(record: RunData) -> str:
     """`, rank 0 of 2` or `, 2 ranks`; empty for a single rank."""
     if record.ranks == 1:
         return ""
     return f", {record.ranks} ranks" if record.rank is None else f", rank {record.rank} of {record.ranks}"
 
 
-def unequal_lines_text(record: Record) -> str:
+def unequal_lines_text(record: RunData) -> str:
     """Some of the lines that ranks ran unequally often; empty if there are none."""
     counts = [difference for difference in record.divergences if difference.kind == "count"]
     if not counts:

@@ -18,7 +18,7 @@ from amplint.reports.ranks import rank_suffix
 from amplint.reports.text import columns, cut, display_path, visible, wrap
 from amplint.reports.verdict import verdict
 from amplint.trace.check import through
-from amplint.trace.record import Histogram, NonFinite, Record, ScalerStep
+from amplint.trace.data import Histogram, NonFinite, RunData, ScalerStep
 
 _LINES, _STEPS = 12, 20
 """How many lines of code are shown, and how many stretches of the scaler's history."""
@@ -29,7 +29,7 @@ _CODE = 24
 _TOGETHER = "\N{NO-BREAK SPACE}"
 
 
-def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
+def summary(record: RunData, found: Sequence[Finding], width: int = 80) -> str:
     """The summary, in lines of at most `width` columns where possible; `found` are the checks' findings."""
     steps = f"{record.steps or 'no'} {'step' if record.steps == 1 else 'steps'}"
     head = f"{steps} on {record.device or 'no device'}, torch {record.torch}{rank_suffix(record)}"
@@ -41,7 +41,7 @@ def summary(record: Record, found: Sequence[Finding], width: int = 80) -> str:
     return "\n".join(map(visible, lines)) + "\n"
 
 
-def _lines(record: Record, found: Sequence[Finding], width: int) -> Iterator[str]:
+def _lines(record: RunData, found: Sequence[Finding], width: int) -> Iterator[str]:
     ran = lines(record, found)
     if ran:
         yield from ("", "line by line, worst first:")
@@ -97,7 +97,7 @@ def _libraries(line: Line, width: int) -> Iterator[str]:
         yield from wrap(f"in {named}{more}", width, " " * 9, " " * 6)
 
 
-def _scaler(record: Record) -> Iterator[str]:
+def _scaler(record: RunData) -> Iterator[str]:
     if record.scaler_steps:
         yield from ("", "loss scale:")
     several = len({step.scaler for step in record.scaler_steps}) > 1
@@ -120,7 +120,7 @@ def _grouping_key(step: ScalerStep) -> object:
     return (step.scaler, step.optimizer, step.scale) if quiet else step
 
 
-def _numbers(record: Record, width: int) -> Iterator[str]:
+def _numbers(record: RunData, width: int) -> Iterator[str]:
     gradients = [histogram for histogram in record.histograms if histogram.what == "gradient"]
     parts = [*_gradients(gradients), *_losses(record), *_nonfinite(record.nonfinite)]
     if parts:
@@ -147,7 +147,7 @@ def _gradients(gradients: list[Histogram]) -> Iterator[str]:
         yield f"with the scale in use, {which}: {share(at.lost, at.numbers)}{over}"
 
 
-def _losses(record: Record) -> Iterator[str]:
+def _losses(record: RunData) -> Iterator[str]:
     worst = sorted(record.losses, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
     for loss in worst[:1]:
         if loss.underflowed or loss.overflowed:
@@ -167,7 +167,7 @@ def _nonfinite(origins: list[NonFinite]) -> Iterator[str]:
         )
 
 
-def _held(record: Record) -> Iterator[str]:
+def _held(record: RunData) -> Iterator[str]:
     counts = Counter((held.optimizer, held.dtype, tuple(dtype for _, dtype in held.state)) for held in record.held)
     if counts:
         yield from ("", "parameters:")

@@ -10,7 +10,7 @@ from amplint.records import dataclass
 from amplint.reports.ran import scale_text
 from amplint.trace.absence import absence
 from amplint.trace.check import through
-from amplint.trace.record import NonFinite, Record
+from amplint.trace.data import NonFinite, RunData
 
 Place = Callable[[str, int], str]
 """What names a line of a file; row 0 is none."""
@@ -38,7 +38,7 @@ class Steps:
         return self.seen > 0 and (self.spoilt or self.skipped == self.seen)
 
 
-def steps(record: Record) -> Steps:
+def steps(record: RunData) -> Steps:
     """The outcome of the steps: of the recorded ones, or of all if a scaler was followed throughout."""
     whole = [series for series in record.series if series.what == "skipped" and series.values]
     if record.every > 1 and len(whole) == 1:
@@ -53,14 +53,14 @@ def steps(record: Record) -> Steps:
     return Steps(seen, skipped, spoilt)
 
 
-def origin(record: Record, found: Sequence[Finding]) -> NonFinite | None:
+def origin(record: RunData, found: Sequence[Finding]) -> NonFinite | None:
     """The first operation that made inf or NaN among the lines with serious findings."""
     places = {(one.filename, one.span.start.row) for one in found if one.severity > Severity.INFO}
     known = [one for one in record.nonfinite if (one.filename, one.row) in places]
     return min(known, key=lambda one: one.step, default=None)
 
 
-def verdict(record: Record, found: Sequence[Finding], place: Place) -> Verdict:
+def verdict(record: RunData, found: Sequence[Finding], place: Place) -> Verdict:
     """The verdict on `record` with the checks' findings `found`; `place` names a line."""
     missing, was, first = absence(record), steps(record), origin(record, found)
     serious = [one for one in found if one.severity > Severity.INFO]
@@ -78,7 +78,7 @@ def verdict(record: Record, found: Sequence[Finding], place: Place) -> Verdict:
     return Verdict(f"{_outcome(record, was)}{_found(found, serious, place)}", level)
 
 
-def _outcome(record: Record, was: Steps) -> str:
+def _outcome(record: RunData, was: Steps) -> str:
     if record.cut and record.failures:
         return f"the run broke off in step {record.taken + 1}: {record.failures[-1].type}"
     if not was.seen:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amplint.trace.record import Record
+    from amplint.trace.data import RunData
 
 
-def absence(record: Record) -> str:
+def absence(record: RunData) -> str:
     """What happened instead of a recorded step, in words; empty if there is one."""
     if record.steps:
         return ""

@@ -16,10 +16,10 @@ from torch.nn.modules import module as hooks
 from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from amplint.trace.data import Call, Failure, dtype_name
 from amplint.trace.frames import NOWHERE, Line, calling, calling_line, calling_lines, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.placement import device_type
-from amplint.trace.record import Call, Failure, dtype_name
 from amplint.trace.regions import Regions
 
 _FAILURES = 100

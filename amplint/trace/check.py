@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Note, Position, Span
 from amplint.rule import Rule
 from amplint.trace.compared import LineDrift
+from amplint.trace.data import HalfLoss, NonFinite, Observation, Operation, RunData
 from amplint.trace.packages import package_path
-from amplint.trace.record import HalfLoss, NonFinite, Observation, Operation, Record
 
 Place = tuple[str, int, str, int]
 """A line of the user's code, and one of a library that it has called, ("", 0) where that is PyTorch."""
@@ -19,7 +19,7 @@ class Check(Rule):
 
     screen = ()
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """The findings in `record`, one per line of the user's code."""
         raise NotImplementedError
 
@@ -38,7 +38,7 @@ class Check(Rule):
 class ObservationCheck(Check):
     """Base of the checks of observations at lines."""
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding per line, for the first observation there that has a message."""
         seen: set[tuple[str, int]] = set()
         for one in record.observations:

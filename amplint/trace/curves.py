@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from amplint.trace.data import SERIES_POINTS, Series
 from amplint.trace.frames import Line
-from amplint.trace.record import SERIES_POINTS, Series
 from amplint.trace.thinned import Thinned
 from amplint.trace.values import is_plain, sample, unseen
 

@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
+from amplint.trace.data import Divergence, Operation, RunData, is_floating
 from amplint.trace.kinds import computes
-from amplint.trace.record import Divergence, Operation, Record, is_floating
 
-Ranks = Mapping[int, Record]
+Ranks = Mapping[int, RunData]
 """The record of each rank, in order of rank."""
 
 _COLLECTIVES = ("all_gather", "all_reduce", "all_to_all", "allgather", "allreduce", "alltoall", "reduce_scatter")
@@ -77,7 +77,7 @@ def _dtypes(ranks: Ranks) -> Iterator[Divergence]:
         yield Divergence("dtype", *place, did, len(lines))
 
 
-def _dtypes_run(record: Record) -> dict[_Place, set[str]]:
+def _dtypes_run(record: RunData) -> dict[_Place, set[str]]:
     """The floating dtypes of results, or of operands if there is no result, of each operation at each line."""
     dtypes: dict[_Place, set[str]] = defaultdict(set)
     for ran in record.operations:
@@ -101,7 +101,7 @@ def _unequal(kind: str, ranks: Ranks) -> Iterator[Divergence]:
             yield Divergence(kind, phase, "", filename, row, "", did)
 
 
-def _counts(record: Record, *, backward: bool) -> Counter[tuple[str, str, int]]:
+def _counts(record: RunData, *, backward: bool) -> Counter[tuple[str, str, int]]:
     counts: Counter[tuple[str, str, int]] = Counter()
     for ran, count in record.operations.items():
         if ran.row and ran.phase != "optimizer" and (not backward or _starts_backward(ran)):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from torch.utils.tensorboard import SummaryWriter
 
 if TYPE_CHECKING:
-    from amplint.trace.record import Record
+    from amplint.trace.data import RunData
 
 
-def write(record: Record, folder: Path) -> None:
+def write(record: RunData, folder: Path) -> None:
     """Write an event file to `folder`, with tags such as `amplint/loss` and `amplint/gradient/model.weight`.
 
     Values that are inf or NaN in the run are NaN there. Raises OSError.

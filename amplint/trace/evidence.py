@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 from amplint.records import dataclass
+from amplint.trace.data import Call, Failure, HalfLoss, Held, NonFinite, Operation, RunData, digest
 from amplint.trace.kinds import computes
-from amplint.trace.record import Call, Failure, HalfLoss, Held, NonFinite, Operation, Record, digest
 
 Rows = range
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -43,7 +43,7 @@ class Seen:
 class Evidence:
     """A record, queried by places in files; files are identified by content, whatever their path."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: RunData) -> None:
         self.record = record
         self._trees: dict[str, ast.Module] = {}
 

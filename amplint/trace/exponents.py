@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from amplint.trace.bins import NONFINITE, WIDTH, ZERO, bins, count, exponents
-from amplint.trace.record import Histogram, dtype_name
+from amplint.trace.data import Histogram, dtype_name
 from amplint.trace.values import is_plain, sample
 
 _Key = tuple[str, str, torch.dtype, float]

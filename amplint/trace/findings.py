@@ -8,19 +8,19 @@ from dataclasses import replace
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Span
 from amplint.trace.check import Check
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 _PLACES = 3
 """So many lines of libraries are named for one of the user's code."""
 
 
-def findings(record: Record) -> list[Finding]:
+def findings(record: RunData) -> list[Finding]:
     """The findings of all checks in `record`, worst first, then by place."""
     checks = [rule for rule in load_registry().rules.values() if issubclass(rule, Check)]
     return _worst_first([finding for check in checks for finding in _limited(check().findings(record))])
 
 
-def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]:
+def findings_of_ranks(records: Sequence[RunData], whole: RunData) -> list[Finding]:
     """The findings in the records of several ranks, each once, naming the ranks if they are not all.
 
     `whole` is the merged record, which holds the ranks' differences.
@@ -30,7 +30,7 @@ def findings_of_ranks(records: Sequence[Record], whole: Record) -> list[Finding]
         for finding in findings(record):
             place = (finding.code, finding.filename, finding.span, finding.notes)
             found.setdefault(place, (finding, []))[1].append(record.rank)
-    alike = findings(Record(divergences=whole.divergences))
+    alike = findings(RunData(divergences=whole.divergences))
     return _worst_first([*alike, *(_on(finding, ranks, len(records)) for finding, ranks in found.values())])
 
 

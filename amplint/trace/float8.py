@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from amplint.trace.calls import tensors
+from amplint.trace.data import SERIES_POINTS, Float8, dtype_name
 from amplint.trace.frames import Line
 from amplint.trace.kinds import SCALED
-from amplint.trace.record import SERIES_POINTS, Float8, dtype_name
 from amplint.trace.tally import Kind
 from amplint.trace.thinned import Thinned
 from amplint.trace.values import unseen

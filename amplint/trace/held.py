@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from amplint.trace.data import Held, dtype_name
 from amplint.trace.frames import Line
 from amplint.trace.modules import Modules
-from amplint.trace.record import Held, dtype_name
 
 
 def parameters(

@@ -9,7 +9,7 @@ from amplint.torchlib.methods import FLOATING_CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.tables import policy
 from amplint.trace.check import plain
-from amplint.trace.record import Operation, is_floating
+from amplint.trace.data import Operation, is_floating
 
 PRODUCTS = operations_with("blas") - {"dot", "vdot"} | {"addr", "convolution", "linear"}
 """Matrix products and convolutions by their names in the dispatcher."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from amplint.claims import Claim, Mark, Sign, Verdict
 from amplint.findings import Finding
+from amplint.trace.data import Call, Operation, RunData
 from amplint.trace.evidence import Evidence, Seen
 from amplint.trace.kinds import floating
 from amplint.trace.naming import names_of
-from amplint.trace.record import Call, Operation, Record
 
 Read = Callable[[str], bytes | None]
 Kinds = Sequence[tuple[Operation, int]]
@@ -24,7 +24,7 @@ class Marks:
     `changed` are files whose content differs from the run's.
     """
 
-    def __init__(self, record: Record, read: Read) -> None:
+    def __init__(self, record: RunData, read: Read) -> None:
         self.changed: set[str] = set()
         self._evidence = Evidence(record)
         self._read = read
@@ -56,7 +56,7 @@ def _together(marks: list[Mark]) -> Mark:
     return min(marks, key=lambda mark: order.index(mark.verdict))
 
 
-def _judged(claim: Claim, seen: Seen, record: Record) -> Mark:
+def _judged(claim: Claim, seen: Seen, record: RunData) -> Mark:
     if claim.sign is Sign.HOLDS:
         return _held(claim, seen, record)
     if claim.sign in (Sign.RAISES, Sign.CAN_RAISE):
@@ -105,7 +105,7 @@ def _meant(claim: Claim, kinds: Kinds) -> Kinds:
     return [(one, count) for one, count in some if not claim.ops or names_of(one.op, one.api) & names_of(*claim.ops)]
 
 
-def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
+def _region(sign: Sign, seen: Seen, record: RunData) -> Mark:
     """The verdict about a region, from the calls of modules at the place, or else from its operations."""
     states = {call.autocast for call, _ in seen.calls}
     states = states or {one.autocast for one, _ in seen.operations}
@@ -117,7 +117,7 @@ def _region(sign: Sign, seen: Seen, record: Record) -> Mark:
     return Mark(Verdict.CONFIRMED if confirmed else Verdict.CONTRADICTED, f"autocast was {' and '.join(words)}")
 
 
-def _held(claim: Claim, seen: Seen, record: Record) -> Mark:
+def _held(claim: Claim, seen: Seen, record: RunData) -> Mark:
     held = seen.held or (() if claim.ops else record.held)  # without a step in the claim, those of the whole run
     if not held:
         return Mark(Verdict.UNDECIDED) if seen.exercised else _absent(claim, seen)

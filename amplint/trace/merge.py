@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from amplint.trace.compared import joined
+from amplint.trace.data import Call, Float8, HalfLoss, Histogram, Operation, ScalerStep, Series
 from amplint.trace.divergence import divergences
-from amplint.trace.record import Call, Float8, HalfLoss, Histogram, Operation, Record, ScalerStep, Series
+from amplint.trace.record import Record
 
 _Item = TypeVar("_Item")
 

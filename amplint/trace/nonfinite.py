@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from amplint.trace.data import NonFinite, dtype_name
 from amplint.trace.flags import Flags, Result
 from amplint.trace.placement import is_on_host
-from amplint.trace.record import NonFinite, dtype_name
 from amplint.trace.replays import Replays
 from amplint.trace.tally import Kind
 from amplint.trace.values import has_infinite_scalar, is_finite, is_plain, is_sound

@@ -12,12 +12,12 @@ from torch.optim import Optimizer
 
 from amplint.trace.comparison import Comparer
 from amplint.trace.curves import Curves
+from amplint.trace.data import NUMERICS, RunData
 from amplint.trace.exponents import Exponents
 from amplint.trace.float8 import Float8Operands
 from amplint.trace.frames import Line
 from amplint.trace.held import parameters
 from amplint.trace.nonfinite import Origins
-from amplint.trace.record import NUMERICS, Record
 from amplint.trace.replays import Replays
 from amplint.trace.spoilt import Spoilt
 from amplint.trace.tally import Kind, makes_numbers, rewrites
@@ -214,7 +214,7 @@ class Numerics:
             with unseen():
                 self._origins.abort_step()
 
-    def write(self, record: Record) -> None:
+    def write(self, record: RunData) -> None:
         """Write the results into `record`."""
         record.nonfinite = list(self._origins.found.values())
         for spoilt in self._spoilt.found():

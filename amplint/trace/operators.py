@@ -26,13 +26,13 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 from amplint.trace.calls import Calls, tensors
+from amplint.trace.data import Operation
 from amplint.trace.float8 import takes_scales
 from amplint.trace.frames import ENGINE, NOWHERE, Line, is_called_back, is_own
 from amplint.trace.modules import Modules
 from amplint.trace.numerics import Numerics
 from amplint.trace.passes import Passes
 from amplint.trace.placement import device_type
-from amplint.trace.record import Operation
 from amplint.trace.regions import Regions
 from amplint.trace.tally import Kind, may_overflow, replayable
 from amplint.trace.values import is_sound

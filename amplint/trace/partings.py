@@ -18,8 +18,8 @@ from amplint.trace.compared import (
     worst_first,
     worst_of_each,
 )
+from amplint.trace.data import dtype_name
 from amplint.trace.frames import Line
-from amplint.trace.record import dtype_name
 
 _UNITS = 16
 """So many units of half's precision are explained by rounding."""

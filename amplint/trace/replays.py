@@ -15,7 +15,7 @@ from torch import Tensor
 
 from amplint.records import dataclass
 from amplint.trace.bins import WIDTH, bins, count, exponents
-from amplint.trace.record import HalfLoss, dtype_name
+from amplint.trace.data import HalfLoss, dtype_name
 from amplint.trace.tally import Kind, reads_workspace
 from amplint.trace.values import in_float32, is_plain, sample, unseen
 

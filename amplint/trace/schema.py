@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from amplint.trace.record import NUMERICS, OBSERVATIONS, PHASES, SCHEMA, SERIES, Operation, Record
+from amplint.trace.data import NUMERICS, OBSERVATIONS, PHASES, SCHEMA, SERIES, Operation, RunData
 
 Schema = dict[str, Any]
 
@@ -21,7 +21,7 @@ _WORDS: dict[tuple[str, str], tuple[str, ...]] = {
     ("LineDrift", "phase"): ("forward", "backward"),
     ("LineDrift", "kind"): ("", "inf", "nan"),
     ("TensorDrift", "what"): ("output", "gradient"),
-    ("Record", "numerics"): NUMERICS,
+    ("RunData", "numerics"): NUMERICS,
     ("NonFinite", "kind"): ("inf", "nan"),
     ("Observation", "kind"): OBSERVATIONS,
     ("Histogram", "what"): ("activation", "weight", "gradient"),
@@ -47,7 +47,7 @@ _NUMBER_KEYS = {"pattern": "^-?[0-9]{1,6}$"}
 def schema() -> Schema:
     """The schema of `Record.to_json`, draft 2020-12."""
     definitions: dict[str, Schema] = {}
-    record = _described(Record, definitions)
+    record = _described(RunData, definitions)
     del record["properties"]["seconds"]  # part of the operations
     definitions["Operation"]["properties"]["seconds"] = {"type": ["number", "null"], "minimum": 0}
     record["properties"] = {"schema": {"const": SCHEMA}, **record["properties"]}

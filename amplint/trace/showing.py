@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from amplint.trace.findings import findings
 
 if TYPE_CHECKING:
-    from amplint.trace.record import Record
+    from amplint.trace.data import RunData
 
 
-def text(record: Record, width: int) -> str:
+def text(record: RunData, width: int) -> str:
     """The output of `amplint trace` on a terminal of `width` columns, findings in short."""
     from amplint.reports.ranks import unequal_lines_text
     from amplint.reports.text import display_path, one_line, wrap
@@ -25,7 +25,7 @@ def text(record: Record, width: int) -> str:
     return report.rstrip("\n") + "\n"
 
 
-def page(record: Record) -> str:
+def page(record: RunData) -> str:
     """The page of `amplint trace --html`. Raises ImportError without its dependencies."""
     try:
         from amplint.reports.page import document
@@ -34,6 +34,6 @@ def page(record: Record) -> str:
     return document.page(record, findings(record))
 
 
-def cell(record: Record) -> str:
+def cell(record: RunData) -> str:
     """HTML for a notebook: the text, with the run's text escaped."""
     return f"<pre>{html.escape(text(record, 100))}</pre>"

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from amplint.records import dataclass
+from amplint.trace.data import Observation, dtype_name
 from amplint.trace.frames import Line
-from amplint.trace.record import Observation, dtype_name
 from amplint.trace.tally import Kind
 
 Number = float | Tensor

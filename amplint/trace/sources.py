@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from amplint.trace.record import Record, digest
+from amplint.trace.data import RunData, digest
 
 
-def digests(record: Record, folder: str, began: float) -> dict[str, str]:
+def digests(record: RunData, folder: str, began: float) -> dict[str, str]:
     """File name -> digest of its content, for every file in `record`.
 
     Relative names are relative to `folder`. The digest is empty if the file cannot be read, or was modified after

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from amplint.records import dataclass
+from amplint.trace.data import NonFinite, dtype_name
 from amplint.trace.frames import Line, calling_line
 from amplint.trace.placement import is_on_host
-from amplint.trace.record import NonFinite, dtype_name
 from amplint.trace.values import is_plain
 
 _MOST = 64

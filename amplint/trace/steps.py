@@ -18,9 +18,9 @@ from torch.optim.optimizer import (
 )
 
 from amplint.trace.curves import Curves
+from amplint.trace.data import SERIES_POINTS, ScalerStep
 from amplint.trace.frames import Line, calling_line
 from amplint.trace.numerics import Numerics
-from amplint.trace.record import SERIES_POINTS, ScalerStep
 from amplint.trace.window import Window
 
 Listener = Callable[[int], None]

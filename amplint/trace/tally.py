@@ -10,8 +10,8 @@ from amplint.records import dataclass
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import words
 from amplint.trace.calls import name_of
+from amplint.trace.data import Operation, dtype_name
 from amplint.trace.frames import Line
-from amplint.trace.record import Operation, dtype_name
 
 _MOVERS = frozenset({"embedding"}).union(
     *map(operations_with, ("reshapes", "selects", "reorders", "repeats", "joins", "copies", "replaces"))

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from amplint.records import dataclass
+from amplint.trace.data import Update, dtype_name
 from amplint.trace.frames import NOWHERE, Line
 from amplint.trace.held import parameters
-from amplint.trace.record import Update, dtype_name
 from amplint.trace.values import is_plain, sample
 
 _STEPS = 32

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from amplint.trace import coarse, gradients
+from amplint.trace.data import Observation
 from amplint.trace.gradients import Gradients
-from amplint.trace.record import Observation
 from amplint.trace.sightings import Sightings
 from amplint.trace.states import FOLLOWED, States
 from amplint.trace.tally import HALF, Kind

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.data import Operation, RunData
 from amplint.trace.kinds import casts_inside
-from amplint.trace.record import Operation, Record
 
 _PER_ROUND = 2
 
@@ -42,7 +42,7 @@ class CastChurn(Check):
     severity = Severity.INFO
     reason = "A cast reads and writes the whole tensor."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line that casts back and forth, with a backward pass through it."""
         backward = sum(count for call, count in record.calls.items() if call.name == "torch.Tensor.backward")
         rounds = max(record.steps, backward)

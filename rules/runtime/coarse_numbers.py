@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.findings import Severity
 from amplint.trace.check import ObservationCheck
-from amplint.trace.record import Observation
+from amplint.trace.data import Observation
 
 _SHARE = 0.25
 """The share of numbers indistinguishable in half below which nothing is reported."""

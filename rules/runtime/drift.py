@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, place, within
 from amplint.trace.compared import Comparison, LineDrift
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 _LINES = 3
 _SHARE = 0.25
@@ -51,7 +51,7 @@ class DriftFromFloat32(Check):
     severity = Severity.INFO
     reason = "What is computed from it is as wrong, gradients included."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """The worst lines: of several passes only those of the first that fails."""
         comparison = record.comparison
         if comparison is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.data import RunData
 from amplint.trace.kinds import is_float32_product
-from amplint.trace.record import Record
 
 
 class Float32MatmulInRegion(Check):
@@ -38,7 +38,7 @@ class Float32MatmulInRegion(Check):
     severity = Severity.WARNING
     reason = "Matrix units compute in half; in float32 this takes several times as long and twice the memory."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line with such products."""
         slow = ((operation, count) for operation, count in record.operations.items() if is_float32_product(operation))
         for line, kinds in by_line(slow).items():

@@ -8,7 +8,7 @@ from itertools import groupby
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check
-from amplint.trace.record import Held, Record
+from amplint.trace.data import Held, RunData
 
 _NAMED = 3
 
@@ -44,7 +44,7 @@ class HalfMasterWeights(Check):
     severity = Severity.WARNING
     reason = "Small updates are lost in half, and small second moments become 0."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each optimizer and dtype."""
         coarse = [held for held in record.held if _half(held)]
         for (filename, row, optimizer, dtype), group in groupby(sorted(coarse, key=_kind), _kind):

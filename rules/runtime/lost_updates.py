@@ -8,7 +8,7 @@ from itertools import groupby
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check
-from amplint.trace.record import Record, Update
+from amplint.trace.data import RunData, Update
 
 _SHARE = 0.5
 """The share of a weight's lost updates, averaged over steps, from which it is reported."""
@@ -53,7 +53,7 @@ class UpdateLost(Check):
     severity = Severity.WARNING
     reason = "A half weight has three or four digits, and an update below the last of them changes nothing."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each optimizer and dtype."""
         compensated = {(held.name, held.optimizer) for held in record.held if {name for name, _ in held.state} - _KNOWN}
         updates = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check, Place, place, within
-from amplint.trace.record import NonFinite, Record
+from amplint.trace.data import NonFinite, RunData
 
 from .settling import hopeless
 
@@ -41,7 +41,7 @@ class NonfiniteOrigin(Check):
     severity = Severity.ERROR
     reason = "Everything that is computed from an inf or NaN becomes one too."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line of the first step with any; those of the backward pass only without others."""
         steps = hopeless(record)
         known = [origin for origin in record.nonfinite if origin.row]

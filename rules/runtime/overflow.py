@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, Place, place, within
-from amplint.trace.record import HalfLoss, NonFinite, Record
+from amplint.trace.data import HalfLoss, NonFinite, RunData
 
 from .settling import too_high
 
@@ -40,7 +40,7 @@ class GradientOverflow(Check):
     severity = Severity.WARNING
     reason = "The largest number of float16 is 65504, and a step with an inf among its gradients is skipped."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line whose operations overflow at too high a scale."""
         scales = too_high(record)
         hits: list[HalfLoss | NonFinite] = [

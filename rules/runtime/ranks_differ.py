@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, times
-from amplint.trace.record import Divergence, Record
+from amplint.trace.data import Divergence, RunData
 
 _ADVICE = {
     "dtype": "Let every rank decide about mixed precision from the same arguments.",
@@ -47,7 +47,7 @@ class RanksDiffer(Check):
     severity = Severity.ERROR
     reason = "All ranks train the same weights, and must take the same steps with the same gradients."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each kind of difference and line; the number of runs of a line is no finding."""
         for difference in record.divergences:
             if difference.kind in _ADVICE:

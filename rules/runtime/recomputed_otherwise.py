@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from amplint.findings import Finding, Severity
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.trace.check import Check, plain, within
+from amplint.trace.data import Operation, RunData
 from amplint.trace.kinds import PRODUCTS
-from amplint.trace.record import Operation, Record
 
 
 class RecomputedOtherwise(Check):
@@ -42,7 +42,7 @@ class RecomputedOtherwise(Check):
     severity = Severity.WARNING
     reason = "Gradients are those of what is computed again, which the loss was not computed from."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each recomputed line, with the first module that differs."""
         forward: dict[tuple[str, str], set[str]] = {}
         for operation in record.operations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.findings import Severity
 from amplint.trace.check import ObservationCheck
-from amplint.trace.record import Observation
+from amplint.trace.data import Observation
 
 _DOES = {
     "clipped": "{op} clips gradients",

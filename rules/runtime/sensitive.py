@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, by_line, times, within
+from amplint.trace.data import RunData
 from amplint.trace.kinds import is_coarse
-from amplint.trace.record import Record
 
 
 class SensitiveOpInHalf(Check):
@@ -39,7 +39,7 @@ class SensitiveOpInHalf(Check):
     severity = Severity.WARNING
     reason = "Its results leave the range of half precision, or lose digits that matter; autocast keeps it in float32."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line with such operations."""
         learned = {(one.filename, one.row) for one in record.operations if one.phase == "backward"}
         coarse = ((one, count) for one, count in record.operations.items() if is_coarse(one, record.device))

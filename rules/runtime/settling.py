@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from amplint.trace.record import Record, ScalerStep
+from amplint.trace.data import RunData, ScalerStep
 
 DEFAULT = 65536.0
 """The initial scale of a scaler by default."""
@@ -19,7 +19,7 @@ _ENOUGH = 5
 """The least number of steps for which a share is meaningful."""
 
 
-def by_scaler(record: Record) -> Iterator[list[ScalerStep]]:
+def by_scaler(record: RunData) -> Iterator[list[ScalerStep]]:
     """The steps of each scaler, in order."""
     for _, steps in groupby(sorted(record.scaler_steps, key=_scaler), _scaler):
         yield sorted(steps, key=lambda step: step.step)
@@ -38,12 +38,12 @@ def skip_problem(steps: list[ScalerStep]) -> str:
     return ""
 
 
-def hopeless(record: Record) -> set[int]:
+def hopeless(record: RunData) -> set[int]:
     """The steps that scalers skip after the scale should have settled, or at a scale that could not be lower."""
     return {step.step for steps in by_scaler(record) if skip_problem(steps) for step in steps if step.skipped}
 
 
-def too_high(record: Record) -> set[float]:
+def too_high(record: RunData) -> set[float]:
     """The initial scales far above `DEFAULT` that made a scaler skip from its first step on.
 
     A scaler that has grown to such a scale skips a single step now and then. Only steps with consecutive numbers are

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 from .settling import by_scaler, skip_problem
 
@@ -38,7 +38,7 @@ class StepsSkipped(Check):
     severity = Severity.WARNING
     reason = "A skipped step trains nothing, and no scale cures gradients that are not finite in any case."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each scaler."""
         for steps in by_scaler(record):
             why = skip_problem(steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.findings import Severity
 from amplint.trace.check import ObservationCheck, times
-from amplint.trace.record import Observation
+from amplint.trace.data import Observation
 
 _SHARE = 0.5
 """The share of unchanged numbers, of those that were to change, from which they are reported."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Finding, Severity
 from amplint.trace.check import Check, Place, place, within
-from amplint.trace.record import HalfLoss, Record
+from amplint.trace.data import HalfLoss, RunData
 
 from .nonfinite import NonfiniteOrigin
 from .settling import DEFAULT
@@ -53,7 +53,7 @@ class GradientUnderflow(Check):
     severity = Severity.WARNING
     reason = "A gradient that is 0 teaches nothing; a loss scale moves it to where float16 has numbers."
 
-    def findings(self, record: Record) -> Iterator[Finding]:
+    def findings(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line, with the operation that loses the largest share.
 
         None for a non-finite loss, whose gradients have another problem.
@@ -75,7 +75,7 @@ class GradientUnderflow(Check):
                 advice=f"Scale the loss by {loss.scale * 2.0 ** _missing(loss):.9g} or more, with a GradScaler.",
             )
 
-    def _in_place(self, record: Record) -> Iterator[Finding]:
+    def _in_place(self, record: RunData) -> Iterator[Finding]:
         """One finding for each line that makes gradients smaller than half can represent."""
         for one in record.observations:
             if one.kind == "vanished" and one.row and (one.share or 0.0) > _SHARE:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 from amplint.trace.compared import Comparison, LineDrift, TensorDrift
-from amplint.trace.record import (
+from amplint.trace.data import (
     Float8,
     HalfLoss,
     Held,
@@ -14,11 +14,11 @@ from amplint.trace.record import (
     NonFinite,
     Observation,
     Operation,
-    Record,
     ScalerStep,
     Series,
     Update,
 )
+from amplint.trace.record import Record
 
 SOURCE = '''\
 """A model with <script>alert("source")</script> in it."""

@@ -11,8 +11,9 @@ from torch import nn
 import amplint.trace
 from amplint.engine.registry import load_registry
 from amplint.trace.check import Check
+from amplint.trace.data import ScalerStep
 from amplint.trace.findings import findings
-from amplint.trace.record import Record, ScalerStep
+from amplint.trace.record import Record
 
 Body = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from amplint.trace.record import SCHEMA, Record
+from amplint.trace.data import SCHEMA
+from amplint.trace.record import Record
 from amplint.trace.run import run as watched
 from amplint.trace.watching import Watch
 from amplint.trace.window import Window

@@ -12,7 +12,8 @@ from torch import nn
 import amplint.trace
 from amplint.trace import curves
 from amplint.trace.curves import Curves
-from amplint.trace.record import SERIES_POINTS, Record, Series
+from amplint.trace.data import SERIES_POINTS, Series
+from amplint.trace.record import Record
 from amplint.trace.thinned import Thinned
 
 

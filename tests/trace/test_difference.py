@@ -11,8 +11,9 @@ import pytest
 from amplint.cli.main import main
 from amplint.reports.difference import Run, difference
 from amplint.reports.text import columns
+from amplint.trace.data import Operation, digest
 from amplint.trace.findings import findings
-from amplint.trace.record import Operation, Record, digest
+from amplint.trace.record import Record
 from tests.trace import records
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.trace.record import Operation, Record
+from amplint.trace.data import Operation
+from amplint.trace.record import Record
 
 PROGRAMS = sorted((Path(__file__).parent / "planted").glob("clean_*.py"))
 Row = tuple[str, str, str, int]

@@ -22,8 +22,9 @@ from amplint.engine.projects import Projects
 from amplint.engine.registry import load_registry
 from amplint.engine.run import Linter
 from amplint.findings import Finding
+from amplint.trace.data import HalfLoss, NonFinite
 from amplint.trace.marks import Marks
-from amplint.trace.record import HalfLoss, NonFinite, Record
+from amplint.trace.record import Record
 
 FAMILIES = ("AMP1", "AMP4", "AMP5", "AMP201", "AMP203", "AMP204", "AMP217", "AMP221")
 BAD = [program for program in programs() if program.is_bad and program.code.startswith(FAMILIES)]

@@ -9,7 +9,8 @@ import pytest
 
 from amplint.reports.module_table import by_module
 from amplint.reports.modules import Node, rows, tree
-from amplint.trace.record import Operation, Record
+from amplint.trace.data import Operation
+from amplint.trace.record import Record
 
 HALF, FULL = "float16", "float32"
 

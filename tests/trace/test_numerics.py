@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 import amplint.trace
 from amplint.trace import flags, nonfinite
+from amplint.trace.data import NUMERICS, HalfLoss, NonFinite, ScalerStep
 from amplint.trace.findings import findings
-from amplint.trace.record import NUMERICS, HalfLoss, NonFinite, Record, ScalerStep
+from amplint.trace.record import Record
 from tests.trace.models import MODELS, train
 
 Body = Callable[[nn.Sequential, torch.Tensor], torch.Tensor]

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
 import amplint.trace
+from amplint.trace.data import Observation
 from amplint.trace.findings import findings
-from amplint.trace.record import Observation, Record
+from amplint.trace.record import Record
 from rules.runtime.recomputed_otherwise import RecomputedOtherwise
 
 Rest = Callable[[torch.amp.GradScaler, torch.optim.Optimizer, list[nn.Parameter]], None]

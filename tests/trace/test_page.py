@@ -21,8 +21,9 @@ from amplint.reports.page.document import page
 from amplint.reports.page.labels import labels
 from amplint.reports.page.tables import float8, undrawn
 from amplint.reports.trace import summary
+from amplint.trace.data import SERIES, Divergence, Histogram, NonFinite, Series, digest
 from amplint.trace.findings import findings
-from amplint.trace.record import SERIES, Divergence, Histogram, NonFinite, Record, Series, digest
+from amplint.trace.record import Record
 from tests.trace import records
 from tests.trace.documents import Document
 

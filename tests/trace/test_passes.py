@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from amplint.trace import watch
+from amplint.trace.data import Operation
 from amplint.trace.passes import Passes
-from amplint.trace.record import Operation
 
 STEPS = 5
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from amplint.trace.data import HalfLoss, Histogram, NonFinite, Operation, ScalerStep
 from amplint.trace.findings import findings, findings_of_ranks
 from amplint.trace.merge import Unmergeable, merged
 from amplint.trace.ranks import file_of, rank_and_ranks
-from amplint.trace.record import HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
+from amplint.trace.record import Record
 from amplint.trace.schema import schema
 from tests.conftest import Command
 

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from torch.nn.modules import module as hooks
 
 import amplint.trace
-from amplint.trace.record import Divergence, HalfLoss, Histogram, NonFinite, Record, UnreadableRecord, Update
+from amplint.trace.data import Divergence, HalfLoss, Histogram, NonFinite, Update
+from amplint.trace.record import Record, UnreadableRecord
 from amplint.trace.watching import _most_allocated
 from tests.trace import models
 from tests.trace.models import MODELS, train

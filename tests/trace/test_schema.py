@@ -12,9 +12,10 @@ from jsonschema import Draft202012Validator
 
 import amplint.trace
 from amplint.reports.page.document import page
+from amplint.trace.data import SCHEMA as FORMAT
+from amplint.trace.data import Divergence, digest
 from amplint.trace.findings import findings
-from amplint.trace.record import SCHEMA as FORMAT
-from amplint.trace.record import Divergence, Record, digest
+from amplint.trace.record import Record
 from tests.trace import records
 from tests.trace.documents import Document
 from tests.trace.models import train

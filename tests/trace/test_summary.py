@@ -11,8 +11,9 @@ from amplint.reports.exponents import Range, rescaled, shares, summed
 from amplint.reports.ran import lines, share
 from amplint.reports.text import columns
 from amplint.reports.trace import summary
+from amplint.trace.data import Histogram
 from amplint.trace.findings import findings
-from amplint.trace.record import Histogram, Record
+from amplint.trace.record import Record
 from tests.trace import records
 
 

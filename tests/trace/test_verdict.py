@@ -12,8 +12,9 @@ from torch import nn
 import amplint.trace
 from amplint.reports.trace import place
 from amplint.reports.verdict import Verdict, verdict
+from amplint.trace.data import Failure, Histogram, NonFinite, Series
 from amplint.trace.findings import findings
-from amplint.trace.record import Failure, Histogram, NonFinite, Record, Series
+from amplint.trace.record import Record
 from tests.trace import records
 
 

@@ -18,7 +18,7 @@ from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDT
 from amplint.reports.page.tables import FLOAT16
 from amplint.reports.ran import scale_text
 from amplint.reports.verdict import Place
-from amplint.trace.record import Float8, Record, ScalerStep, Series
+from amplint.trace.data import Float8, RunData, ScalerStep, Series
 
 _LARGEST = {
     "activation": "Largest activation of each module",
@@ -31,7 +31,7 @@ _LIMIT = 2.0**128
 """What is beyond float32's range is drawn at its end."""
 
 
-def curves(record: Record, place: Place) -> list[Markup]:
+def curves(record: RunData, place: Place) -> list[Markup]:
     """The plots for which the run has data; `place` names lines of code."""
     plots = [*_losses(record.series, place), *_scales(record)]
     for what in _LARGEST:
@@ -56,7 +56,7 @@ def _losses(series: Sequence[Series], place: Place) -> Iterator[Markup]:
         yield drawn(figure, "curve-loss", f"The loss over {len(known[0].steps)} steps")
 
 
-def _scales(record: Record) -> Iterator[Markup]:
+def _scales(record: RunData) -> Iterator[Markup]:
     long = record.every > 1 and any(one.what == "scale" for one in record.series)
     if long or record.scaler_steps:
         with style():

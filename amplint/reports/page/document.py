@@ -25,14 +25,14 @@ from amplint.reports.page.tiles import tiles
 from amplint.reports.ran import scale_text, share, total_seconds
 from amplint.reports.text import display_path, visible
 from amplint.reports.verdict import verdict
-from amplint.trace.record import PHASES, Divergence, HalfLoss, NonFinite, Operation, Record, ScalerStep, Series
+from amplint.trace.data import PHASES, Divergence, HalfLoss, NonFinite, Operation, RunData, ScalerStep, Series
 
 _FOLDER = Path(__file__).parent
 _MODULES = 200
 _ENDS = re.compile(r"[/_](?=\w)|\.(?=\w)(?!\w+:\d)")
 
 
-def page(record: Record, found: Sequence[Finding]) -> str:
+def page(record: RunData, found: Sequence[Finding]) -> str:
     """`record` and its findings as an HTML document.
 
     Deterministic for a record, as long as the source files that it names, which are read, do not change.
@@ -107,7 +107,7 @@ def page(record: Record, found: Sequence[Finding]) -> str:
     )
 
 
-def _filenames(record: Record, found: Sequence[Finding]) -> list[str]:
+def _filenames(record: RunData, found: Sequence[Finding]) -> list[str]:
     """The files that the page names, in the record's order."""
     lists: list[Sequence[Operation | NonFinite | HalfLoss | Divergence | ScalerStep | Series]] = [
         *(list(record.operations), record.nonfinite, record.losses, record.divergences),
@@ -120,13 +120,13 @@ def _filenames(record: Record, found: Sequence[Finding]) -> list[str]:
     return list(dict.fromkeys(known + libraries))
 
 
-def _command(record: Record, names: Mapping[str, str]) -> list[str]:
+def _command(record: RunData, names: Mapping[str, str]) -> list[str]:
     return [
         names.get(os.path.abspath(word), word) if number == 0 else word for number, word in enumerate(record.command)
     ]
 
 
-def _title(record: Record, files: Sequence[Listing], names: Mapping[str, str]) -> str:
+def _title(record: RunData, files: Sequence[Listing], names: Mapping[str, str]) -> str:
     """The script; for a watched block, the file in which most operations ran."""
     command = _command(record, names)
     if command:

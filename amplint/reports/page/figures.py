@@ -17,7 +17,7 @@ from amplint.reports.page.plots import BAD, COARSE, FILL, INK, LINE, MUTED, WIDT
 from amplint.reports.page.tables import BFLOAT16, FLOAT16
 from amplint.reports.ran import scale_text
 from amplint.reports.text import visible
-from amplint.trace.record import Histogram
+from amplint.trace.data import Histogram
 
 _ROWS = 24
 """Tensors and parameters in one plot; those with most out of float16's range, or with the largest updates."""

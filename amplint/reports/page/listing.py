@@ -15,7 +15,7 @@ from amplint.records import dataclass
 from amplint.reports.context import Sources
 from amplint.reports.ran import PASSES, Line, changed, lines, named, share, total_seconds
 from amplint.reports.text import visible
-from amplint.trace.record import Record
+from amplint.trace.data import RunData
 
 _CONTEXT = 2
 """Lines shown round those where something ran."""
@@ -54,7 +54,7 @@ class Listing:
     recomputed: bool
 
 
-def listings(record: Record, found: Sequence[Finding]) -> list[Listing]:
+def listings(record: RunData, found: Sequence[Finding]) -> list[Listing]:
     """The files with operations or findings, busiest first."""
     places: dict[str, dict[int, Line]] = {}
     for line in sorted(lines(record, found), key=lambda line: -line.operations.total()):

@@ -11,8 +11,8 @@ from amplint.reports.exponents import FLOAT8, Range, Shares, shares
 from amplint.reports.page.choice import Shown, worst_items
 from amplint.reports.ran import PASSES, share
 from amplint.trace.compared import LineDrift, TensorDrift
+from amplint.trace.data import Float8, HalfLoss, Histogram, NonFinite, Operation, RunData, ScalerStep
 from amplint.trace.kinds import computed_in, computes
-from amplint.trace.record import Float8, HalfLoss, Histogram, NonFinite, Operation, Record, ScalerStep
 
 FLOAT16, BFLOAT16 = Range.of("float16"), Range.of("bfloat16")
 _ROWS, _OPERATIONS = 400, 2000
@@ -70,7 +70,7 @@ class Filled:
     filled: float
 
 
-def operations(record: Record, seconds: float) -> Shown[Ran]:
+def operations(record: RunData, seconds: float) -> Shown[Ran]:
     """All kinds of operations, by time, or, without times, those that compute.
 
     `seconds` is the time of the run.
@@ -84,7 +84,7 @@ def operations(record: Record, seconds: float) -> Shown[Ran]:
     return Shown(ordered[:_OPERATIONS], len(ordered[_OPERATIONS:]))
 
 
-def products(record: Record) -> list[tuple[str, str, int]]:
+def products(record: RunData) -> list[tuple[str, str, int]]:
     """Phase, dtype and number of the operations that compute, without casts, in the order of phases."""
     counts: Counter[tuple[str, str]] = Counter()
     for operation, count in record.operations.items():
@@ -93,7 +93,7 @@ def products(record: Record) -> list[tuple[str, str, int]]:
     return [(phase, dtype, counts[phase, dtype]) for phase in PASSES for at, dtype in counts if at == phase]
 
 
-def spreads(record: Record) -> Shown[Spread]:
+def spreads(record: RunData) -> Shown[Spread]:
     """The exponents of tensors; of many, the worst for float16."""
     rows = []
     for each in record.histograms:
@@ -103,7 +103,7 @@ def spreads(record: Record) -> Shown[Spread]:
     return worst_items(rows, _ROWS, lambda row: (row.float16.lost + row.float16.over) / max(row.float16.numbers, 1))
 
 
-def float8(record: Record) -> Shown[Filled]:
+def float8(record: RunData) -> Shown[Filled]:
     """The operands of float8 products, the smallest share of the range first."""
     rows = []
     for operand in record.float8:
@@ -121,7 +121,7 @@ def _most(values: Sequence[float | None]) -> float | None:
     return max(known) if known and len(known) == len(values) else None
 
 
-def undrawn(record: Record) -> list[str]:
+def undrawn(record: RunData) -> list[str]:
     """Why nothing is drawn of activations, weights or gradients, one sentence each."""
     sentences = []
     for what, plural in (("activation", "activations"), ("weight", "weights"), ("gradient", "gradients")):
@@ -139,14 +139,14 @@ def undrawn(record: Record) -> list[str]:
     return sentences
 
 
-def losses(record: Record) -> Shown[HalfLoss]:
+def losses(record: RunData) -> Shown[HalfLoss]:
     """Operations whose results underflowed or overflowed, worst first."""
     lossy = [loss for loss in record.losses if loss.underflowed or loss.overflowed]
     ordered = sorted(lossy, key=lambda loss: -(loss.underflowed + loss.overflowed) / max(loss.elements, 1))
     return Shown(ordered[:_ROWS], len(ordered[_ROWS:]))
 
 
-def lost_in_half(record: Record) -> str:
+def lost_in_half(record: RunData) -> str:
     """How many of the checked kinds of operations underflowed or overflowed, and how many unchecked ones did."""
     lossy = sum(bool(loss.underflowed or loss.overflowed) for loss in record.losses)
     kinds = f"{len(record.losses)} kind{'s' if len(record.losses) != 1 else ''} of operations that were looked at"
@@ -162,31 +162,31 @@ def lost_in_half(record: Record) -> str:
     return f"{said}."
 
 
-def origins(record: Record) -> Shown[NonFinite]:
+def origins(record: RunData) -> Shown[NonFinite]:
     """The origins of inf and NaN, earliest first."""
     return Shown(record.nonfinite[:_ROWS], len(record.nonfinite[_ROWS:]))
 
 
-def drifts(record: Record) -> Shown[LineDrift]:
+def drifts(record: RunData) -> Shown[LineDrift]:
     """The errors of lines relative to float32, worst first."""
     lines = record.comparison.lines if record.comparison is not None else []
     return Shown(lines[:_ROWS], len(lines[_ROWS:]))
 
 
-def strays(record: Record) -> Shown[TensorDrift]:
+def strays(record: RunData) -> Shown[TensorDrift]:
     """The errors of module outputs and gradients relative to float32, worst first."""
     tensors = record.comparison.tensors if record.comparison is not None else []
     return Shown(tensors[:_ROWS], len(tensors[_ROWS:]))
 
 
-def scaler_steps(record: Record) -> Shown[ScalerStep]:
+def scaler_steps(record: RunData) -> Shown[ScalerStep]:
     """The scalers' history; of a long one, the steps that were skipped or changed the scale."""
     return worst_items(
         record.scaler_steps, _ROWS, lambda step: 2 * step.skipped + (step.after not in (None, step.scale))
     )
 
 
-def held(record: Record) -> list[Group]:
+def held(record: RunData) -> list[Group]:
     """The parameters, grouped by optimizer, dtype and dtypes of state."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for each in record.held:
@@ -195,7 +195,7 @@ def held(record: Record) -> list[Group]:
     return [Group(*kind, names) for kind, names in groups.items()]
 
 
-def updates(record: Record) -> Shown[Changed]:
+def updates(record: RunData) -> Shown[Changed]:
     """The updates of parameters; of many, those with the largest lost share."""
     rows: dict[str, Changed] = {}
     for update in record.updates:

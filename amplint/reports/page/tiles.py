@@ -11,8 +11,8 @@ from amplint.reports.memory import Unit
 from amplint.reports.ran import PASSES, scale_text, share
 from amplint.reports.verdict import Place, origin, steps
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.trace.data import RunData
 from amplint.trace.kinds import computed_in, computes, is_float8, is_product
-from amplint.trace.record import Record
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Tile:
     bad: bool = False
 
 
-def tiles(record: Record, found: Sequence[Finding], place: Place) -> list[Tile]:
+def tiles(record: RunData, found: Sequence[Finding], place: Place) -> list[Tile]:
     """The tiles for which the run has data."""
     return [
         *_products(record),
@@ -37,7 +37,7 @@ def tiles(record: Record, found: Sequence[Finding], place: Place) -> list[Tile]:
     ]
 
 
-def _products(record: Record) -> Iterator[Tile]:
+def _products(record: RunData) -> Iterator[Tile]:
     counts = Counter[str]()
     for operation, count in record.operations.items():
         if operation.phase in PASSES and is_product(operation) and computes(operation):
@@ -48,7 +48,7 @@ def _products(record: Record) -> Iterator[Tile]:
         yield Tile("products in half", share(half, counts.total()), note)
 
 
-def _steps(record: Record) -> Iterator[Tile]:
+def _steps(record: RunData) -> Iterator[Tile]:
     was = steps(record)
     if record.scaler_steps:
         scales = [step.scale for step in record.scaler_steps]
@@ -60,7 +60,7 @@ def _steps(record: Record) -> Iterator[Tile]:
         yield Tile("skipped steps", f"0 of {was.seen}", "no gradient scaler")
 
 
-def _nonfinite(record: Record, found: Sequence[Finding], place: Place) -> Iterator[Tile]:
+def _nonfinite(record: RunData, found: Sequence[Finding], place: Place) -> Iterator[Tile]:
     blamed = origin(record, found)
     first = blamed or min(record.nonfinite, key=lambda one: one.step, default=None)
     if first is not None:
@@ -71,13 +71,13 @@ def _nonfinite(record: Record, found: Sequence[Finding], place: Place) -> Iterat
         yield Tile("first inf or NaN", "none", "every result was looked at")
 
 
-def _memory(record: Record) -> Iterator[Tile]:
+def _memory(record: RunData) -> Iterator[Tile]:
     if record.memory:
         unit = Unit.for_sizes([record.memory])
         yield Tile("memory", f"{unit.of(record.memory)} {unit.name}", "peak on one GPU, including the tracer's")
 
 
-def _loss(record: Record) -> Iterator[Tile]:
+def _loss(record: RunData) -> Iterator[Tile]:
     for series in [series for series in record.series if series.what == "loss" and series.values][:1]:
         first, last = series.values[0], series.values[-1]
         value = "inf or NaN" if last is None else f"{last:.4g}"
