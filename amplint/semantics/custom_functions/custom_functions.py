@@ -28,12 +28,13 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.regions.callers import is_custom_function
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.exchanges import exchange
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
-from amplint.semantics.words import FUNCTION_CLASS, MINDS_AUTOCAST, TORCH_MODULES
+from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
@@ -355,8 +356,7 @@ class CustomFunctions(Tracker):
     def shares_object(self, cls: Class) -> bool:
         """Whether a class is a custom function, whose methods share a context."""
         definition = node_of(cls)
-        bases = definition.bases if isinstance(definition, cst.ClassDef) else ()
-        return any(FUNCTION_CLASS.search(last_name(base.value)) for base in bases)
+        return isinstance(definition, cst.ClassDef) and is_custom_function(definition)
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit the events of each function."""

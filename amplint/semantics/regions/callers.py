@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.words import FUNCTION_CLASS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
@@ -48,9 +49,12 @@ def _is_custom_forward(source: Source, node: cst.CSTNode, casting: bool) -> bool
     if not casting and "cast_inputs" in _decorators(node):
         return False
     cls = next((above for above in source.ancestors(node) if isinstance(above, cst.ClassDef)), None)
-    bases = (base.value for base in cls.bases) if cls is not None else ()
-    names = (base.attr if isinstance(base, cst.Attribute) else base for base in bases)
-    return any(isinstance(name, cst.Name) and FUNCTION_CLASS.search(name.value) for name in names)
+    return cls is not None and is_custom_function(cls)
+
+
+def is_custom_function(cls: cst.ClassDef) -> bool:
+    """Whether a class extends `torch.autograd.Function`, by the names of its bases."""
+    return any(FUNCTION_CLASS.search(last_name(base.value)) for base in cls.bases)
 
 
 def _decorators(node: cst.FunctionDef) -> list[str]:
