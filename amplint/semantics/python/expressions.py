@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
@@ -172,17 +170,12 @@ def _attribute(machine: Machine, state: State, node: cst.Attribute) -> Value:
 
 
 def _number(machine: Machine, state: State, node: cst.Integer | cst.Float) -> Value:
-    return Const(_literal(node.value))  # type: ignore[arg-type]
+    return Const(node.evaluated_value)
 
 
 def _string(machine: Machine, state: State, node: cst.SimpleString) -> Value:
-    value = _literal(node.value)
+    value = node.evaluated_value
     return Const(value) if isinstance(value, str) else Unknown(machine.fresh())
-
-
-@functools.lru_cache(maxsize=4096)
-def _literal(text: str) -> object:
-    return ast.literal_eval(text)
 
 
 def _formatted(machine: Machine, state: State, node: cst.FormattedString) -> Value:

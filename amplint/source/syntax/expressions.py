@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,12 @@ class BaseNumber(BaseExpression):
     def evaluated_value(self) -> Any:
         """The number."""
         return self.at.value if isinstance(self.at, ast.Constant) else ast.literal_eval(self.value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _evaluated(text: str) -> str | bytes:
+    found: str | bytes = ast.literal_eval(text)
+    return found
 
 
 class BaseString(BaseExpression):
@@ -87,8 +94,7 @@ class SimpleString(BaseString):
     @property
     def evaluated_value(self) -> str | bytes:
         """The value of the literal."""
-        found: str | bytes = ast.literal_eval(self.value)
-        return found
+        return _evaluated(self.value)
 
     @property
     def quote(self) -> str:
