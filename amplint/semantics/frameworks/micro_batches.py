@@ -6,7 +6,14 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import boundary
-from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain, WindowOfOne
+from amplint.semantics.events import (
+    ClearedInWindow,
+    ClippedEachTime,
+    DividedTwice,
+    EnteredTwice,
+    UnscaledAgain,
+    WindowOfOne,
+)
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
@@ -20,7 +27,7 @@ from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
 _EVENTS = frozenset(
-    {ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind, WindowOfOne.kind}
+    event.kind for event in (ClearedInWindow, ClippedEachTime, DividedTwice, EnteredTwice, UnscaledAgain, WindowOfOne)
 )
 _COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
 _SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
@@ -29,16 +36,17 @@ _SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpee
 
 
 class _Block:
-    """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
+    """A `with` statement that enters a micro-batch of `manager` by `begins`, and its calls in the current iteration.
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
     theirs; `backward` maps them to the first backward pass after it. `models` are those whose gradients accumulate,
     `passed` is the last backward pass and `step` the last step.
     """
 
-    def __init__(self, manager: Manager, models: frozenset[int]) -> None:
+    def __init__(self, manager: Manager, models: frozenset[int], begins: cst.Call) -> None:
         self.manager = manager
         self.models = models
+        self.begins = begins
         self.passed: cst.Call | None = None
         self.step: cst.Call | None = None
         self.cleared: dict[int, cst.Call] = {}
@@ -66,10 +74,10 @@ class EnteredMicroBatches(Part):
 class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
-    `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
-    `without_steps` the constructions of managers that get no number of micro-batches, `gets_steps` says that another
-    does, `begun` maps managers to the first call that begins one, and `divisions` maps the result of dividing a value
-    other than a sum to the node and the symbol of the divisor.
+    `windows` maps the calls that begin a micro-batch to its models, `entering` maps their results to them, `blocks` are
+    the `with` statements that enter one, `without_steps` the constructions of managers that get no number of
+    micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one, and
+    `divisions` maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
     """
 
     part = EnteredMicroBatches
@@ -77,6 +85,7 @@ class MicroBatches(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.windows: dict[cst.CSTNode, frozenset[int]] = {}
+        self.entering: dict[int, cst.Call] = {}
         self.without_steps: dict[int, cst.Call] = {}
         self.begun: dict[int, cst.CSTNode] = {}
         self.gets_steps = False
@@ -108,7 +117,9 @@ class MicroBatches(Tracker):
             self._divided_again(state, call, manager, call.arguments.values[0])
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """Record the construction of a manager that gets no number of micro-batches."""
+        """Record the construction of a manager that gets no number of micro-batches, and the begin of a micro-batch."""
+        if call.node in self.windows:
+            self.entering[symbol_of(self.machine, result)] = call.node
         if isinstance(result, Manager) and result.kind in DIVIDING and isinstance(call.callee, Ref):
             given = {argument.keyword for argument in call.arguments.given}
             self.without_steps[result.symbol] = call.node
@@ -176,15 +187,30 @@ class MicroBatches(Tracker):
             self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """Record a `with` statement that begins a micro-batch."""
-        if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
-            manager = self.machine.evaluate(state, item.func.value)
-            if isinstance(manager, Manager):
-                self.blocks[by] = _Block(manager, self.windows[item])
-                state.change(EnteredMicroBatches).facts_before = {
-                    **state[EnteredMicroBatches].facts_before,
-                    by: frozenset(state.facts),
-                }
+        """Record a `with` statement that begins a micro-batch, and report one within another."""
+        written = item if item in self.windows else self.entering.get(symbol_of(self.machine, value))
+        if not isinstance(written, cst.Call) or not isinstance(written.func, cst.Attribute):
+            return
+        manager = self.machine.evaluate(state, written.func.value)
+        if not isinstance(manager, Manager):
+            return
+        outer = self._around(state, manager)
+        if outer is not None and outer is not written:
+            self.machine.emit(state, EnteredTwice, written, outer=outer, manager=manager)
+            return
+        self.blocks[by] = _Block(manager, self.windows[written], written)
+        state.change(EnteredMicroBatches).facts_before = {
+            **state[EnteredMicroBatches].facts_before,
+            by: frozenset(state.facts),
+        }
+
+    def _around(self, state: State, manager: Manager) -> cst.Call | None:
+        """The call that has begun the micro-batch of `manager` around, or in an earlier item of the same `with`."""
+        for region in state.regions:
+            block = self.blocks.get(region.entered_by)
+            if block is not None and block.manager.symbol == manager.symbol:
+                return block.begins
+        return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """Record a division."""
