@@ -128,6 +128,14 @@ class EnteredTwice(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AveragedInWindow(Event):
+    """Weights are averaged on every micro-batch of `manager`, which `entered` begins."""
+
+    entered: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedEachTime(Event):
     """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import boundary
 from amplint.semantics.events import (
+    AveragedInWindow,
     ClearedInWindow,
     ClippedEachTime,
     DividedTwice,
@@ -15,14 +16,16 @@ from amplint.semantics.events import (
     WindowOfOne,
 )
 from amplint.semantics.frameworks.frameworks import spelled, synced
+from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.symbols import Key
-from amplint.semantics.values.values import NONE, Const, Manager, Ref, Value
+from amplint.semantics.values.values import NONE, Const, Manager, Ref, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.averages import UPDATES, UPDATING
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
@@ -55,16 +58,24 @@ class _Block:
 
 
 class EnteredMicroBatches(Part):
-    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before."""
+    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before.
 
-    __slots__ = ("facts_before",)
+    `latest` is the last one, with the iteration in which it was entered.
+    """
 
-    def __init__(self, before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None) -> None:
+    __slots__ = ("facts_before", "latest")
+
+    def __init__(
+        self,
+        before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None,
+        latest: tuple[cst.CSTNode, Iteration] | None = None,
+    ) -> None:
         self.facts_before = before or {}
+        self.latest = latest
 
     def copy(self) -> EnteredMicroBatches:
         """An independent copy."""
-        return EnteredMicroBatches(self.facts_before)
+        return EnteredMicroBatches(self.facts_before, self.latest)
 
     def key(self, now: Iteration) -> Hashable:
         """None: paths differ by their regions alone."""
@@ -101,6 +112,8 @@ class MicroBatches(Tracker):
         owner = call.owner
         if self.blocks and owner is not None and call.name in ("zero_grad", "step"):
             self._worked_on(state, call, owner)
+        if self.blocks and isinstance(owner, Unknown) and call.name in UPDATING:
+            self._averaged(state, call, owner)
         if isinstance(owner, Manager) and owner.kind in DIVIDING:
             self._managed(state, call, owner)
 
@@ -143,6 +156,19 @@ class MicroBatches(Tracker):
             region.entered_by in self.blocks and self.blocks[region.entered_by].manager.symbol == manager.symbol
             for region in state.regions
         )
+
+    def _averaged(self, state: State, call: Call, owner: Unknown) -> None:
+        """Report an average of weights that is updated in an iteration whose micro-batch may not end a window."""
+        part, (kind, *names) = state[EnteredMicroBatches], self.machine.symbols.key(root(self.machine, owner.symbol))
+        if part.latest is None or part.latest[1] != state.iteration:
+            return
+        if kind != "call" or call.name not in UPDATES.get(str(names[0]), ()):
+            return
+        by = part.latest[0]
+        manager, before = self.blocks[by].manager, part.facts_before[by]
+        if manager.steps is None or synced(self.machine, state, manager) or _may_end(self.machine, state, before):
+            return
+        self.machine.emit(state, AveragedInWindow, call.node, entered=self.blocks[by].begins, manager=manager)
 
     def _worked_on(self, state: State, call: Call, owner: Value) -> None:
         """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""
@@ -199,10 +225,9 @@ class MicroBatches(Tracker):
             self.machine.emit(state, EnteredTwice, written, outer=outer, manager=manager)
             return
         self.blocks[by] = _Block(manager, self.windows[written], written)
-        state.change(EnteredMicroBatches).facts_before = {
-            **state[EnteredMicroBatches].facts_before,
-            by: frozenset(state.facts),
-        }
+        entered = state.change(EnteredMicroBatches)
+        entered.facts_before = {**entered.facts_before, by: frozenset(state.facts)}
+        entered.latest = by, state.iteration
 
     def _around(self, state: State, manager: Manager) -> cst.Call | None:
         """The call that has begun the micro-batch of `manager` around, or in an earlier item of the same `with`."""
