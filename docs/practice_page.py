@@ -21,7 +21,7 @@ FAMILIES = {
     "fully_shard": ("AMP711", "AMP713", "AMP714", "AMP715"),
     "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714", "AMP715"),
     "deepspeed": ("AMP721", "AMP722", "AMP723", "AMP724", "AMP725"),
-    "accelerate": ("AMP705", "AMP731", "AMP732", "AMP733"),
+    "accelerate": ("AMP705", "AMP731", "AMP732", "AMP733", "AMP734", "AMP735"),
     "fabric": ("AMP705", "AMP706"),
     "lightning": ("AMP706", "AMP742", "AMP743"),
     "transformers": ("AMP706", "AMP741", "AMP744", "AMP745"),

@@ -51,6 +51,17 @@ SCRIPTS = {
         """,
         ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
     ),
+    "Lightning and the configuration of its DeepSpeed disagree": (
+        """
+        import lightning as L
+        from lightning.pytorch.strategies import DeepSpeedStrategy
+
+        settings = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}
+        trainer = L.Trainer(precision="16-mixed", strategy=DeepSpeedStrategy(config=settings))  # expect: AMP723
+        trainer.fit(module, batches)
+        """,
+        ("16-mixed", "bf16-mixed"),
+    ),
     "a Trainer gets a model in bfloat16": (
         """
         import torch

@@ -45,8 +45,21 @@ AVERAGERS = {
             0.9999,
             "`ModelEmaV3` in timm 0.9.16 to 1.0: `deepcopy(model)`, `torch._foreach_lerp_`",
         ),
+        Averager(
+            frozenset({"ema_pytorch.EMA", "ema_pytorch.ema_pytorch.EMA"}),
+            ("model", 0),
+            ("beta", 2),
+            0.9999,
+            "`EMA.init_ema` and `update_moving_average` in ema-pytorch 0.2 to 0.8: `deepcopy`, `lerp_`",
+        ),
     )
     for name in averager.names
 }
+UPDATES = {
+    **dict.fromkeys(AVERAGERS, frozenset({"step", "update"})),
+    "torch.optim.swa_utils.AveragedModel": frozenset({"update_parameters"}),
+}
+"""Class of averages -> its methods that take the weights once."""
+UPDATING = frozenset().union(*UPDATES.values())
 MOVES = {"mul_": ("other", 0, True), "lerp_": ("weight", 1, False)}
 """Method of a tensor -> its factor with the position, and whether that is the share retained."""

@@ -58,3 +58,9 @@ AUTO = "auto"
 """The value that Transformers and Accelerate replace by their own settings."""
 HALF_BLOCKS = {"fp16": "fp16", "bf16": "bf16", "fp8": "bf16"}
 """Accelerate's mixed precision -> the block that it enables; the other one must be disabled (accelerate 1.15)."""
+ADDED_BLOCKS = {"16-mixed": "fp16", "16-true": "fp16", "bf16-mixed": "bf16", "bf16-true": "bf16"}
+"""Precision of Lightning's Trainer -> the block that it enables, unless the configuration has it.
+
+Where the other one is enabled, DeepSpeed raises AssertionError. Source: `_format_precision_config` in
+`fabric/strategies/deepspeed.py` of lightning 2.0 to 2.6.
+"""

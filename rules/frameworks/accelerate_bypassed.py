@@ -28,10 +28,10 @@ class AccelerateBypassed(Rule):
     micro-batches, DeepSpeed and FSDP rely on these calls too, and Fabric raises `RuntimeError`. The precision is often
     chosen at the launch of a script, outside of it.
 
-    With automatic optimization, Lightning runs the backward pass behind `training_step`. What that method clips are the
-    gradients of the batch before, or, where micro-batches add up, a sum that is not whole yet; after a step there are
-    none. Those that the optimizer gets are clipped by `Trainer(gradient_clip_val=...)`, or in
-    `configure_gradient_clipping`.
+    With automatic optimization, Lightning runs the backward pass behind `training_step`. What that method clips, or a
+    function that it calls, are the gradients of the batch before, or, where micro-batches add up, a sum that is not
+    whole yet; after a step there are none. Those that the optimizer gets are clipped by
+    `Trainer(gradient_clip_val=...)`, or in `configure_gradient_clipping`.
 
     ## Example
     ```python
@@ -70,7 +70,10 @@ class AccelerateBypassed(Rule):
     code = "AMP705"
     name = "accelerate-bypassed"
     severity = Severity.ERROR
-    screen = ((b"ccelerator", b"Fabric", b"automatic_optimization", b"training_step"), (b"backward(", b"clip_grad"))
+    screen = (
+        (b"ccelerator", b"Fabric", b"automatic_optimization", b"training_step"),
+        (b"backward(", b"clip", b".grad"),
+    )
     fixable = Applicability.SAFE
     reason = "The framework scales the loss and unscales the gradients; a call that goes past it meets the wrong scale."
 
@@ -94,6 +97,7 @@ class AccelerateBypassed(Rule):
             "gradients are clipped in training_step, and Lightning runs the backward pass after it",
             reason="No gradient that the optimizer gets has been clipped.",
             advice="Give the Trainer gradient_clip_val, or clip in configure_gradient_clipping.",
+            notes=[(event.clip, "the gradients change here")] if event.clip is not event.node else [],
         )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:

@@ -20,6 +20,10 @@ class DeepspeedConfigDisagrees(Rule):
     `gradient_accumulation_steps`. `Accelerator(mixed_precision="bf16")` refuses a configuration in which `fp16` is
     enabled, and the other way round.
 
+    `Trainer(precision="16-mixed")` of Lightning, with a configuration in its `DeepSpeedStrategy`, adds the block `fp16`
+    where it is missing. Where `bf16` is enabled, both then are, and DeepSpeed ends with `AssertionError: bfloat16 and
+    fp16 modes cannot be simultaneously enabled`. The same goes for `"bf16-mixed"` and `fp16`.
+
     A file for `accelerate launch` that names a `deepspeed_config_file` leaves precision, clipping and accumulation to
     that file: where it sets them as well, `Accelerator()` ends with `ValueError: When using deepspeed_config_file, the
     following accelerate config variables will be ignored`.
@@ -46,16 +50,24 @@ class DeepspeedConfigDisagrees(Rule):
     code = "AMP723"
     name = "deepspeed-config-disagrees"
     severity = Severity.ERROR
-    screen = (b"deepspeed", (b"TrainingArguments", b"Config(", b"DeepSpeedPlugin"))
+    screen = (
+        (b"deepspeed", b"DeepSpeed"),
+        (b"TrainingArguments", b"Config(", b"DeepSpeedPlugin", b"DeepSpeedStrategy"),
+    )
     configs = True
 
     def on_engine_disagrees(self, event: EngineDisagrees) -> Iterator[Report]:
         ours, theirs = _shown(event.ours), _shown(event.theirs)
+        adds = event.argument == "precision"
         yield self.report(
             event,
             f"{event.starter} has {event.argument}={ours}, and DeepSpeed's configuration {event.setting}={theirs}",
-            reason="It ends with ValueError as training begins: the two must say the same.",
-            advice='Write "auto" in the configuration, which then goes by the argument.',
+            reason="DeepSpeed raises AssertionError: fp16 and bf16 are enabled at once, since the Trainer adds its own."
+            if adds
+            else "It ends with ValueError as training begins: the two must say the same.",
+            advice="Leave both blocks out of the configuration."
+            if adds
+            else 'Write "auto" in the configuration, which then goes by the argument.',
             notes=[(event.written, f"{event.setting} is {theirs} here")],
         )
 

@@ -8,6 +8,7 @@ from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place, ScalerKept
 from amplint.semantics.events.frameworks import (
     AllHalf,
+    AveragedInWindow,
     Bypassed,
     ClearedInWindow,
     ClipFollowed,
@@ -21,6 +22,7 @@ from amplint.semantics.events.frameworks import (
     EngineConfigured,
     EngineDisagrees,
     EngineInRegion,
+    EnteredTwice,
     HalfManaged,
     HalvesMixed,
     InertDecorator,
@@ -183,6 +185,7 @@ __all__ = [
     "AutocastEntered",
     "AutocastUnused",
     "AverageAlike",
+    "AveragedInWindow",
     "Backward",
     "Because",
     "Bypassed",
@@ -212,6 +215,7 @@ __all__ = [
     "EngineConfigured",
     "EngineDisagrees",
     "EngineInRegion",
+    "EnteredTwice",
     "Event",
     "Evidence",
     "FarConstant",

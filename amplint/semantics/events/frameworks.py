@@ -120,6 +120,22 @@ class WindowOfOne(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class EnteredTwice(Event):
+    """A micro-batch of `manager` begins within one that begins at `outer`, so that both are counted."""
+
+    outer: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AveragedInWindow(Event):
+    """Weights are averaged on every micro-batch of `manager`, which `entered` begins."""
+
+    entered: cst.CSTNode
+    manager: Manager
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedEachTime(Event):
     """`manager` clips on every micro-batch of its windows; `spelled` names it there."""
 
@@ -137,7 +153,9 @@ class UnscaledAgain(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedTooEarly(Event):
-    """A step of Lightning clips gradients, and the loop runs the backward pass after it."""
+    """A step of Lightning clips gradients, at `clip`, and the loop runs the backward pass after it."""
+
+    clip: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from amplint.premises import Premise
@@ -35,6 +35,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.changes import OUTER_REGION_REFUSED, PLAIN_BACKWARD
 from amplint.torchlib.deepspeed import (
+    ADDED_BLOCKS,
     AUTO,
     AUTOCAST,
     CLIPPING,
@@ -53,7 +54,7 @@ from amplint.torchlib.deepspeed import (
 from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
 from amplint.torchlib.names import CLIPPERS
 
-_PLUGIN = "DeepSpeedPlugin"
+_PLUGIN, _LOOP = "DeepSpeedPlugin", "lightning loop"
 _LIMITS = ("max_norm", "clip_value")
 _ENGINES = frozenset({"backward", "step"})
 _CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items() if changes)
@@ -218,7 +219,7 @@ class DeepSpeed(Tracker):
                 self.converted[result.symbol] = dtype, config
         if call.callee.name in INITIALIZE and _leaves_gradients_alone(config.value):
             self.unclipped[result.symbol] = config
-        elif call.callee.name.endswith(f".{_PLUGIN}"):
+        elif call.callee.name.endswith((f".{_PLUGIN}", STRATEGY)):
             self.plugins[result.symbol] = config
 
     def _config(self, state: State, arguments: Arguments) -> _Config | None:
@@ -244,19 +245,26 @@ class DeepSpeed(Tracker):
             plugin = call.arguments.value("deepspeed_plugin")
             config = self.plugins.get(plugin.symbol) if isinstance(plugin, Unknown) else None
             if config is not None:
-                self._compare_precision(state, call, config)
+                self._compare_precision(state, call, config, "mixed_precision", HALF_BLOCKS)
+        elif loop_kind(name) == _LOOP:
+            strategy = call.arguments.value("strategy")
+            config = self.plugins.get(strategy.symbol) if isinstance(strategy, Unknown) else None
+            if config is not None:
+                self._compare_precision(state, call, config, "precision", ADDED_BLOCKS)
         elif loop_kind(name) == "arguments" and config is not None:
             for setting, (argument, ours) in _arguments(name, call.arguments):
                 self._compare_setting(state, call, config, setting, argument, ours)
 
-    def _compare_precision(self, state: State, call: Call, config: _Config) -> None:
-        asked = call.arguments.get("mixed_precision")
+    def _compare_precision(
+        self, state: State, call: Call, config: _Config, argument: str, blocks: Mapping[str, str]
+    ) -> None:
+        """Compare an argument for the precision with the blocks that are enabled; it enables one of its own."""
+        asked = call.arguments.get(argument)
         precision = asked.value.value if asked is not None and isinstance(asked.value, Const) else None
-        for block in {"fp16", "bf16"} - {HALF_BLOCKS[precision]} if precision in HALF_BLOCKS else ():
+        for block in {*PRECISIONS} - {blocks[str(precision)]} if str(precision) in blocks else ():
             if asked is not None and get(config.value, block, "enabled") == TRUE:
-                self._emit_disagreement(
-                    state, asked.node, config, f"{block}.enabled", "mixed_precision", asked.value, "Accelerator"
-                )
+                starter = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else ""
+                self._emit_disagreement(state, asked.node, config, f"{block}.enabled", argument, asked.value, starter)
 
     def _compare_setting(
         self, state: State, call: Call, config: _Config, setting: str, argument: str, ours: Value
@@ -315,7 +323,7 @@ def _refuses(config: _Config | None) -> bool | None:
 
 def _is_configured(name: str) -> bool:
     """Whether a function or class can take a configuration."""
-    return name.partition(".")[0] in CONFIGURED or name.endswith(STRATEGY)
+    return name.partition(".")[0] in CONFIGURED or name.endswith(STRATEGY) or loop_kind(name) == _LOOP
 
 
 def _arguments(name: str, arguments: Arguments) -> Iterator[tuple[str, tuple[str, Value]]]:

@@ -42,6 +42,9 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk
+from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
     BY_HAND,
     COLLECTING,
@@ -257,8 +260,7 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
     """Report PyTorch's own clipping of gradients of a framework."""
     _clipped_by_hand(machine, state, node)
-    if _precedes_backward(machine, state):
-        machine.emit(state, ClippedTooEarly, node)
+    if clipped_too_early(machine, state, node):
         return
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
@@ -266,19 +268,35 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
         _emit_bypassed(machine, state, manager, node, what, node)
 
 
-def _precedes_backward(machine: Machine, state: State) -> bool:
-    """Whether the method that runs is the step of a Lightning module which leaves the backward pass to the loop."""
-    function = machine.calls[-1] if machine.calls else None
-    me, chunk = state.frames[state.frame].get("self"), machine.chunk
-    if not isinstance(function, cst.FunctionDef) or function.name.value != TRAINER_STEP or chunk is None:
+def clipped_too_early(machine: Machine, state: State, node: cst.Call) -> bool:
+    """Report that `node` clips in a step of Lightning which leaves the backward pass to the loop; whether it does."""
+    running = [function.name.value if isinstance(function, cst.FunctionDef) else "" for function in machine.calls]
+    if TRAINER_STEP not in running or not any(
+        isinstance(me, Instance) and _leaves_backward(machine, state, me)
+        for me in [frame.get("self") for frame in state.frames.values()]
+    ):
         return False
-    if not isinstance(me, Instance) or not chunk.words.isdisjoint(_RUNS_BACKWARD):
-        return False
+    inner = len(running) - 1 - running.index(TRAINER_STEP)
+    called = machine.sites[-inner] if inner else None
+    machine.emit(state, ClippedTooEarly, called or node, clip=node)
+    return True
+
+
+def _leaves_backward(machine: Machine, state: State, me: Instance) -> bool:
+    """Whether `me` is a Lightning module whose backward pass the loop runs."""
     lineage = [*attributes.lineage(machine, state, me.cls)]
     bases = [base for cls in lineage for base in attributes.bases(machine, state, cls)]
     if not any(isinstance(base, Ref) and is_lightning_module(base.name) for base in bases):
         return False
-    return all("automatic_optimization" not in cls.chunk.words for cls in lineage)
+    return not any(_runs_backward(cls.chunk) for cls in lineage)
+
+
+@cached_per_chunk
+def _runs_backward(chunk: Chunk) -> bool:
+    """Whether the code of a class names a backward pass of its own, or manual optimization."""
+    if chunk.words.isdisjoint(_RUNS_BACKWARD):
+        return False
+    return any(isinstance(node, cst.Name) and node.value in _RUNS_BACKWARD for node in walk(chunk.module))
 
 
 def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:

@@ -6,21 +6,31 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 
 from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import boundary
-from amplint.semantics.events import ClearedInWindow, ClippedEachTime, DividedTwice, UnscaledAgain, WindowOfOne
+from amplint.semantics.events import (
+    AveragedInWindow,
+    ClearedInWindow,
+    ClippedEachTime,
+    DividedTwice,
+    EnteredTwice,
+    UnscaledAgain,
+    WindowOfOne,
+)
 from amplint.semantics.frameworks.frameworks import spelled, synced
+from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.symbols import Key
-from amplint.semantics.values.values import NONE, Const, Manager, Ref, Value
+from amplint.semantics.values.values import NONE, Const, Manager, Ref, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.torchlib.averages import UPDATES, UPDATING
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
 _EVENTS = frozenset(
-    {ClearedInWindow.kind, ClippedEachTime.kind, DividedTwice.kind, UnscaledAgain.kind, WindowOfOne.kind}
+    event.kind for event in (ClearedInWindow, ClippedEachTime, DividedTwice, EnteredTwice, UnscaledAgain, WindowOfOne)
 )
 _COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
 _SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
@@ -29,16 +39,17 @@ _SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpee
 
 
 class _Block:
-    """A `with` statement that enters a micro-batch of `manager`, and its calls in the current iteration.
+    """A `with` statement that enters a micro-batch of `manager` by `begins`, and its calls in the current iteration.
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
     theirs; `backward` maps them to the first backward pass after it. `models` are those whose gradients accumulate,
     `passed` is the last backward pass and `step` the last step.
     """
 
-    def __init__(self, manager: Manager, models: frozenset[int]) -> None:
+    def __init__(self, manager: Manager, models: frozenset[int], begins: cst.Call) -> None:
         self.manager = manager
         self.models = models
+        self.begins = begins
         self.passed: cst.Call | None = None
         self.step: cst.Call | None = None
         self.cleared: dict[int, cst.Call] = {}
@@ -47,16 +58,24 @@ class _Block:
 
 
 class EnteredMicroBatches(Part):
-    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before."""
+    """The `with` statements that entered a micro-batch on a path, each with the facts assumed before.
 
-    __slots__ = ("facts_before",)
+    `latest` is the last one, with the iteration in which it was entered.
+    """
 
-    def __init__(self, before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None) -> None:
+    __slots__ = ("facts_before", "latest")
+
+    def __init__(
+        self,
+        before: Mapping[cst.CSTNode, frozenset[Fact]] | None = None,
+        latest: tuple[cst.CSTNode, Iteration] | None = None,
+    ) -> None:
         self.facts_before = before or {}
+        self.latest = latest
 
     def copy(self) -> EnteredMicroBatches:
         """An independent copy."""
-        return EnteredMicroBatches(self.facts_before)
+        return EnteredMicroBatches(self.facts_before, self.latest)
 
     def key(self, now: Iteration) -> Hashable:
         """None: paths differ by their regions alone."""
@@ -66,10 +85,10 @@ class EnteredMicroBatches(Part):
 class MicroBatches(Tracker):
     """Tracks divisions of losses, and clipping and clearing within a window.
 
-    `windows` maps the calls that begin a micro-batch to its models, `blocks` are the `with` statements that enter one,
-    `without_steps` the constructions of managers that get no number of micro-batches, `gets_steps` says that another
-    does, `begun` maps managers to the first call that begins one, and `divisions` maps the result of dividing a value
-    other than a sum to the node and the symbol of the divisor.
+    `windows` maps the calls that begin a micro-batch to its models, `entering` maps their results to them, `blocks` are
+    the `with` statements that enter one, `without_steps` the constructions of managers that get no number of
+    micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one, and
+    `divisions` maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
     """
 
     part = EnteredMicroBatches
@@ -77,6 +96,7 @@ class MicroBatches(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.windows: dict[cst.CSTNode, frozenset[int]] = {}
+        self.entering: dict[int, cst.Call] = {}
         self.without_steps: dict[int, cst.Call] = {}
         self.begun: dict[int, cst.CSTNode] = {}
         self.gets_steps = False
@@ -92,6 +112,8 @@ class MicroBatches(Tracker):
         owner = call.owner
         if self.blocks and owner is not None and call.name in ("zero_grad", "step"):
             self._worked_on(state, call, owner)
+        if self.blocks and isinstance(owner, Unknown) and call.name in UPDATING:
+            self._averaged(state, call, owner)
         if isinstance(owner, Manager) and owner.kind in DIVIDING:
             self._managed(state, call, owner)
 
@@ -108,7 +130,9 @@ class MicroBatches(Tracker):
             self._divided_again(state, call, manager, call.arguments.values[0])
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """Record the construction of a manager that gets no number of micro-batches."""
+        """Record the construction of a manager that gets no number of micro-batches, and the begin of a micro-batch."""
+        if call.node in self.windows:
+            self.entering[symbol_of(self.machine, result)] = call.node
         if isinstance(result, Manager) and result.kind in DIVIDING and isinstance(call.callee, Ref):
             given = {argument.keyword for argument in call.arguments.given}
             self.without_steps[result.symbol] = call.node
@@ -132,6 +156,19 @@ class MicroBatches(Tracker):
             region.entered_by in self.blocks and self.blocks[region.entered_by].manager.symbol == manager.symbol
             for region in state.regions
         )
+
+    def _averaged(self, state: State, call: Call, owner: Unknown) -> None:
+        """Report an average of weights that is updated in an iteration whose micro-batch may not end a window."""
+        part, (kind, *names) = state[EnteredMicroBatches], self.machine.symbols.key(root(self.machine, owner.symbol))
+        if part.latest is None or part.latest[1] != state.iteration:
+            return
+        if kind != "call" or call.name not in UPDATES.get(str(names[0]), ()):
+            return
+        by = part.latest[0]
+        manager, before = self.blocks[by].manager, part.facts_before[by]
+        if manager.steps is None or synced(self.machine, state, manager) or _may_end(self.machine, state, before):
+            return
+        self.machine.emit(state, AveragedInWindow, call.node, entered=self.blocks[by].begins, manager=manager)
 
     def _worked_on(self, state: State, call: Call, owner: Value) -> None:
         """Handle `zero_grad` or `step` of `owner`, which may be an optimizer or a model."""
@@ -176,15 +213,29 @@ class MicroBatches(Tracker):
             self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """Record a `with` statement that begins a micro-batch."""
-        if item in self.windows and isinstance(item, cst.Call) and isinstance(item.func, cst.Attribute):
-            manager = self.machine.evaluate(state, item.func.value)
-            if isinstance(manager, Manager):
-                self.blocks[by] = _Block(manager, self.windows[item])
-                state.change(EnteredMicroBatches).facts_before = {
-                    **state[EnteredMicroBatches].facts_before,
-                    by: frozenset(state.facts),
-                }
+        """Record a `with` statement that begins a micro-batch, and report one within another."""
+        written = item if item in self.windows else self.entering.get(symbol_of(self.machine, value))
+        if not isinstance(written, cst.Call) or not isinstance(written.func, cst.Attribute):
+            return
+        manager = self.machine.evaluate(state, written.func.value)
+        if not isinstance(manager, Manager):
+            return
+        outer = self._around(state, manager)
+        if outer is not None and outer is not written:
+            self.machine.emit(state, EnteredTwice, written, outer=outer, manager=manager)
+            return
+        self.blocks[by] = _Block(manager, self.windows[written], written)
+        entered = state.change(EnteredMicroBatches)
+        entered.facts_before = {**entered.facts_before, by: frozenset(state.facts)}
+        entered.latest = by, state.iteration
+
+    def _around(self, state: State, manager: Manager) -> cst.Call | None:
+        """The call that has begun the micro-batch of `manager` around, or in an earlier item of the same `with`."""
+        for region in state.regions:
+            block = self.blocks.get(region.entered_by)
+            if block is not None and block.manager.symbol == manager.symbol:
+                return block.begins
+        return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
         """Record a division."""

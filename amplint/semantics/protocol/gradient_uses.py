@@ -114,6 +114,8 @@ Nor does what hides from the scaler that gradients have overflowed.
 """
 _SETS = in_place(operations_with("fills")) | {"set_"}
 _CLAMPS = frozenset({"clamp", "clip", "clamp_", "clip_"})
+_RESCALES = frozenset({"mul_", "div_", "copy_", "clamp_", "clip_"})
+"""What clipping does to gradients in place."""
 _SIGNS = (Const(0), Const(0.0), Const(None))
 """Limits that commute with the loss scale."""
 _REPLACES = frozenset({"clamp", "clip", "nan_to_num"})
@@ -140,6 +142,8 @@ def _gradient_method(
 ) -> Value | None:
     if name.endswith("_"):
         windows.note(machine, state, Job.RESCALE, node)
+    if name in _RESCALES:
+        frameworks.clipped_too_early(machine, state, node)
     if any(_involves_scale(machine, value) for value in arguments.values):
         protocol.forget_gradients(state)
         return Unknown(machine.fresh())
