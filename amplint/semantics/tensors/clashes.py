@@ -33,7 +33,7 @@ from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
-from amplint.semantics.tensors.widened import left_wide, widened_by
+from amplint.semantics.tensors.widened import left_wide, lifted_between, widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value
@@ -48,8 +48,10 @@ from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, words
 
-_LIKE, _NEW = operations_with("creates-like"), operations_with("creates-new")
-_WEIGHTED = operations_with("weights", "alike").union(fact_values("recurrent"), fact_values("cell"))
+_LIKE, _NEW, _WRITES = operations_with("creates-like"), operations_with("creates-new"), operations_with("writes")
+_WEIGHTED = operations_with("weights", "alike").union(
+    fact_values("recurrent"), fact_values("cell"), {"multiheadattention"}
+)
 """Layers that refuse an input whose dtype is not that of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
@@ -87,7 +89,9 @@ def emit_clash(
     steady, half = met
     converted = conversion_of(steady) if steady.made is None else None
     asked = isinstance(steady.value, Tensor) and has_float32_dtype_argument(steady.value)
-    settled = steady.made is not None or converted is not None or asked
+    widened = widened_by(machine, steady.value) if steady.made is None else None
+    writes = op in _WRITES and widened is not None
+    settled = steady.made is not None or converted is not None or asked or writes
     refusal = found.refusal if settled else found.refusal and _KEPT
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
@@ -100,10 +104,9 @@ def emit_clash(
         and not from_caller
         and not _is_meant_in_loss(machine, steady.made)
     ):
-        widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=from_caller,
-            converted=widened,
+            converted=widened if refusal is not None and not writes else None,
             assumed=True,
         )  # fmt: skip
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
@@ -258,7 +261,7 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         return
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
-    left = left_wide(machine, source.value)
+    left = left_wide(machine, source.value) or lifted_between(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
     made = uncast_source_call(machine, source.value.symbol)

@@ -16,12 +16,15 @@ from amplint.semantics.words import MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import FIRST_DECIDES
 from amplint.torchlib.policy import LOWER, words
 
 _JOINS = operations_with("joins")
 _PRODUCTS = LOWER | {"MatrixMultiply"}
-_OF_TENSORS_ONLY = operations_with("tensor-source")
-"""Operations whose source operand is always a tensor, never a number."""
+_OF_TENSORS_ONLY = operations_with("tensor-source") | (
+    operations_with("alike") - operations_with("number") - operations_with("follows") - operations_with("writes")
+)
+"""Operations whose operands are always tensors, never numbers."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
 
@@ -107,6 +110,8 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)
+    if key[0] in FIRST_DECIDES and depth and parts:
+        return is_computed(machine, parts[0], depth - 1)
     if symbol in machine[HalfResults].symbols:
         return True
     if key[0] == "part" and depth:
