@@ -32,6 +32,7 @@ from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
+from amplint.semantics.tensors.subregions import is_switched_off
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
 from amplint.semantics.tensors.widened import left_wide, lifted_between, widened_by
 from amplint.semantics.values.arguments import Arguments
@@ -261,7 +262,9 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         return
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
-    left = left_wide(machine, source.value) or lifted_between(machine, source.value)
+    left = left_wide(machine, source.value)
+    if left is None and not is_switched_off(state):
+        left = lifted_between(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
     made = uncast_source_call(machine, source.value.symbol)
