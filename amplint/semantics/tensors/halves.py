@@ -110,9 +110,7 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)
-    if key[0] in FIRST_DECIDES and depth and parts:
-        return is_computed(machine, parts[0], depth - 1)
-    if symbol in machine[HalfResults].symbols:
+    if _follows_result(machine, symbol):
         return True
     if key[0] == "part" and depth:
         return is_computed(machine, parts[0], depth - 1)
@@ -121,6 +119,13 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return inside and any(is_computed(machine, part, depth - 1) for part in parts)
     callee = machine.symbols.method(symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
+
+
+def _follows_result(machine: Machine, symbol: int) -> bool:
+    """Whether operations on one tensor computed this from the result of a layer, or of a call in a region."""
+    while machine.symbols.key(symbol)[0] in FIRST_DECIDES and machine.symbols.parts(symbol):
+        symbol = dtype_root(machine, machine.symbols.parts(symbol)[0])
+    return symbol in machine[HalfResults].symbols or _is_result(machine, symbol)
 
 
 def _counts(machine: Machine, symbol: int) -> bool:
