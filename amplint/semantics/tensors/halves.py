@@ -8,10 +8,10 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen
+from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen, views
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Tensor, Unknown, Value
 from amplint.semantics.words import MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
@@ -21,9 +21,9 @@ from amplint.torchlib.policy import LOWER, words
 
 _JOINS = operations_with("joins")
 _PRODUCTS = LOWER | {"MatrixMultiply"}
-_OF_TENSORS_ONLY = operations_with("tensor-source") | (
-    operations_with("alike") - operations_with("number") - operations_with("follows") - operations_with("writes")
-)
+_SOURCES = operations_with("tensor-source")
+"""Operations whose source operand is always a tensor, never a number."""
+_OF_TENSORS_ONLY = operations_with("alike") - frozenset().union(*map(operations_with, ("number", "follows", "writes")))
 """Operations whose operands are always tensors, never numbers."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
@@ -38,7 +38,17 @@ def may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
         return value.rank != 0 and is_computed(machine, value.symbol)
     if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not is_computed(machine, value.symbol):
         return False
-    return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
+    if op in _SOURCES or (op in _OF_TENSORS_ONLY and not _is_entry(machine, value.symbol)):
+        return True
+    return _is_tensor(machine, value.symbol)
+
+
+def _is_entry(machine: Machine, symbol: int) -> bool:
+    """Whether this is, or views, what a dictionary of unseen code holds under a key."""
+    symbols = machine.symbols
+    indices = (symbols.parts(one)[1:] for one in views(machine, symbol) if symbols.key(one)[0] == "index")
+    keys = (symbols.key(index) for given in indices for index in given)
+    return any(key[0] == "value" and isinstance(key[1], Const) and isinstance(key[1].value, str) for key in keys)
 
 
 def is_unconverted(machine: Machine, operand: Operand, op: str = "") -> bool:

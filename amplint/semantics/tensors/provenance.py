@@ -221,7 +221,7 @@ def asked_dtype(machine: Machine, symbol: int) -> str | None:
     """The dtype that the operation which computed a tensor was given as its `dtype`."""
     settings = next(iter(machine.symbols.key(symbol)[1:2]), None)
     for setting in settings if isinstance(settings, tuple) else ():
-        if isinstance(setting, tuple) and setting[0] == "dtype":
+        if isinstance(setting, tuple) and setting[:1] == ("dtype",):
             kind, *value = machine.symbols.key(setting[1])
             return DTYPES.get(value[0].name) if kind == "value" and isinstance(value[0], Ref) else None
     return None
