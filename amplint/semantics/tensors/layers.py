@@ -54,6 +54,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         if machine.assumes and last == "Parameter":
             adapters.report(machine, state, node, held)
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
+    if machine.assumes:
+        adapters.report_layer(machine, state, node, arguments)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()
     machine[Weights].symbols.add(made)
