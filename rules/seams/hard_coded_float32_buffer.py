@@ -62,7 +62,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = ((*MAKING, b"type_as(", b"where(", b".float()"),)
+    assumed = ((*MAKING, b"type_as(", b"where(", b".float()", b".in_features", b".in_channels"),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
