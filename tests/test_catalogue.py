@@ -48,6 +48,8 @@ CALLS: dict[str, Callable[[Tensor], Any]] = {
     "index_add": lambda x: x.index_add(0, ROWS, x),
     "index_copy": lambda x: x.index_copy(0, ROWS, x),
     "index_put": lambda x: x.index_put((ROWS,), x),
+    "index_reduce": lambda x: x.index_reduce(0, ROWS, x, "mean"),
+    "inner": lambda x: torch.inner(x, x),
     "masked_scatter": lambda x: x.masked_scatter(x > 0, x),
     "max_pool2d_with_indices": lambda x: F.max_pool2d_with_indices(x.view(1, 1, 4, 4), 2),
     "scatter_add": lambda x: x.scatter_add(1, x.argsort(1), x),

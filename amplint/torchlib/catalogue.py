@@ -156,6 +156,7 @@ convolution_backward         d   convolves
 cross                        fml alike cast beside=other:0
 dot                          fm  alike cast matrices blas rank=0 beside=tensor:0,other:0
 einsum                       f   alike cast matrices operators=einsum,bmm
+inner                        fm  alike of-products cast matrices beside=other:0 operators=tensordot
 linear                       n   alike needs-floating cast matrices weights beside=weight:0,bias:1 module=Linear
 matmul                       fml alike cast out-not-cast matrices beside=other:0 operator=MatrixMultiply
 mm                           fm  alike cast out-not-cast matrices blas rank=2 beside=mat2:0
@@ -211,7 +212,7 @@ gumbel_softmax     n    cast operators=softmax
 hardsigmoid        n    follows needs-floating same-rank module=Hardsigmoid
 hardswish          n    follows needs-floating same-rank module=Hardswish
 hardtanh           n    follows keeps-integers same-rank bounded module=Hardtanh
-heaviside          fmi  steps
+heaviside          fmi  alike steps beside=values:0
 hypot              fmi  promotes-to-floating beside=other:0
 leaky_relu         n    follows needs-floating same-rank module=LeakyReLU
 lerp               fmi  follows alike beside=end:0,weight:1
@@ -372,6 +373,7 @@ index_add       fmi alike same-rank writes tensor-source beside=source:2,tensor:
 index_copy      fmi alike cast same-rank replaces writes tensor-source beside=source:2,tensor:2
 index_fill      fmi keeps same-rank replaces number=value:2
 index_put       fmi alike cast replaces writes beside=values:1
+index_reduce    fmi alike same-rank writes tensor-source beside=source:2
 put             fmi alike replaces writes beside=source:1
 masked_fill     fmi keeps replaces number=value:1
 masked_scatter  fmi alike replaces writes tensor-source beside=source:1

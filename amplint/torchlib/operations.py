@@ -49,6 +49,7 @@ NORMS = operations_with("normalises")
 ATTENTION = "scaled_dot_product_attention"
 MASK_REFUSED = "its mask is float32, which its CUDA kernels refuse or misread beside half queries"
 """The CPU takes such a mask since 2.5; before, it was refused everywhere."""
+_DECIDED_OTHERWISE = ELEMENTWISE.union(FLOATING_ELEMENTWISE, ALIKE, PROMOTED, EXPANDED, FILLS, COUNTS, BOOLEAN, INTEGER)
 KNOWN = FOLLOWS_INPUT.union(
     *treatment().lower.values(),
     *treatment().float32.values(),
@@ -61,6 +62,8 @@ KNOWN = FOLLOWS_INPUT.union(
     COUNTS,
 )
 """Every operation whose result dtype is known."""
+FIRST_DECIDES = KNOWN - _DECIDED_OTHERWISE
+"""Operations whose result outside of any region has the dtype of their first operand, where that is floating."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class DtypeMismatchAfterAutocast(Rule):
         if event.converted is not None:
             yield self.report(
                 event,
-                f"float32 by conversion, this tensor widens others, and {event.op} then raises in half precision",
+                f"float32 by conversion, this tensor makes {event.op} raise in half precision",
                 reason="A float32 tensor makes a half one float32, and half weights refuse that.",
                 advice="Convert it to the dtype of what it meets: x.to(y.dtype).",
                 at=event.converted,

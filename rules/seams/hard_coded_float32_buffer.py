@@ -32,10 +32,10 @@ class HardCodedFloat32Buffer(Rule):
     A result that is converted to half again is not reported.
 
     Selected by its code, the rule also reports tensors made for others, with their size or on their device but not
-    with their dtype, where nothing says whether those are half, parameters in the size of a layer that a function is
-    given, as adapters have, a mask that is converted to float32, where a layer computes with it or it is converted to
-    the dtype of what it meets in another place, and normalisation that is written out with statistics which the module
-    keeps. All are infos.
+    with their dtype, where nothing says whether those are half, parameters and layers in the size of a layer that a
+    function is given, as adapters have, a mask that is converted to float32, where a layer computes with it or it is
+    converted to the dtype of what it meets in another place, and normalisation that is written out with statistics
+    which the module keeps. All are infos.
 
     ## Example
     ```python
@@ -62,7 +62,7 @@ class HardCodedFloat32Buffer(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.WIDENS),)
     screen = ((b"autocast", b"half()", b"float16"), (b"cat", b"stack"), MAKING)
-    assumed = ((*MAKING, b"type_as(", b"where(", b".float()"),)
+    assumed = ((*MAKING, b"type_as(", b"where(", b".float()", b".in_features", b".in_channels"),)
     fixable = Applicability.UNSAFE
     reason = "Without a dtype the new tensor is float32, and so is everything it is joined with."
 
@@ -107,9 +107,10 @@ class HardCodedFloat32Buffer(Rule):
             )
 
     def on_parameter_apart(self, event: ParameterApart) -> Iterator[Report]:
+        kind = "layer" if event.made is event.node else "parameter"
         yield self.report(
             event,
-            f"this parameter has the size of {event.layer} but not its dtype: float32 even where its weights are half",
+            f"this {kind} has the size of {event.layer} but not its dtype: float32 even where its weights are half",
             reason="Both compute with one input, and layers refuse one whose dtype is not that of their weights.",
             advice=f"Make it with dtype={event.layer}.weight.dtype, or convert what it computes with.",
             at=event.made,

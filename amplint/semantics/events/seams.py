@@ -61,7 +61,7 @@ class InputUnconverted(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ParameterApart(Event):
-    """The parameter that `made` creates has the size of the given `layer` and not its dtype."""
+    """The parameter or layer that `made` creates has the size of the given `layer` and not its dtype."""
 
     made: cst.Call
     layer: str

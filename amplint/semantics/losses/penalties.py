@@ -130,7 +130,7 @@ def _in_half(machine: Machine, symbol: int | None) -> bool:
     todo, seen = [symbol], set()
     while todo:
         current = todo.pop()
-        if current in machine[HalfResults].symbols:
+        if current in machine[HalfResults].narrow:
             return True
         if current is not None and current not in seen:
             seen.add(current)

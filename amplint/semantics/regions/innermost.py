@@ -40,9 +40,3 @@ def innermost_of(
 def is_off(machine: Machine, state: State, enabled: Value) -> bool:
     """Whether a flag is known to be false on this path."""
     return is_on(machine.symbols, machine.assumed(state), enabled) is False
-
-
-def can_be_half(machine: Machine, state: State) -> bool:
-    """Whether a float16 region is or can be on."""
-    region, _ = innermost(machine, state)
-    return region is not None and region.dtypes is not None and "float16" in region.dtypes

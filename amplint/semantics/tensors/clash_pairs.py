@@ -51,7 +51,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
             target = replace(target, made=creating_call(machine, target.value.symbol, asked=True))
             operands = [target, source]
         callers = target.dtype == FROM_PARAMETER and target.half is not None
-        if (callers or is_like_another(machine, target)) and _is_float32(machine, source):
+        wide = _is_float32(machine, source) or widened_by(machine, source.value) is not None
+        if (callers or is_like_another(machine, target)) and wide:
             return source, target
     if op in ALIKE or op in _JOINS:
         operands = [_with_float32_source(machine, operand, op) for operand in operands]
@@ -68,6 +69,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if other is None and steady.made is not None:
         made = steady.made
         other = next((one for one in others if is_of_owner(machine, made, one)), None)
+        if other is None and op in ALIKE:
+            other = next((one for one in others if one.dtype is None and _is_kept(machine, one.value)), None)
     if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
         return None
     return steady, other
@@ -234,5 +237,6 @@ def _is_apart(machine: Machine, made: cst.Call, other: Operand) -> bool:
     """Whether `made` runs here, or `other` is computed from a parameter of its function and not from its result."""
     if not is_made_by_caller(machine, made):
         return True
-    keys = [machine.symbols.key(one) for one in machine.symbols.derivation(other.value.symbol)]  # type: ignore[union-attr]
+    value = other.value.owner if isinstance(other.value, Method) else other.value
+    keys = [machine.symbols.key(one) for one in machine.symbols.derivation(value.symbol)]  # type: ignore[union-attr]
     return any(key[0] == "parameter" for key in keys) and not any(made in key for key in keys)

@@ -32,8 +32,9 @@ from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
+from amplint.semantics.tensors.subregions import is_switched_off
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
-from amplint.semantics.tensors.widened import left_wide, widened_by
+from amplint.semantics.tensors.widened import left_wide, lifted_between, widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value
@@ -44,12 +45,14 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, words
 
-_LIKE, _NEW = operations_with("creates-like"), operations_with("creates-new")
-_WEIGHTED = operations_with("weights", "alike").union(fact_values("recurrent"), fact_values("cell"))
+_LIKE, _NEW, _WRITES = operations_with("creates-like"), operations_with("creates-new"), operations_with("writes")
+_WEIGHTED = operations_with("weights", "alike").union(
+    fact_values("recurrent"), fact_values("cell"), {"multiheadattention"}
+)
 """Layers that refuse an input whose dtype is not that of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
@@ -87,7 +90,9 @@ def emit_clash(
     steady, half = met
     converted = conversion_of(steady) if steady.made is None else None
     asked = isinstance(steady.value, Tensor) and has_float32_dtype_argument(steady.value)
-    settled = steady.made is not None or converted is not None or asked
+    widened = widened_by(machine, steady.value) if steady.made is None else None
+    writes = op in _WRITES and widened is not None
+    settled = steady.made is not None or converted is not None or asked or writes
     refusal = found.refusal if settled else found.refusal and _KEPT
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
@@ -100,10 +105,9 @@ def emit_clash(
         and not from_caller
         and not _is_meant_in_loss(machine, steady.made)
     ):
-        widened = widened_by(machine, steady.value) if steady.made is None and refusal is not None else None
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=from_caller,
-            converted=widened,
+            converted=widened if refusal is not None and not writes else None,
             assumed=True,
         )  # fmt: skip
     elif widens and converted is not None and (is_cast_like_elsewhere(machine, converted) or _masks(machine, steady)):
@@ -259,6 +263,8 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
     left = left_wide(machine, source.value)
+    if left is None and not is_switched_off(state) and not _asks_float32(weights.why_half):
+        left = lifted_between(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
     made = uncast_source_call(machine, source.value.symbol)
@@ -272,6 +278,13 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         machine.emit(
             state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
         )
+
+
+def _asks_float32(made: cst.CSTNode | None) -> bool:
+    """Whether a layer is constructed with `dtype=torch.float32`."""
+    given = made.args if isinstance(made, cst.Call) else ()
+    named = (one.value for one in given if one.keyword is not None and one.keyword.value == "dtype")
+    return any(DTYPES.get(dotted(value) or "") == "float32" for value in named)
 
 
 def _is_given_by_loader(machine: Machine, value: Value) -> bool:

@@ -73,7 +73,7 @@ def make(
     other = provenance.owner_of_dtype(machine, wanted.value) if wanted is not None and dtypes is None else None
     plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))
     rank = _rank(machine, op, arguments, like)
-    if rank is None and machine.assumes and op in _SIZED:
+    if rank is None and machine.assumes and (op in _SIZED or op == "from_numpy"):
         rank = SOME_DIMENSIONS
     if plain and machine.assumes:
         take(machine, node, arguments.values)

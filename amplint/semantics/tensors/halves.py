@@ -8,20 +8,23 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen
+from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen, views
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Tensor, Unknown, Value
 from amplint.semantics.words import MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.operations import FIRST_DECIDES
 from amplint.torchlib.policy import LOWER, words
 
 _JOINS = operations_with("joins")
 _PRODUCTS = LOWER | {"MatrixMultiply"}
-_OF_TENSORS_ONLY = operations_with("tensor-source")
+_SOURCES = operations_with("tensor-source")
 """Operations whose source operand is always a tensor, never a number."""
+_OF_TENSORS_ONLY = operations_with("alike") - frozenset().union(*map(operations_with, ("number", "follows", "writes")))
+"""Operations whose operands are always tensors, never numbers."""
 _LOOPS = words("builtins.enumerate builtins.zip builtins.reversed")
 
 
@@ -35,7 +38,17 @@ def may_be_half(machine: Machine, operand: Operand, op: str = "") -> bool:
         return value.rank != 0 and is_computed(machine, value.symbol)
     if not isinstance(value, Unknown) or _counts(machine, value.symbol) or not is_computed(machine, value.symbol):
         return False
-    return op in _OF_TENSORS_ONLY or _is_tensor(machine, value.symbol)
+    if op in _SOURCES or (op in _OF_TENSORS_ONLY and not _is_entry(machine, value.symbol)):
+        return True
+    return _is_tensor(machine, value.symbol)
+
+
+def _is_entry(machine: Machine, symbol: int) -> bool:
+    """Whether this is, or views, what a dictionary of unseen code holds under a key."""
+    symbols = machine.symbols
+    indices = (symbols.parts(one)[1:] for one in views(machine, symbol) if symbols.key(one)[0] == "index")
+    keys = (symbols.key(index) for given in indices for index in given)
+    return any(key[0] == "value" and isinstance(key[1], Const) and isinstance(key[1].value, str) for key in keys)
 
 
 def is_unconverted(machine: Machine, operand: Operand, op: str = "") -> bool:
@@ -107,7 +120,7 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] in ARITHMETIC and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)
-    if symbol in machine[HalfResults].symbols:
+    if _follows_result(machine, symbol):
         return True
     if key[0] == "part" and depth:
         return is_computed(machine, parts[0], depth - 1)
@@ -116,6 +129,13 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return inside and any(is_computed(machine, part, depth - 1) for part in parts)
     callee = machine.symbols.method(symbol)
     return callee is not None and any(machine.symbols.key(part)[0] == "self" for part in callee[1])
+
+
+def _follows_result(machine: Machine, symbol: int) -> bool:
+    """Whether operations on one tensor computed this from the result of a layer, or of a call in a region."""
+    while machine.symbols.key(symbol)[0] in FIRST_DECIDES and machine.symbols.parts(symbol):
+        symbol = dtype_root(machine, machine.symbols.parts(symbol)[0])
+    return symbol in machine[HalfResults].symbols or _is_result(machine, symbol)
 
 
 def _counts(machine: Machine, symbol: int) -> bool:

@@ -27,7 +27,7 @@ from amplint.semantics.tensors import (
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
-from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Module, Number, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
@@ -54,6 +54,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         if machine.assumes and last == "Parameter":
             adapters.report(machine, state, node, held)
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
+    if machine.assumes:
+        adapters.report_layer(machine, state, node, arguments)
     parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()
     machine[Weights].symbols.add(made)
@@ -156,8 +158,9 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
             dtype = low if low == "float16" or name not in _RECURRENT else None
         elif devices == {"cpu"}:
             dtype = low if attends else None
-    if here is None and called.dtype is None and not attends:
-        _check_initial_state(machine, state, node, called, name, arguments)
+    if here is None and called.dtype is None:
+        beside = _masks(arguments) if attends else arguments.given[1:2]
+        _check_beside(machine, state, node, called, name, [*arguments.given[: int(attends)], *beside])
     main = Tensor(machine.fresh(), dtype, node, rank=operand.rank, supposed=supposed)
     if not attends and own.dtype in HALF_DTYPES:
         _check_half_weights(machine, state, node, called, own, arguments, main)
@@ -173,11 +176,17 @@ def _several(machine: Machine, state: State, node: cst.Call, called: Module, nam
     return Items((main, both if name == "LSTM" else hidden))
 
 
-def _check_initial_state(
-    machine: Machine, state: State, node: cst.Call, called: Module, name: str, arguments: Arguments
+def _masks(arguments: Arguments) -> list[Argument]:
+    """The masks that attention is called with."""
+    found = (arguments.get("key_padding_mask", 3), arguments.get("attn_mask", 5))
+    return [mask for mask in found if mask is not None]
+
+
+def _check_beside(
+    machine: Machine, state: State, node: cst.Call, called: Module, name: str, given: Sequence[Argument]
 ) -> None:
-    """Check the dtype of the initial state that a recurrent layer is called with."""
-    for argument in arguments.given[1:2]:
+    """Check the dtype of initial states of a recurrent layer, and of the queries and masks of attention."""
+    for argument in given:
         states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
         for value in states[:1]:
             own = weights.of(machine, state, called)

@@ -36,16 +36,16 @@ def take(machine: Machine, made: cst.Call, values: Iterable[Value]) -> None:
     found = {owner for value in given for owner in _owners(machine, value)}
     if found:
         machine[Tensors].owners.setdefault(made, set()).update(found)
-    layer = next((name for value in given for name in _layers(machine, value)), None)
+    layer = next((name for value in given for name in layers_sized(machine, value)), None)
     if layer is not None:
         machine[Tensors].beside[made] = layer
 
 
-def _layers(machine: Machine, value: Value) -> Iterator[str]:
+def layers_sized(machine: Machine, value: Value) -> Iterator[str]:
     """The parameters of the running function that are layers, of which the sizes are read."""
     if isinstance(value, Items):
         for item in value.values:
-            yield from _layers(machine, item)
+            yield from layers_sized(machine, item)
     elif isinstance(value, Unknown):
         for one in machine.symbols.derivation(value.symbol):
             key = machine.symbols.key(one)

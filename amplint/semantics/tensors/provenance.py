@@ -8,9 +8,10 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
-from amplint.semantics.values.values import Method, Unknown, Value
+from amplint.semantics.values.values import Method, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with, operations_with_form
+from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import words
 
 _MADE, _ASKED, _COUNTED = "made here", "made as asked", "counted here"
@@ -213,6 +214,16 @@ def uncast_source_call(machine: Machine, symbol: int, *, asked: bool = True) -> 
         elif key[0] in _MAKES_FLOATING:
             kinds = (*kinds, _COUNTED)
         todo += [(part, kinds) for part in machine.symbols.parts(current) if kinds and part not in seen]
+    return None
+
+
+def asked_dtype(machine: Machine, symbol: int) -> str | None:
+    """The dtype that the operation which computed a tensor was given as its `dtype`."""
+    settings = next(iter(machine.symbols.key(symbol)[1:2]), None)
+    for setting in settings if isinstance(settings, tuple) else ():
+        if isinstance(setting, tuple) and setting[:1] == ("dtype",):
+            kind, *value = machine.symbols.key(setting[1])
+            return DTYPES.get(value[0].name) if kind == "value" and isinstance(value[0], Ref) else None
     return None
 
 

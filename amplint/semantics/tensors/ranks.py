@@ -134,7 +134,10 @@ def _reduced(op: str, rank: int | None, arguments: Arguments, shift: int) -> int
 def indexed(rank: int | None, node: cst.Subscript, keys: Sequence[Value | None]) -> int | None:
     """The rank of `x[...]`; `keys` has the value of each index, None for slices."""
     if rank is None or rank < 0:
-        return None
+        stays = (
+            isinstance(one.slice, cst.Slice) or key == Const(None) for one, key in zip(node.slice, keys, strict=True)
+        )
+        return SOME_DIMENSIONS if any(stays) else None
     for element, key in zip(node.slice, keys, strict=True):
         if key is None or _is_ellipsis(element):
             continue

@@ -6,15 +6,25 @@ from functools import partial
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.conversions import home
-from amplint.semantics.tensors.halves import is_computed
-from amplint.semantics.tensors.provenance import ARITHMETIC, can_be_wide, conversion, dtype_root, last_cast
+from amplint.semantics.tensors.halves import is_computed, is_of_layer
+from amplint.semantics.tensors.provenance import (
+    ARITHMETIC,
+    asked_dtype,
+    can_be_wide,
+    conversion,
+    dtype_root,
+    last_cast,
+    views,
+)
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.operations import FIRST_DECIDES
 from amplint.torchlib.policy import words
 
-_KEEP = operations_with("keeps") | operations_with("follows") | words("sum mean softmax")
+_KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum")
+_JOINS = operations_with("joins")
 
 
 def widened_by(machine: Machine, value: Value) -> cst.Call | None:
@@ -45,6 +55,21 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
     return None
 
 
+def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
+    """The cast of a layer's result to float32 by which `value`, from which another layer computes, is float32."""
+    if not isinstance(value, Tensor) or value.dtype != "float32" or value.rank == 0:
+        return None
+    for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
+        key = machine.symbols.key(one)
+        node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
+        if not isinstance(node, cst.Call) or key[1] != "float32":
+            continue
+        before = machine.symbols.closure(machine.symbols.parts(one)[0], partial(_decides, machine))
+        if any(is_of_layer(machine, each) for each in before):
+            return node
+    return None
+
+
 def _decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     """The symbols by which `symbol` is float32, if one of them is."""
     symbol = dtype_root(machine, symbol)
@@ -57,21 +82,20 @@ def _decides(machine: Machine, symbol: int) -> tuple[int, ...]:
 def _is_mixed(machine: Machine, symbol: int, depth: int = 6) -> bool:
     symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in ARITHMETIC and len(parts) == 2:
-        left, right = parts
-        if (_is_lifted(machine, left) and _is_left(machine, right)) or (
-            _is_lifted(machine, right) and _is_left(machine, left)
-        ):
+    if (key[0] in ARITHMETIC or key[0] in _JOINS) and len(parts) > 1:
+        if any(_is_lifted(machine, part) for part in parts) and any(_is_left(machine, part) for part in parts):
             return True
         return depth > 0 and any(_is_mixed(machine, part, depth - 1) for part in parts)
     return depth > 0 and key[0] in _KEEP and bool(parts) and _is_mixed(machine, parts[0], depth - 1)
 
 
 def _is_lifted(machine: Machine, symbol: int) -> bool:
-    """Whether a tensor is float32 by an explicit cast."""
-    return conversion(machine, symbol) == "float32" or (
-        machine.symbols.key(symbol)[0] in ARITHMETIC and can_be_wide(machine, symbol)
-    )
+    """Whether a tensor is float32 by an explicit cast, or by an operation that was asked for it."""
+    if conversion(machine, symbol) == "float32":
+        return True
+    if machine.symbols.key(symbol)[0] in ARITHMETIC:
+        return can_be_wide(machine, symbol)
+    return any(asked_dtype(machine, one) == "float32" for one in views(machine, symbol))
 
 
 def _is_left(machine: Machine, symbol: int, depth: int = 6) -> bool:
