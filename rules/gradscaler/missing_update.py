@@ -9,6 +9,7 @@ from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, NeverUpdated, OptState, PairEvent, ScalerStep, Unscale
+from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class MissingUpdate(Rule):
     ```
 
     ## Fix safety
-    `update()` is moved, or where there is none added, behind the last step of the iteration, which otherwise raises in
-    the next one.
+    `update()` is moved behind the last step of the iteration, which otherwise raises in the next one. It is added there
+    where there is none, or where that update follows the step of another optimizer, too.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update>
@@ -95,9 +96,15 @@ class MissingUpdate(Rule):
             return None
         for update in event.index.updates.get(event.scaler.symbol, []):
             late = rewrite.shares_block(update, last) and rewrite.span(update).start > rewrite.span(last).start
-            if late and not update.args:
+            if late and not update.args and not _steps_between(event, last, update, rewrite):
                 edits = rewrite.move_statement(update, after=last)
                 return Fix("Move update() behind the step", tuple(edits)) if edits else None
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), last, rewrite)
         edit = protocol.update(last, scaler, rewrite) if scaler else None
         return Fix("Add update() after the step", (edit,)) if edit else None
+
+
+def _steps_between(event: PairEvent | NeverUpdated, last: cst.CSTNode, update: cst.CSTNode, rewrite: Rewriter) -> bool:
+    """Whether `update` ends the step of another optimizer as well, behind `last`."""
+    steps = [step for calls in event.index.steps.values() for step in calls if rewrite.same_function(step, last)]
+    return any(rewrite.span(last).start < rewrite.span(one).start < rewrite.span(update).start for one in steps)
