@@ -74,7 +74,7 @@ class StepBypassesScaler(Rule):
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",
-                reason=_HIDDEN if event.optimizer.cls.rpartition(".")[2] in NORMALISING else None,
+                reason=_HIDDEN if event.optimizer.cls.rpartition(".")[2] in NORMALISING else "",
                 advice="Write scaler.step(optimizer), then scaler.update().",
                 notes=event.steps_from(gradients.backward),
             )

@@ -442,7 +442,7 @@ def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
         if kind == "value" and isinstance(details[0], Items):
             parts = tuple(symbol_of(machine, item) for item in details[0].values)
         known[symbol] = frozenset()
-        if kind == "index" and _is_hyperparameter(machine, *parts):
+        if kind == "index" and len(parts) == 2 and _is_hyperparameter(machine, *parts):
             return known[symbol]
         found = [{symbol} if kind == STATE_OF else _made_from(machine, part) for part in parts]
         known[symbol] = frozenset().union(*found)
