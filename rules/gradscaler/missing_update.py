@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from amplint.edits import protocol
@@ -46,7 +46,7 @@ class MissingUpdate(Rule):
 
     ## Fix safety
     `update()` is moved behind the last step of the iteration, which otherwise raises in the next one. It is added there
-    where there is none, or where that update follows the step of another optimizer, too.
+    where there is none, or where that update follows another step, too, whose backward pass comes in between.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update>
@@ -96,15 +96,23 @@ class MissingUpdate(Rule):
             return None
         for update in event.index.updates.get(event.scaler.symbol, []):
             late = rewrite.shares_block(update, last) and rewrite.span(update).start > rewrite.span(last).start
-            if late and not update.args and not _steps_between(event, last, update, rewrite):
-                edits = rewrite.move_statement(update, after=last)
-                return Fix("Move update() behind the step", tuple(edits)) if edits else None
+            if late and not update.args:
+                later = _between(last, update, event.index.steps, rewrite)
+                if not later:
+                    edits = rewrite.move_statement(update, after=last)
+                    return Fix("Move update() behind the step", tuple(edits)) if edits else None
+                if not _between(last, later[0], event.index.backwards, rewrite):
+                    return None  # the update would change the scale of gradients that wait for a step
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), last, rewrite)
         edit = protocol.update(last, scaler, rewrite) if scaler else None
         return Fix("Add update() after the step", (edit,)) if edit else None
 
 
-def _steps_between(event: PairEvent | NeverUpdated, last: cst.CSTNode, update: cst.CSTNode, rewrite: Rewriter) -> bool:
-    """Whether `update` ends the step of another optimizer as well, behind `last`."""
-    steps = [step for calls in event.index.steps.values() for step in calls if rewrite.same_function(step, last)]
-    return any(rewrite.span(last).start < rewrite.span(one).start < rewrite.span(update).start for one in steps)
+def _between(
+    start: cst.CSTNode, end: cst.CSTNode, calls: Mapping[int, list[cst.Call]], rewrite: Rewriter
+) -> list[cst.Call]:
+    """Those of the `calls` that stand between `start` and `end` in their function, in the order of the text."""
+    first, last = rewrite.span(start).start, rewrite.span(end).start
+    near = [call for several in calls.values() for call in several if rewrite.same_function(call, start)]
+    found = [call for call in near if first < rewrite.span(call).start < last]
+    return sorted(found, key=lambda call: rewrite.span(call).start)
