@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from amplint.engine.analyse import analyse
 from amplint.engine.dispatch import Dispatcher
+from amplint.engine.job import Job
+from amplint.engine.modules import Modules
 from amplint.rule import Registry
 from amplint.semantics import interpret
 from amplint.semantics.reading.program import Program
@@ -182,3 +187,31 @@ def main(model, batches, path):
 @pytest.mark.parametrize(("used", "rows"), [("register(resume)", [20]), ("pass", [])])
 def test_a_function_that_nothing_uses_resumes_no_run(used: str, rows: list[int]) -> None:
     assert found(TWO_FILES.format(used=used)) == rows
+
+
+def test_a_step_shows_the_line_of_another_file_that_saves(tmp_path: Path) -> None:
+    (tmp_path / "fitting.py").write_text(
+        "import torch\n\n\ndef fit(model, optimizer, scaler, loader, path):\n"
+        "    for x in loader:\n"
+        "        with torch.autocast('cuda'):\n"
+        "            loss = model(x).mean()\n"
+        "        scaler.scale(loss).backward()\n"
+        "        scaler.step(optimizer)\n"
+        "        scaler.update()\n"
+        "    torch.save({'optimizer': optimizer.state_dict()}, path)\n",
+        encoding="utf-8",
+    )
+    text = (
+        "import torch\nfrom fitting import fit\n\n\ndef main(model, loader, path):\n"
+        "    optimizer = torch.optim.AdamW(model.parameters())\n"
+        "    optimizer.load_state_dict(torch.load(path)['optimizer'])\n"
+        "    scaler = torch.amp.GradScaler('cuda')\n"
+        "    fit(model, optimizer, scaler, loader, path)\n"
+    )
+    path = tmp_path / "script.py"
+    path.write_text(text, encoding="utf-8")
+    job = Job("script.py", str(path), text.encode(), tuple(RULES))
+    (found,) = analyse(job, Modules()).findings
+    assert [(note.filename, note.span.start.row) for note in found.notes if "saved" in note.message] == [
+        ("fitting.py", 11)
+    ]

@@ -13,7 +13,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.engine.screen import screen
 from amplint.findings import Finding
-from amplint.torchlib.optimizers import ELEMENTWISE
+from amplint.torchlib.optimizers import ELEMENTWISE, NORMALISING
 
 RULES = load_registry().rules
 
@@ -173,3 +173,16 @@ def test_pytorch_steps_these_alike_in_a_region(kind: str) -> None:
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on):
                 optimizer.step()
     assert torch.equal(weight, other) is (kind in ELEMENTWISE)
+
+
+@pytest.mark.parametrize("kind", sorted(ELEMENTWISE))
+def test_a_factor_of_all_gradients_is_hidden_by_optimizers_that_divide_by_their_size(kind: str) -> None:
+    def moved(factor: float) -> torch.Tensor:
+        weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+        optimizer = getattr(torch.optim, kind)([weight], lr=0.1)
+        for step in range(5):
+            weight.grad = torch.tensor([0.5, -1.0, 2.0]) * (step + 1) * factor
+            optimizer.step()
+        return weight.detach() - torch.tensor([1.0, -2.0, 3.0])
+
+    assert torch.allclose(moved(1024.0), moved(1.0), rtol=0.05) is (kind in NORMALISING)

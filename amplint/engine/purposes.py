@@ -29,13 +29,20 @@ _READS_CLOCK = regex(r"\btime\w*\(|\.time\(")
 _USES_GRADIENTS = regex(r"(?i)\.step\(|\.grad\b|loss|criteri")
 """What a function contains that does more with a backward pass than to wait for its end."""
 
+_CATCHES = regex(r"except\b[^:\n]*\b(?:RuntimeError|OutOfMemoryError)\b")
+"""What ends a search for the largest batch that memory holds."""
+
 _NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
 """File names of benchmarks."""
 
 
 def purposes_of_function(text: str) -> tuple[Premise, ...]:
     """The premises of every finding in a function with this text, which may only measure a backward pass."""
-    if "backward(" not in text or _USES_GRADIENTS.search(text) or _LEARNS_OR_KEEPS.search(text):
+    if "backward(" not in text or _LEARNS_OR_KEEPS.search(text):
+        return ()
+    if "while" in text and _MAKES_UP.search(text) and _CATCHES.search(text):
+        return (Premise.MEASURED,)
+    if _USES_GRADIENTS.search(text):
         return ()
     return (Premise.MEASURED,) if _MEASURES.search(text) or _READS_CLOCK.search(text) else ()
 

@@ -24,3 +24,8 @@ subtracts.
 
 Others add the decay to the gradient, which Adam then divides by its size.
 """
+NORMALISING = frozenset({"Adam", "AdamW", "Adamax", "NAdam", "RMSprop", "Adagrad", "Adadelta", "Rprop"})
+"""The classes whose steps a constant factor of all gradients does not change, apart from epsilon and weight decay.
+
+RAdam begins with steps that it does not divide.
+"""

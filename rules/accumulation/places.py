@@ -39,6 +39,22 @@ def boundary_block(event: Accumulation, rewrite: Rewriter) -> cst.If | None:
     return guard if inside and guard is not None and isinstance(guard.body, cst.IndentedBlock) else None
 
 
+def ends_in_parts(event: Accumulation, rewrite: Rewriter) -> bool:
+    """Whether several blocks end a window, each with the step of another optimizer."""
+    steps = [done.node for done in event.closing if done.job is Job.STEP]
+    return any(
+        _optimizer(step, rewrite) != _optimizer(steps[0], rewrite) and not rewrite.shares_block(step, steps[0])
+        for step in steps
+    )
+
+
+def _optimizer(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
+    """What spells the optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
+    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
+        return None
+    return rewrite.text(step.args[0].value if step.args else step.func.value)
+
+
 def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:
     """The statement that steps: in the body of the guard's `if`, or after that `if` if it continues the loop."""
     block, guard, step = boundary_block(event, rewrite), guard_statement(event, rewrite), step_of(event)

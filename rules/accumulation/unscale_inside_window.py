@@ -10,7 +10,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event, Job
 from amplint.source import syntax as cst
 
-from .places import guard_statement, moved_under, place_of_step
+from .places import ends_in_parts, guard_statement, moved_under, place_of_step
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -95,7 +95,7 @@ class UnscaleInsideWindow(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Accumulation)
-        if event.supposed:
+        if event.supposed or ends_in_parts(event, rewrite):
             return None
         block, before = guard_statement(event, rewrite), place_of_step(event, rewrite)
         early = [done for done in event.inside if done.job in (Job.UNSCALE, Job.CLIP)]

@@ -12,7 +12,7 @@ from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, 
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
 
-from .places import boundary_block
+from .places import boundary_block, ends_in_parts
 
 _GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad")
 
@@ -56,7 +56,8 @@ class ZeroGradInsideWindow(Rule):
 
     ## Fix safety
     The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches, and
-    behind the steps of other branches of the loop. Where there is none it is added behind the step.
+    behind the steps of other branches of the loop. Where there is none it is added behind the step. A window that ends
+    in several blocks, each with the step of another optimizer, is left as it is.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -131,6 +132,8 @@ class ZeroGradInsideWindow(Rule):
         cleared = [done.node for done in event.inside if done.job is Job.CLEAR]
         closing = [done for done in event.closing if done.job in (Job.STEP, Job.UPDATE)]
         block = boundary_block(event, rewrite)
+        if ends_in_parts(event, rewrite):
+            return None
         if len(cleared) != 1 or not closing or not rewrite.same_function(cleared[0], closing[-1].node):
             return None
         last: cst.CSTNode = block.body.body[-1] if block is not None else closing[-1].node

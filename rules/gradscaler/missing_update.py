@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, NeverUpdated, OptState, PairEvent, ScalerStep, Unscale
+from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class MissingUpdate(Rule):
     ```
 
     ## Fix safety
-    `update()` is moved, or where there is none added, behind the last step of the iteration, which otherwise raises in
-    the next one.
+    `update()` is moved behind the last step of the iteration, which otherwise raises in the next one. It is added there
+    where there is none, or where that update follows another step, too, whose backward pass comes in between.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update>
@@ -96,8 +97,22 @@ class MissingUpdate(Rule):
         for update in event.index.updates.get(event.scaler.symbol, []):
             late = rewrite.shares_block(update, last) and rewrite.span(update).start > rewrite.span(last).start
             if late and not update.args:
-                edits = rewrite.move_statement(update, after=last)
-                return Fix("Move update() behind the step", tuple(edits)) if edits else None
+                later = _between(last, update, event.index.steps, rewrite)
+                if not later:
+                    edits = rewrite.move_statement(update, after=last)
+                    return Fix("Move update() behind the step", tuple(edits)) if edits else None
+                if not _between(last, later[0], event.index.backwards, rewrite):
+                    return None  # the update would change the scale of gradients that wait for a step
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), last, rewrite)
         edit = protocol.update(last, scaler, rewrite) if scaler else None
         return Fix("Add update() after the step", (edit,)) if edit else None
+
+
+def _between(
+    start: cst.CSTNode, end: cst.CSTNode, calls: Mapping[int, list[cst.Call]], rewrite: Rewriter
+) -> list[cst.Call]:
+    """Those of the `calls` that stand between `start` and `end` in their function, in the order of the text."""
+    first, last = rewrite.span(start).start, rewrite.span(end).start
+    near = [call for several in calls.values() for call in several if rewrite.same_function(call, start)]
+    found = [call for call in near if first < rewrite.span(call).start < last]
+    return sorted(found, key=lambda call: rewrite.span(call).start)

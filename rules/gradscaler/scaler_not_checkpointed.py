@@ -92,8 +92,8 @@ class ScalerNotCheckpointed(Rule):
             unseen.append(Premise.FLOAT16_CHOSEN)
         made = event.scaler.created
         notes = [(event.step, "the scaler that steps here")] if made is None else [(made, "the scaler, made here")]
-        others = [(place.node, "the optimizer's state is saved here too") for place in event.saves[1:]]
-        restores = [(place.node, "the optimizer's state is restored here") for place in event.restores]
+        others = [(place.within or place.node, "the optimizer's state is saved here too") for place in event.saves[1:]]
+        restores = [(place.within or place.node, "the optimizer's state is restored here") for place in event.restores]
         if event.saved:
             message = "the optimizer's state is restored here, the scaler's is saved but never restored"
             advice = "Call scaler.load_state_dict() with the saved state."
@@ -104,6 +104,9 @@ class ScalerNotCheckpointed(Rule):
             advice = "Save scaler.state_dict() in the checkpoint and load it here."
             restores = restores[1:]
         else:
+            others = [
+                (place.within, "the optimizer's state is saved here") for place in event.saves[:1] if place.within
+            ] + others
             message = "the checkpoint holds the optimizer's state but not the scaler's"
             advice = "Save scaler.state_dict() beside the optimizer's state, and load it when training resumes."
         notes += [*others, *restores]

@@ -9,9 +9,15 @@ from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, GradState, OptimizerStep
+from amplint.torchlib.optimizers import NORMALISING
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_HIDDEN = (
+    "Inf and NaN gradients are not skipped. The optimizer divides by the size of its gradients, which hides their "
+    "factor and makes epsilon and weight decay count for less."
+)
 
 
 class StepBypassesScaler(Rule):
@@ -68,6 +74,7 @@ class StepBypassesScaler(Rule):
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",
+                reason=_HIDDEN if event.optimizer.cls.rpartition(".")[2] in NORMALISING else "",
                 advice="Write scaler.step(optimizer), then scaler.update().",
                 notes=event.steps_from(gradients.backward),
             )

@@ -24,6 +24,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
     NONE,
+    Const,
     Function,
     Instance,
     Items,
@@ -362,7 +363,7 @@ def _place(machine: Machine, state: State, node: cst.Call) -> Place:
     """The place in the linted file where state is saved or restored: `node`, or the call that leads to it."""
     if machine.entered_from is not None:
         machine[Ledger].elsewhere.setdefault(machine.entered_from, set()).add(machine.program.source_of(node))
-        return Place(machine.entered_from, machine.entered_from)
+        return Place(machine.entered_from, machine.entered_from, within=node)
     seen: dict[str, Value] = {}
     for frame in machine.enclosing(state.frame):
         for name, value in state.frames.get(frame, {}).items():
@@ -441,9 +442,16 @@ def _made_from(machine: Machine, symbol: int) -> frozenset[int]:
         if kind == "value" and isinstance(details[0], Items):
             parts = tuple(symbol_of(machine, item) for item in details[0].values)
         known[symbol] = frozenset()
+        if kind == "index" and len(parts) == 2 and _is_hyperparameter(machine, *parts):
+            return known[symbol]
         found = [{symbol} if kind == STATE_OF else _made_from(machine, part) for part in parts]
         known[symbol] = frozenset().union(*found)
     return known[symbol]
+
+
+def _is_hyperparameter(machine: Machine, whole: int, key: int) -> bool:
+    """Whether the item `key` of `whole` holds settings of an optimizer, such as the learning rate, and no moments."""
+    return machine.symbols.key(whole)[0] == STATE_OF and Const("param_groups") in machine.symbols.key(key)
 
 
 def _path(call: cst.CSTNode) -> str:
@@ -487,7 +495,9 @@ def _identity_keys(machine: Machine, symbol: int, *, wrapped: bool = True) -> fr
         kin = frozenset[object]().union(*(_identity_keys(machine, one, wrapped=wrapped) for one in joined))
         return kin or frozenset({("symbol", symbol)})
     if kind == "index" and parts:
-        return _identity_keys(machine, parts[0], wrapped=wrapped)
+        whole = _identity_keys(machine, parts[0], wrapped=wrapped)
+        name = next((one.value for one in machine.symbols.key(parts[-1]) if isinstance(one, Const)), None)
+        return frozenset((name, one) for one in whole) if isinstance(name, str) and len(parts) > 1 else whole
     if kind == "part":
         return frozenset((details[0], whole) for whole in _identity_keys(machine, parts[0], wrapped=wrapped))
     return frozenset({("symbol", symbol)})

@@ -13,12 +13,13 @@ class Place:
     """Where state is taken, passed on or restored.
 
     `node` is the call, `statement` the statement it stands in, and `scaler` how code there can spell the one gradient
-    scaler it sees.
+    scaler it sees. Where `node` leads to another file, `within` is the call there.
     """
 
     node: cst.CSTNode
     statement: cst.CSTNode
     scaler: str | None = None
+    within: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from amplint.regex import regex
 from amplint.semantics.events import ForwardOutside, ScaledWithoutRegion
 from amplint.semantics.models.models import Models
+from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -88,6 +89,7 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
         and machine[Outside].computed.intersection(behind)
         and None not in outputs.values()
         and all(any(part in outputs for part in machine.symbols.derivation(symbol)) for symbol in inside)
+        and _may_be_trained(machine, bare[0])
     ):
         machine.emit(
             state,
@@ -96,6 +98,13 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
             inside=ran[0],
             guesses=machine.guesses_for(bare[0]),
         )
+
+
+def _may_be_trained(machine: Machine, forward: cst.CSTNode) -> bool:
+    """Whether what runs at `forward` may be what an optimizer updates: of the known ones, it is none of the others."""
+    origins = frozenset[int]().union(*(trained.origins for trained in machine[Parameters].trained.values()))
+    model = machine[Outside].models.get(forward)
+    return not origins or model is None or not origins.isdisjoint(machine.symbols.derivation(model))
 
 
 def _without_region(
@@ -147,7 +156,7 @@ class Outside(Tracker):
 
     `within` are the results of unseen calls in regions, and `computed` those of all calls in regions. `plain` are
     forward passes without a visible region around, `seen` those of models in visible code, and `added` maps sums of
-    losses to the region around.
+    losses to the region around, `models` forward passes to what they are of.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -158,6 +167,7 @@ class Outside(Tracker):
         self.within: set[int] = set()
         self.computed: set[int] = set()
         self.added: dict[int, Autocast] = {}
+        self.models: dict[cst.CSTNode, int] = {}
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """Record the result of a call in a region."""
@@ -168,6 +178,8 @@ class Outside(Tracker):
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record the forward pass of a model, or of a possible one."""
         model = call.notes.get(Models)
+        if model is not None or call.entered == "object":
+            self.models[call.node] = symbol_of(self.machine, call.callee)
         if isinstance(call.callee, Module) or (
             isinstance(call.callee, Instance) and attributes.is_whole(self.machine, state, call.callee.cls)
         ):

@@ -8,6 +8,7 @@ from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job
 from amplint.semantics.frameworks import frameworks
 from amplint.semantics.protocol import protocol
+from amplint.semantics.protocol.cancelled import cancels
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
@@ -152,8 +153,9 @@ def _gradient_method(
     elif name in _CLAMPS and all(limit in _SIGNS for limit in arguments.values):
         return Unknown(machine.fresh())
     elif name in _MEASURES or name in _CHANGES:
-        what = "changed" if name in _CHANGES else "measured"
-        protocol.gradients_read(machine, state, node, owner, what, mutates=name in _CHANGES)
+        mutates = name in _CHANGES
+        if mutates or not cancels(machine, node):
+            protocol.gradients_read(machine, state, node, owner, "changed" if mutates else "measured", mutates)
     elif name in _SAME_NUMBERS:
         return owner
     return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))

@@ -471,9 +471,10 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def new_optimizer(state: State, optimizer: Optimizer) -> None:
-    """A constructor of an optimizer: passes before an `update` are of others, which have used and cleared them."""
-    before = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS)
-    if any(one.outdated is not None for one in before.passes):
+    """A constructor of an optimizer: passes before an `update`, or made while there was another one, are of others."""
+    passes = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes
+    others = any(one.symbol != optimizer.symbol for one in _optimizers(state)) if passes else False
+    if any(one.outdated is not None or (others and one.backward is not None) for one in passes):
         state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
 
 
@@ -585,7 +586,7 @@ def _clipped_of(machine: Machine, state: State, target: Value) -> tuple[list[int
     known = [key for key in state[Progress].gradients if key != ANY_OPTIMIZER]
     owner = _owner(machine, target)
     matched = [key for key in known if owner is not None and owner in (key, _owners(machine, key))]
-    unused = [one.symbol for one in _optimizers(state) if owner is not None and one.owner == owner]
+    unused = [one.symbol for one in _optimizers(state) if owner is not None and owner == _owners(machine, one.symbol)]
     return known, matched, unused
 
 

@@ -85,10 +85,13 @@ class ProtocolCalls(Tracker):
         assert isinstance(call.callee, Ref)
         if not is_optimizer(call.callee.name):
             return None
-        owner = _parameters_of(self.machine, call.arguments.value("params", 0))
+        given = call.arguments.value("params", 0)
+        owner = _parameters_of(self.machine, given)
         optimizer = self._made(state, call.node, call.callee.name, owner)
         self.machine[CallIndex].index.made[optimizer.symbol] = call.node
         self.machine[CallIndex].index.trained[optimizer.symbol] = _models_named(call.node)
+        if owner is None and isinstance(given, Unknown):
+            owner = self.machine[Owners].known[optimizer.symbol] = given.symbol
         if owner is not None:
             self.machine[Owners].known.setdefault(owner, owner)
         parameters.train(self.machine, state, optimizer, call.arguments)

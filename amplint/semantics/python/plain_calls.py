@@ -118,7 +118,7 @@ def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Argument
         return None
     if names := _options(machine, state, [key]):
         return _one_of(machine, state, node, arguments, names)
-    answers = (supposed_attribute(node, owner) for supposed_attribute in machine.hooks.supposed_attribute)
+    answers = (supposed(state, node, owner, key) for supposed in machine.hooks.supposed_attribute)
     return next((answer for answer in answers if answer is not None), None)
 
 

@@ -311,8 +311,8 @@ class Tracker:
     def supposed(self, values: Sequence[Value]) -> int | None:
         """The position of the one of several possible `values` that is supposed, None to leave them open."""
 
-    def supposed_attribute(self, node: cst.Call, owner: Value) -> Value | None:
-        """The supposed result of the call `node`, `getattr(owner, ...)` with an unknown name."""
+    def supposed_attribute(self, state: State, node: cst.Call, owner: Value, key: Value) -> Value | None:
+        """The supposed result of the call `node`, `getattr(owner, key)` with an unknown name."""
 
     def supposed_paths(self, states: list[State]) -> list[State]:
         """Those of `states`, about to be joined, on which nothing is other than supposed."""

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.values.facts import symbol_truth
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Items, OneOf, Ref, Value
+from amplint.semantics.values.values import NONE, Const, Items, OneOf, Ref, Unknown, Value
 from amplint.semantics.words import DTYPE
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
@@ -47,13 +48,19 @@ class DtypeChoices(Tracker):
             return None
         return next((index for index, options in enumerate(names) if options == {taken}), None)
 
-    def supposed_attribute(self, node: cst.Call, owner: Value) -> Value | None:
-        """The dtype to take from `getattr(torch, dtype)`."""
+    def supposed_attribute(self, state: State, node: cst.Call, owner: Value, key: Value) -> Value | None:
+        """The dtype to take from `getattr(torch, dtype)`, if the path has not found the name to be another one."""
         if owner != _TORCH or DTYPE.search(last_name(node.args[1].value) or "") is None:
             return None
         options = _options(self.machine.program.main, last_name(node.args[1].value) or "")
         position = self.supposed(options)
-        return options[position] if position is not None else None
+        if position is None or not isinstance(key, Unknown):
+            return options[position] if position is not None else None
+        name, symbols = Const(options[position].name.removeprefix("torch.")), self.machine.symbols
+        if symbol_truth(symbols, state.facts, symbols.intern("==", name, parts=(key.symbol,))) is False:
+            return None
+        state.facts["value of", key.symbol] = name
+        return options[position]
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Record the dtypes that a variable, or an element of it, has on two paths."""
