@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import assume, contained, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values.choices import alternatives
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import State, makes_region
 from amplint.semantics.values.values import (
     Autocast,
     Const,
@@ -224,7 +224,7 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or has a state of its own, or a flag is being set."""
     apart = (Partial, Module, Instance)
-    if any(is_context(value) or isinstance(value, apart) for value in (body, orelse)):
+    if any(is_context(value) or isinstance(value, apart) or makes_region(value) for value in (body, orelse)):
         return True
     if any(explores(value) for explores in machine.hooks.explores for value in (body, orelse)):
         return True
