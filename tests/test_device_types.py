@@ -654,7 +654,8 @@ class Scorer(Runner):
 
 def test_the_device_of_a_base_class_is_that_of_the_work() -> None:
     (finding,) = lint(IN_A_SUBCLASS.format(device="self.device"))
-    assert (finding.code, finding.severity) == ("AMP106", INFO) and "`self.device`" in finding.message
+    assert (finding.code, finding.severity) == ("AMP106", INFO)
+    assert "`self.device`" in finding.message
     assert lint(IN_A_SUBCLASS.format(device='"cuda"')) == []
 
 
