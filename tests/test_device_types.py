@@ -634,3 +634,53 @@ GIVEN_BY_CALLERS = """
 def test_the_device_that_all_callers_give(given: str, chosen: bool) -> None:
     messages = [finding.message for finding in lint(textwrap.dedent(GIVEN_BY_CALLERS.format(given=given)))]
     assert [message.endswith("its work is given `device`") for message in messages] == [chosen]
+
+
+IN_A_SUBCLASS = """
+import torch
+
+class Runner:
+    def __init__(self, net, device, half):
+        self.device = device
+        self.net = net.to({device})
+        self.region = torch.cuda.amp.autocast
+
+class Scorer(Runner):
+    def score(self, batch):
+        with self.region():
+            return self.net(batch)
+"""
+
+
+def test_the_device_of_a_base_class_is_that_of_the_work() -> None:
+    (finding,) = lint(IN_A_SUBCLASS.format(device="self.device"))
+    assert (finding.code, finding.severity) == ("AMP106", INFO)
+    assert "`self.device`" in finding.message
+    assert lint(IN_A_SUBCLASS.format(device='"cuda"')) == []
+
+
+@pytest.mark.parametrize(("test", "expected"), [("first >= steps", [("AMP106", INFO)]), ("count < 1", [])])
+def test_a_comparison_of_numbers_is_about_devices_only_if_one_counts_them(
+    test: str, expected: list[tuple[str, Severity]]
+) -> None:
+    before = f"""
+        held = torch.load("net.pt", map_location="cpu")
+        first = held.first
+        count = torch.cuda.device_count()
+        if {test}:
+            return net
+"""
+    program = textwrap.dedent(RUN).replace("    {before}\n", before.replace("\n    ", "\n"))
+    assert told(program.format(region='torch.autocast("cuda")')) == expected
+
+
+def test_a_function_that_is_returned_is_run() -> None:
+    program = """
+        import torch
+
+        def region_of(name):
+            if name == "bfloat16":
+                return lambda: torch.autocast("cuda", dtype=torch.bfloat16)
+            return None
+    """
+    assert told(program) == [("AMP106", INFO)]

@@ -284,7 +284,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
     if owner.keys is not None and isinstance(key, Unknown) and len(owner.keys) <= MOST_CONTEXTS:
-        apart = any(map(operators.is_context, owner.values)) and machine.is_assigned(node)
+        apart = any(map(operators.gives_region, owner.values)) and machine.is_assigned(node)
         if apart:
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])

@@ -332,7 +332,7 @@ def _outcomes(
         leave(machine, end, (*regions, *_regions_entered_by_calls(end.regions[len(regions) :])))
         for frame_ends in machine.hooks.frame_ends:
             frame_ends(end, end.frames[frame].values())
-        _keep_nested(machine, end, frame)
+        _keep_nested(machine, end, frame, result)
         left = {number: table for number, table in end.frames.items() if number != frame}
         if frame not in machine.captured or not _is_reachable(
             frame, [*left.values(), *end.heap.values(), {"": result}]
@@ -358,9 +358,9 @@ def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
     state.regions = regions
 
 
-def _keep_nested(machine: Machine, end: State, frame: int) -> None:
-    """Record functions defined in `frame` and not called so far: unseen code can call them."""
-    for value in end.frames[frame].values():
+def _keep_nested(machine: Machine, end: State, frame: int, result: Value) -> None:
+    """Record functions defined in `frame`, or that it returns, and not called so far: unseen code can call them."""
+    for value in (*end.frames[frame].values(), result):
         if isinstance(value, Function) and value.frame == frame and value.node is not None:
             machine.nested.setdefault(value.node, (value, end.copy()))
 

@@ -10,7 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import assume, contained, decide_value, equal, is_none, negate, symbol_of, truth
 from amplint.semantics.values.choices import alternatives
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import State, makes_region
 from amplint.semantics.values.values import (
     Autocast,
     Const,
@@ -206,6 +206,11 @@ def is_context(value: Value) -> bool:
     return isinstance(value, (Autocast, GradMode, Neutral, Entered))
 
 
+def gives_region(value: Value) -> bool:
+    """Whether `value` is a context that affects regions, or makes one of autocast when it is called."""
+    return is_context(value) or makes_region(value.callee if isinstance(value, Partial) else value)
+
+
 def _have_different_effects(one: State, other: State) -> bool:
     """Whether the tracker states after the evaluation of the two sides differ."""
     now = one.iteration
@@ -224,7 +229,7 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or has a state of its own, or a flag is being set."""
     apart = (Partial, Module, Instance)
-    if any(is_context(value) or isinstance(value, apart) for value in (body, orelse)):
+    if any(gives_region(value) or isinstance(value, apart) for value in (body, orelse)):
         return True
     if any(explores(value) for explores in machine.hooks.explores for value in (body, orelse)):
         return True

@@ -80,20 +80,35 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
 def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> cst.BaseExpression | None:
     """The expression for the device of the work around `node`, if it can be of any type; None without evidence.
 
-    The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class.
+    The function is searched first, then the top level and, for attributes of `self` and entries of settings, the class
+    and its bases.
     Code restricted to one kind of device has none; if `beside_cpu`, a condition that only leaves the CPU out is no
     restriction.
     """
     if not _DEVICES.search(source.text) or _is_guarded(source, node, beside_cpu=beside_cpu):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
+    inherited = [base for above in around if isinstance(above, cst.ClassDef) for base in _bases(source, above)]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
-    for tree in (*around, *top):
+    for tree in (*around, *inherited, *top):
         for value in _devices_given(tree):
             seen = isinstance(tree, cst.FunctionDef) or (isinstance(tree, cst.ClassDef) and _key(value))
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
+
+
+def _bases(source: Source, cls: cst.ClassDef) -> list[cst.ClassDef]:
+    """The bases of a class that the same file defines at its top level, and theirs."""
+    found: list[cst.ClassDef] = []
+    todo = [cls]
+    while todo:
+        names = {last_name(base.value) for base in todo.pop().bases}
+        for chunk in source.chunks if names else ():
+            new = [one for one in chunk.module.body if isinstance(one, cst.ClassDef) and one not in found]
+            more = [one for one in new if chunk.name in names]
+            found, todo = found + more, todo + more
+    return found
 
 
 def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
@@ -250,13 +265,19 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
     if _IS_FLOAT16.search(text):
         return False  # a dtype that was chosen by what the device supports
     flags, seen = set(WORD.findall(text)), set[str]()
-    for _ in range(_FLAG_STEPS):
+    for _ in range(1 if _compares_numbers(condition) else _FLAG_STEPS):
         values = [_AMP.sub("", value) for flag in flags - seen for value in _assigned(source).get(flag, ())]
         if any(_CONDITION.search(value) for value in values):
             return True
         seen |= flags
         flags = {word for value in values if len(value) < 80 for word in WORD.findall(value)}
     return _is_set_by_device(source, condition)
+
+
+def _compares_numbers(condition: cst.CSTNode) -> bool:
+    """Whether a condition is that one number is greater than another: a flag that chooses a device is no operand."""
+    ordering = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
+    return isinstance(condition, cst.Comparison) and isinstance(condition.comparisons[0].operator, ordering)
 
 
 def _is_set_by_device(source: Source, condition: cst.CSTNode) -> bool:

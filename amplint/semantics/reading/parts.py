@@ -79,6 +79,8 @@ class Parts:
         if isinstance(statement, (cst.For, cst.With)):
             for target in [statement.target] if isinstance(statement, cst.For) else _as_names(statement):
                 header.bound |= {node.value for node in walk(target) if isinstance(node, cst.Name)}
+        if isinstance(statement, cst.With):
+            header.decisive |= _makers(statement)
         whole.add(header)
         if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
             name = statement.name.value
@@ -130,6 +132,13 @@ def kept_contexts(chunk: Chunk) -> frozenset[str]:
 
 def _as_names(statement: cst.With) -> list[cst.CSTNode]:
     return [item.asname.name for item in statement.items if item.asname is not None]
+
+
+def _makers(statement: cst.With) -> set[str]:
+    """The names of what `with` calls for its contexts: `region` for `with self.region():`."""
+    called = (item.item.func for item in statement.items if isinstance(item.item, cst.Call))
+    names = (callee.attr if isinstance(callee, cst.Attribute) else callee for callee in called)
+    return {name.value for name in names if isinstance(name, cst.Name)}
 
 
 def _small(node: cst.BaseSmallStatement) -> Part:

@@ -321,6 +321,11 @@ def _scaled(value: Value) -> bool:
     return isinstance(value, Tensor) and value.scaled is not None
 
 
+def makes_region(value: Value) -> bool:
+    """Whether `value` is a class of autocast contexts."""
+    return isinstance(value, Ref) and value.name in AUTOCASTS
+
+
 def _decisive(value: Value, dtypes: bool) -> bool:
     """Whether a condition or a `with` can distinguish `value` from another: a flag, None, or a context.
 
