@@ -80,15 +80,15 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
 
 def changed(statement: cst.CSTNode) -> set[str]:
     """The variables and attributes that `statement`, or a node in it, binds or updates in place."""
-    found: set[str] = set()
-    for node in walk(statement):
-        if isinstance(node, _STATEMENTS):
-            found |= bound_paths(node)
-        elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-            func = node.value.func
-            if isinstance(func, cst.Attribute) and _changes(func.attr.value):
-                found |= paths(func.value)
-    return found
+    return {path for node in walk(statement) for path in changed_by(node)}
+
+
+def changed_by(node: cst.CSTNode) -> set[str]:
+    """The variables and attributes that `node` itself binds or updates in place."""
+    if isinstance(node, _STATEMENTS):
+        return bound_paths(node)
+    func = node.value.func if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) else None
+    return paths(func.value) if isinstance(func, cst.Attribute) and _changes(func.attr.value) else set()
 
 
 def _changes(method: str) -> bool:

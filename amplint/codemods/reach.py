@@ -38,6 +38,7 @@ _OF_PLAIN_LAYERS = frozenset(
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
+_OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
@@ -111,14 +112,17 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
+    yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     if dtype == "bfloat16":
         told_here = rows | {one.row for one in brought.values()}
         yield from _arrays(program, halves, run, told_here)
+    told_there = {place[-2:] for place in brought}
     for chunk in reached:
-        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), unseen=chunk in made)
+        rows_of = _rows_of(chunk, live)
+        yield from _hazards(chunk, source, dtype, row, run, rows_of, told_there, unseen=chunk in made)
 
 
 def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -177,14 +181,27 @@ def _array_of(
 
 
 def _hazards(
-    chunk: Chunk, main: Source, dtype: str, row: int, run: outputs.Found, live: list[range], *, unseen: bool
+    chunk: Chunk,
+    main: Source,
+    dtype: str,
+    row: int,
+    run: outputs.Found,
+    live: list[range],
+    told: Set[tuple[object, ...]],
+    *,
+    unseen: bool,
 ) -> Iterator[Remark]:
-    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file.
+
+    Those at rows of other files that are `told` are left out.
+    """
     name, said = _relative(chunk.source, main), set[str]()
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
     for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
         span = chunk.span(node)
+        if (name, span.start.row) in told:
+            continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             if why not in said:
                 yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
@@ -207,6 +224,31 @@ def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator
                     told.add((chunk.source.path, library))
                     where = f"{_relative(chunk.source, main)}:{chunk.span(call).start.row}"
                     yield Remark(row, f"{where}: {name} of {library} can be given half tensors; see that it takes them")
+
+
+def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
+    """Remarks on functions with a backward pass of their own, in other files, that hand half tensors to unseen code."""
+    for chunk in chunks:
+        home, name = chunk.source, _relative(chunk.source, program.main)
+        if not name or "Function" not in chunk.words or "custom_fwd" in chunk.words:
+            continue
+        for call in every(chunk.module, cst.Call):
+            path = dotted(call.func) or ""
+            one = home.imports.get(path.partition(".")[0])
+            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, call):
+                continue
+            if not isinstance(program.resolve(home, path), Chunk):
+                yield Remark(row, f"{name}:{home.span(call).start.row}: {path}() {_OF_KERNELS}")
+                break
+
+
+def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` is in the forward pass of a class that defines the backward pass as well."""
+    above = list(source.ancestors(node))
+    owner = next((one for one in above if isinstance(one, cst.ClassDef)), None)
+    functions = (one.name.value for one in above if isinstance(one, cst.FunctionDef))
+    methods = {one.name.value for one in every(owner, cst.FunctionDef)} if owner is not None else set()
+    return "forward" in functions and {"forward", "backward"} <= methods
 
 
 def _unread(source: Source) -> Iterator[Remark]:
