@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -43,6 +43,13 @@ def constructor(node: cst.BaseExpression) -> cst.BaseExpression:
 def positional(function: cst.FunctionDef) -> list[cst.Param]:
     """The parameters of `function` that can be passed by position."""
     return [*function.params.posonly_params, *function.params.params]
+
+
+def matched(call: cst.Call, names: Sequence[str]) -> Iterator[tuple[str, cst.Arg]]:
+    """The arguments of `call`, each with that of the parameters `names` it is for; a starred one can be for any."""
+    for place, argument in enumerate(call.args):
+        own = names[place : place + 1] if argument.keyword is None else [argument.keyword.value]
+        yield from ((name, argument) for name in (names if argument.star else own))
 
 
 def bound_names(node: cst.CSTNode) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, positional
+from amplint.codemods.bindings import bound_paths, called_name, matched, positional
 from amplint.edits.casting import TENSOR_METHODS
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -75,13 +75,8 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
         for function in every(chunk.module, cst.FunctionDef):
             given = [call for call in calls if called_name(call) in (function.name.value, chunk.name)]
             names = [param.name.value for param in positional(function) if param.name.value not in _OWNERS]
-            for place, argument in (each for one in given for each in enumerate(one.args)):
-                if argument.keyword is not None:
-                    taken = [argument.keyword.value]
-                else:
-                    taken = names if argument.star else names[place : place + 1]
-                for each in taken:
-                    defined.setdefault(each, []).append((argument.value, function))
+            for name, argument in (each for one in given for each in matched(one, names)):
+                defined.setdefault(name, []).append((argument.value, function))
     return defined, iterated
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.semantics.reading.scopes import dotted
@@ -27,26 +27,16 @@ _TURNS = frozenset({"transpose", "t", "permute", "T", "mT"})
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
-    "grad",
-    "sparse",
-    "binary_cross_entropy",
-    "BCELoss",
-    "batch_norm",
-    "sqrt",
-    "rsqrt",
-    "exp_",
-    *_LOGARITHMS,
-    *_AVERAGES,
-    *_SOLVERS,
-    *_SPARSE,
-    *_SPARSE_PRODUCTS,
-    *_BOUNDS,
-    *_CHOICES,
-    *_PRODUCTS,
-    *_FOURIER,
-}
+        "grad", "sparse", "binary_cross_entropy", "BCELoss", "batch_norm", "sqrt", "rsqrt", "exp_", *_LOGARITHMS,
+        *_AVERAGES, *_SOLVERS, *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES, *_PRODUCTS, *_FOURIER,
+
+}  # fmt: skip
 """Words of which all such code has one."""
 _REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
+_OVERFLOWS = (
+    "a product of a feature map with itself can be past what float16 holds before it is divided; compute it in a region"
+    " that is off"
+)
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """The distance below which numbers round to 1."""
 
@@ -249,44 +239,27 @@ def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
 
 def _grams(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
     """Products of a tensor with its transpose in `function` that are divided by a number of elements."""
-    turned = {path: one.value for one in every(function, cst.Assign) for path in bound_paths(one)}
+    values = {path: one.value for one in every(function, cst.Assign) for path in bound_paths(one)}
     for quotient in every(function, cst.BinaryOperation, cst.Call):
-        if isinstance(quotient, cst.BinaryOperation):
-            divides, product, divisor = isinstance(quotient.operator, cst.Divide), quotient.left, quotient.right
-        elif called_name(quotient) == "div" and isinstance(quotient.func, cst.Attribute) and quotient.args:
-            divides, product, divisor = True, quotient.func.value, quotient.args[0].value
-        else:
-            continue
+        divided, divisor = _operands(quotient, cst.Divide, {"div"})
+        first, second = _operands(values.get(dotted(divided) or "", divided), cst.MatrixMultiply, _PRODUCTS)
+        second = values.get(dotted(second) or "", second)
+        func = second.func if isinstance(second, cst.Call) else second
+        turned = func.value if isinstance(func, cst.Attribute) and func.attr.value in _TURNS else None
         counts = any(isinstance(one.operator, cst.Multiply) for one in every(divisor, cst.BinaryOperation))
-        product = turned.get(dotted(product) or "", product)
-        if divides and counts and _is_with_itself(product, turned) and not _is_wide(product):
-            yield (
-                quotient,
-                "a product of a feature map with itself can be past what float16 holds before it is divided;"
-                " compute it in a region that is off",
-            )
+        if counts and turned is not None and dotted(turned) == dotted(first) and not _is_wide(divided):
+            yield quotient, _OVERFLOWS
 
 
-def _is_with_itself(product: cst.CSTNode, turned: Mapping[str, cst.BaseExpression]) -> bool:
-    """Whether `product` multiplies a tensor with its transpose, which may be in a variable."""
-    if isinstance(product, cst.BinaryOperation) and isinstance(product.operator, cst.MatrixMultiply):
-        first, second = product.left, product.right
-    elif isinstance(product, cst.Call) and called_name(product) in _PRODUCTS and isinstance(product.func, cst.Attribute):
-        given = [one.value for one in product.args]
-        given = given if dotted(product.func.value) == "torch" else [product.func.value, *given]
-        if len(given) != 2:
-            return False
-        first, second = given
-    else:
-        return False
-    second = turned.get(dotted(second) or "", second)
-    if isinstance(second, cst.Call) and called_name(second) in _TURNS and isinstance(second.func, cst.Attribute):
-        second = second.func.value
-    elif isinstance(second, cst.Attribute) and second.attr.value in _TURNS:
-        second = second.value
-    else:
-        return False
-    return dotted(first) is not None and dotted(first) == dotted(second)
+def _operands(node: cst.CSTNode, operator: type[cst.CSTNode], functions: Set[str]) -> tuple[cst.CSTNode, cst.CSTNode]:
+    """The operands of a binary `operator`, or of a call of one of `functions` that does the same; `node` for others."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, operator):
+        return node.left, node.right
+    func = node.func if isinstance(node, cst.Call) and called_name(node) in functions else None
+    given: list[cst.CSTNode] = [one.value for one in node.args] if isinstance(node, cst.Call) else []
+    if isinstance(func, cst.Attribute) and dotted(func.value) != "torch":
+        given = [func.value, *given]
+    return (given[0], given[1]) if func is not None and len(given) == 2 else (node, node)
 
 
 def _picks(call: cst.Call) -> bool:

@@ -35,7 +35,7 @@ class Scalers:
         self._observed = observed
         self._construction = construction
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
-        self._handed: set[cst.FunctionDef] = set()
+        self._declared: set[cst.FunctionDef] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
         self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
@@ -255,9 +255,9 @@ class Scalers:
         self._add(self._script.rewrite.insert_before(outer, made), outer)
 
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
-        if function in self._handed:
+        if function in self._declared:
             return
-        self._handed.add(function)
+        self._declared.add(function)
         scaler = parameters.New(self.name, self._kind(behind), "None")
         self._edits.append(parameters.declared_behind(self._script, behind, scaler))
         self._rows.append(self._script.row(function))

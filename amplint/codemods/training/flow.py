@@ -89,11 +89,11 @@ class Flow:
             models |= self._renamed_models(self._script.function_of(statement))
             bound = self.binds(statement)
             for call in every(statement, cst.Call):
-                handed = any(dotted(argument.value) in models for argument in call.args)
-                if handed and (called_name(call) == "partial" or _constructs(statement, call)):
+                takes_model = any(dotted(argument.value) in models for argument in call.args)
+                if takes_model and (called_name(call) == "partial" or _constructs(statement, call)):
                     models |= bound
                 elif not bound & models and (
-                    handed
+                    takes_model
                     or dotted(call.func) in models
                     or self._runs_overridable_method(call)
                     or self._holds_model(call)
@@ -140,7 +140,7 @@ class Flow:
         return any(abstract) or any(map(only_raises, own)) or (not own and bool(around.bases))
 
     def _holds_model(self, call: cst.Call) -> bool:
-        """Whether `call` runs a method, on something, of an unseen object of which the file uses an attribute as a model."""
+        """Whether `call` runs a method, on something, of an object with an attribute that the file uses as a model."""
         owner, _, method = (dotted(call.func) or "").rpartition(".")
         holders = {path.rpartition(".")[0] for path in self._models} - {"", "self"}
         return bool(owner in holders and call.args) and not ABOUT_MODELS.search(method)

@@ -370,7 +370,7 @@ class _Watch:
 
     def _is_model(self, node: cst.BaseExpression) -> bool:
         """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
-        path = dotted(_collection(node)) or ""
+        path = (dotted(_collection(node)) or "").removesuffix(".module")
         if path in self.models or not isinstance(node, cst.Subscript):
             return path in self.models
         keys = self._keys.get(path, set())
