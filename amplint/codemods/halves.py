@@ -34,8 +34,8 @@ _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
 _WIDENING = frozenset({
         "float", "double", "item", "tolist", "numpy", "long", "int", "short", "byte", "char", "bool", "len", "size",
-        "str", "format", "type", "argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance", "hasattr",
-        "range",
+        "str", "format", "type", "argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance",
+        "hasattr", "range",
 })  # fmt: skip
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
 """Operations that return values and, second, their indices."""

@@ -125,12 +125,17 @@ class Regions:
             chosen |= dict.fromkeys(self._flow.computing(backward))
         labels = self._labels(chosen)
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
-        chosen = {one: None for one in chosen if one not in self._apart}
+        chosen = {one: None for one in chosen if one not in self._apart and not self._acts(one)}
         self._add_followers(chosen)
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         runs = [run for run in self._runs(chosen) if any(self._needs_autocast(one, made) for one in run)]
         runs = [run for run in runs if run not in self._collecting(runs)]
         self.training = [Region(self._without_regularizers(run), chosen.keys()) for run in runs]
+
+    def _acts(self, statement: cst.CSTNode) -> bool:
+        """Whether `statement` is a loop that runs models without gradients alone."""
+        runs = isinstance(statement, (cst.For, cst.While)) and self._flow.runs_model(statement)
+        return runs and not self._flow.runs_model(statement, differentiably=True)
 
     def _collecting(self, runs: list[list[cst.CSTNode]]) -> list[list[cst.CSTNode]]:
         """Those of `runs` that run models without gradients alone, as acting does: these get regions of evaluation."""
