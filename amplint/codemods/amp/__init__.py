@@ -148,6 +148,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     ]
     remarks += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
     remarks += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
+    remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
     left = [at(row, text) for row, text in remarks]
     stays = _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text)
     if wish.device == "cuda" and stays and not any(_is_given(script, one) for one in observed.forwards):
