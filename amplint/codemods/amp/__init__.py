@@ -16,7 +16,7 @@ from amplint.codemods.script import Script, parsed
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
-from amplint.codemods.training.observed import Goal, observe
+from amplint.codemods.training.observed import Goal, Observed, observe
 from amplint.codemods.training.protocol import Protocol
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
@@ -151,17 +151,19 @@ def _planned(script: Script, wish: Wish) -> Plan:
     remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
     left = [at(row, text) for row, text in remarks]
     stays = _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text)
-    if wish.device == "cuda" and stays and not any(_is_given(script, one) for one in observed.forwards):
+    if wish.device == "cuda" and stays and not any(_is_given(script, observed, one) for one in observed.forwards):
         left.append(
             at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
         )
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype, complete=True)
 
 
-def _is_given(script: Script, forward: cst.CSTNode) -> bool:
-    """Whether a forward pass runs a model that its function is given, which has been moved by then."""
+def _is_given(script: Script, observed: Observed, forward: cst.CSTNode) -> bool:
+    """Whether a forward pass runs a model that its function is given by other files, which have moved it by then."""
     function, name = script.function_of(forward), dotted(forward.func) if isinstance(forward, cst.Call) else None
-    return function is not None and name is not None and script.parameter(function, name) is not None
+    if function is None or name is None or script.parameter(function, name) is None:
+        return False
+    return not observed.calls.callers(function)
 
 
 def _name_of_torch(script: Script) -> str:
