@@ -295,3 +295,34 @@ def test_the_key_of_the_scaler_is_renamed_and_not_the_dictionary() -> None:
     text = HEAD + "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
     text += 'opt_state = {}\nopt_state["optimizer"] = optimizer.state_dict()\ntorch.save(opt_state, "last.pt")\n'
     assert 'opt_state["scaler"] = scaler.state_dict()' in _converted(text).text
+
+
+def test_a_loss_that_no_class_in_sight_computes_is_named() -> None:
+    text = """import torch
+
+
+class Training:
+    def step(self, batch):
+        self.network.train()
+        self.optimizer.zero_grad()
+        self.run(batch)
+        self.loss.backward()
+        self.optimizer.step()
+
+    def __init__(self, network, optimizer):
+        self.network, self.optimizer = network, optimizer
+
+    def run(self, batch):
+        self.out = self.network(batch)
+        self.loss = self.loss_of_network()
+"""
+    named = [one.row for one in _converted(text, "bfloat16").left if one.text.startswith("this computes a loss out of")]
+    assert len(named) == 1
+
+
+def test_the_scaler_stands_above_a_loop_that_makes_the_optimizer_anew() -> None:
+    text = HEAD + "for epoch in range(3):\n    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 / (epoch + 1))\n"
+    text += "    for x in loader:\n        loss = model(x).mean()\n        optimizer.zero_grad()\n"
+    text += "        loss.backward()\n        optimizer.step()\n"
+    text = text.replace("optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n", "", 1)
+    assert 'scaler = torch.amp.GradScaler("cuda")\nfor epoch' in _converted(text).text
