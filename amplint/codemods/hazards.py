@@ -32,7 +32,7 @@ _WORDS = {
 
 }  # fmt: skip
 """Words of which all such code has one."""
-_REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
+REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
 _OVERFLOWS = (
     "a product of a feature map with itself can be past what float16 holds before it is divided; compute it in a region"
     " that is off"
@@ -78,7 +78,7 @@ def _found_in(
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
         elif isinstance(node, (cst.Attribute, cst.Name)) and _is_refused(chunk, node, called=unseen):
-            yield node, _REFUSED
+            yield node, REFUSED
         elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
         elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
@@ -121,7 +121,7 @@ def _losses_of_probabilities(chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
     losses = {path for one in made for path in bound_paths(one, whole=True)}
     for call in every(chunk.module, cst.Call) if losses else ():
         if dotted(call.func) in losses:
-            yield call, _REFUSED
+            yield call, REFUSED
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:

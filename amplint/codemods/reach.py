@@ -54,7 +54,7 @@ def introduced_dtype(wish: Wish) -> str | None:
 def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[Remark]) -> Iterator[Remark]:
     """Remarks on code in `after` that newly runs in `dtype`, by its rows.
 
-    Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
+    Findings in `before` without assumptions are left out, and so are rows of the file itself that were `reported` already.
     """
     source = parsed(after, path).source
     first = next(regions_of(source), None)
@@ -193,14 +193,14 @@ def _hazards(
 ) -> Iterator[Remark]:
     """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file.
 
-    Those at rows of other files that are `told` are left out.
+    Losses that raise at rows of other files that are `reported` are left out.
     """
     name, said = _relative(chunk.source, main), set[str]()
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
     for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
         span = chunk.span(node)
-        if (name, span.start.row) in reported:
+        if why == hazards.REFUSED and (name, span.start.row) in reported:
             continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             if why not in said:
