@@ -54,7 +54,7 @@ def introduced_dtype(wish: Wish) -> str | None:
 def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[Remark]) -> Iterator[Remark]:
     """Remarks on code in `after` that newly runs in `dtype`, by its rows.
 
-    Findings in `before` without assumptions are left out, and so are rows of the file itself that were `reported` already.
+    Findings in `before` without assumptions are left out, and so are `reported` rows of the file itself.
     """
     source = parsed(after, path).source
     first = next(regions_of(source), None)

@@ -109,7 +109,7 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
 
 
 def _without(script: Script, known: dict[str, bool]) -> Script:
-    """The script with every condition on the `told` names decided."""
+    """The script with every condition on the `known` names decided."""
     script = with_edited_conditions(script, lambda script, node: _decided(script, node, known))
     gone = [
         edit
@@ -135,7 +135,7 @@ def _dropped(script: Script, node: cst.CSTNode, known: dict[str, bool]) -> Edit 
 
 
 def _decided(script: Script, node: cst.If, known: dict[str, bool]) -> Edit | None:
-    """The edit that removes the `told` names from the condition of an `if`, and dead branches."""
+    """The edit that removes the `known` names from the condition of an `if`, and dead branches."""
     if not names_in(node.test) & known.keys():
         return None
     parts = conjunction(node.test)
@@ -150,7 +150,7 @@ def _decided(script: Script, node: cst.If, known: dict[str, bool]) -> Edit | Non
 
 
 def _value(test: cst.BaseExpression, known: dict[str, bool]) -> bool | None:
-    """The value of a condition on one of the `told` names; None for any other."""
+    """The value of a condition on one of the `known` names; None for any other."""
     if isinstance(test, cst.Name) and test.value in known:
         return True
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
