@@ -77,6 +77,8 @@ class Rule:
     `assumed` is the screen of a rule that, if it is selected by name, prefix or ALL, also reports what would happen in
     half precision to tensors of unknown dtype; the words in it are the calls that then matter. Such reports are infos.
 
+    `of_callers` are the kinds of its events that are for other files to answer; a conversion does not ask for them.
+
     A rule that holds `anywhere` keeps its severity in tests and in scripts that only measure, where others lose theirs.
 
     A report is dropped if a rule whose code is in `yields_to` reports the same event or the same node, unless this rule
@@ -102,6 +104,7 @@ class Rule:
     applies_to_bfloat16: ClassVar[bool] = False
     fix_fits_one_dtype: ClassVar[bool] = False
     anywhere: ClassVar[bool] = False
+    of_callers: ClassVar[tuple[str, ...]] = ()
     yields_to: ClassVar[tuple[str, ...]] = ()
     goes_by: ClassVar[tuple[str, ...]] = ()
     claims: ClassVar[tuple[Claim, ...]] = ()

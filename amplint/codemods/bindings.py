@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -45,6 +45,13 @@ def positional(function: cst.FunctionDef) -> list[cst.Param]:
     return [*function.params.posonly_params, *function.params.params]
 
 
+def matched(call: cst.Call, names: Sequence[str]) -> Iterator[tuple[str, cst.Arg]]:
+    """The arguments of `call`, each with that of the parameters `names` it is for; a starred one can be for any."""
+    for place, argument in enumerate(call.args):
+        own = names[place : place + 1] if argument.keyword is None else [argument.keyword.value]
+        yield from ((name, argument) for name in (names if argument.star else own))
+
+
 def bound_names(node: cst.CSTNode) -> Iterator[str]:
     """The variables that `node` itself binds, by any kind of statement."""
     if isinstance(node, _TARGETS):
@@ -80,15 +87,15 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
 
 def changed(statement: cst.CSTNode) -> set[str]:
     """The variables and attributes that `statement`, or a node in it, binds or updates in place."""
-    found: set[str] = set()
-    for node in walk(statement):
-        if isinstance(node, _STATEMENTS):
-            found |= bound_paths(node)
-        elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-            func = node.value.func
-            if isinstance(func, cst.Attribute) and _changes(func.attr.value):
-                found |= paths(func.value)
-    return found
+    return {path for node in walk(statement) for path in changed_by(node)}
+
+
+def changed_by(node: cst.CSTNode) -> set[str]:
+    """The variables and attributes that `node` itself binds or updates in place."""
+    if isinstance(node, _STATEMENTS):
+        return bound_paths(node)
+    func = node.value.func if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call) else None
+    return paths(func.value) if isinstance(func, cst.Attribute) and _changes(func.attr.value) else set()
 
 
 def _changes(method: str) -> bool:

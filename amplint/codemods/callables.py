@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, positional
+from amplint.codemods.bindings import bound_paths, called_name, matched, positional
 from amplint.edits.casting import TENSOR_METHODS
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -15,7 +15,8 @@ from amplint.source.tree import bound_by, every, walk
 _CALLED_ANYHOW = frozenset({"forward", "__call__"})
 _ITERATION = frozenset({"next", "iter"})
 _OWNERS = ("self", "cls")
-_Definitions = dict[str, list[cst.CSTNode]]
+_Definitions = dict[str, list[tuple[cst.CSTNode, cst.CSTNode | None]]]
+"""Last name -> its definitions, each with the function that alone sees it, if there is one."""
 
 
 def called_names(source: Source, regions: Iterable[cst.CSTNode]) -> set[str]:
@@ -26,13 +27,16 @@ def called_names(source: Source, regions: Iterable[cst.CSTNode]) -> set[str]:
     defined, iterated = _definitions(source)
     callees, arguments, waiting = set[str](), set[str](), deque[cst.CSTNode](regions)
     passing = {one for region in waiting for one in _made_in_each_round(source, region)}
+    seen = set[cst.CSTNode]()
     while waiting:
         node = waiting.popleft()
         called, given = _names(node)
-        for name in called - callees:
-            waiting += (*defined.get(name, ()), *iterated.get(name, ()))
-        for name in given - arguments - called - callees:
-            waiting += (one for one in defined.get(name, ()) if one not in passing)
+        around = {None, node, *source.ancestors(node)}
+        found = [each for name in called for each in (*defined.get(name, ()), *iterated.get(name, ()))]
+        values = (each for name in given - called for each in defined.get(name, ()) if each[0] not in passing)
+        new = {one: None for one, home in (*found, *values) if home in around and one not in seen}
+        seen |= new.keys()
+        waiting += new
         callees |= called
         arguments |= given
     return callees | arguments
@@ -62,19 +66,17 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
     """Last name -> its definitions in the file; -> what the loops that bind it run over."""
     defined, iterated = _Definitions(), _Definitions()
     for name, node, loop in (one for chunk in source.chunks for one in _bound(chunk.module)):
-        (iterated if loop else defined).setdefault(name.rpartition(".")[2], []).append(node)
+        local = isinstance(node, cst.BaseExpression) and "." not in name
+        above = source.ancestors(node) if local else ()
+        home = next((one for one in above if isinstance(one, cst.FunctionDef)), None)
+        (iterated if loop else defined).setdefault(name.rpartition(".")[2], []).append((node, home))
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
     for chunk in source.chunks:
         for function in every(chunk.module, cst.FunctionDef):
             given = [call for call in calls if called_name(call) in (function.name.value, chunk.name)]
             names = [param.name.value for param in positional(function) if param.name.value not in _OWNERS]
-            for place, argument in (each for one in given for each in enumerate(one.args)):
-                if argument.keyword is not None:
-                    taken = [argument.keyword.value]
-                else:
-                    taken = names if argument.star else names[place : place + 1]
-                for each in taken:
-                    defined.setdefault(each, []).append(argument.value)
+            for name, argument in (each for one in given for each in matched(one, names)):
+                defined.setdefault(name, []).append((argument.value, function))
     return defined, iterated
 
 
@@ -119,4 +121,4 @@ def _bound(module: cst.CSTNode) -> Iterator[tuple[str, cst.CSTNode, bool]]:
         elif isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
             owner = dotted(node.value.func.value) if isinstance(node.value.func, cst.Attribute) else None
             if owner is not None:
-                yield owner, node.value, False
+                yield from ((owner, one.value, False) for one in node.value.args)

@@ -19,7 +19,7 @@ class Flag:
         self._script = script
         self._kind = kind
         self._calls = calls
-        self._handed: dict[cst.FunctionDef, str] = {}
+        self._declared: dict[cst.FunctionDef, str] = {}
         self._known: dict[cst.FunctionDef | None, bool] = {}
         self._option = option = add_option(script, kind)
         self.edits = list(option.edits)
@@ -35,10 +35,10 @@ class Flag:
             return self._option.expression
         if function is None:
             raise Refusal(place, "the arguments of the script are not known here")
-        if function not in self._handed:
-            self._handed[function] = self._kind.name
+        if function not in self._declared:
+            self._declared[function] = self._kind.name
             self._add_parameter(function, place)
-        return self._handed[function]
+        return self._declared[function]
 
     def _has_arguments_in_scope(self, function: cst.FunctionDef | None) -> bool:
         """Whether the script's arguments are available by their own name in `function`."""

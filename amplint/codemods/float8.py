@@ -84,13 +84,13 @@ def _planned(script: Script) -> Plan:
     edit = script.rewrite.insert_before(place, code)
     edit = required(edit, place, "there is no place for the conversion of the layers here")
     row = script.row(place)
-    told = Remark(row, f"multiply in float8 ({len(fitting)} of {len(layers)} layers)")
+    remark = Remark(row, f"multiply in float8 ({len(fitting)} of {len(layers)} layers)")
     fix = Fix("Multiply in float8", (edit,), imports=(_IMPORT,))
     what = (
         f"float8 products take a GPU of compute capability 8.9 or newer, and a multiple of {MULTIPLE} rows from every "
         "batch, the last one too (drop_last=True)"
     )
-    return Plan((Change(fix, (told,), (Remark(row + 1, what),)),))
+    return Plan((Change(fix, (remark,), (Remark(row + 1, what),)),))
 
 
 def _models(use: Use) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
-from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.bindings import called_name, matched, positional
 from amplint.codemods.script import parsed
 from amplint.codemods.surroundings import cached_by_text
 from amplint.edits.casting import UNTOUCHED
@@ -22,44 +22,21 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
 
 ABOUT_HALF = (
-    "constant-overflows-half",
-    "constant-vanishes-in-half",
-    "infinity-in-half",
-    "square-overflows-half",
-    "integers-in-half",
-    "accumulation-in-half",
-    "loss-in-half",
-    "bfloat16-to-numpy",
-    "dtype-mismatch-after-autocast",
-    "unsupported-half-op",
-    "inplace-or-out-under-autocast",
-    "custom-function-without-custom-fwd",
-)
+        "constant-overflows-half", "constant-vanishes-in-half", "infinity-in-half", "square-overflows-half",
+        "integers-in-half", "accumulation-in-half", "loss-in-half", "bfloat16-to-numpy",
+        "dtype-mismatch-after-autocast", "unsupported-half-op", "inplace-or-out-under-autocast",
+        "custom-function-without-custom-fwd",
+
+)  # fmt: skip
 """The rules about numerical failures in half."""
 _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
-_WIDENING = frozenset(
-    {
-        "float",
-        "double",
-        "item",
-        "tolist",
-        "numpy",
-        "long",
-        "int",
-        "short",
-        "byte",
-        "char",
-        "bool",
-        "len",
-        "size",
-        "str",
-        "format",
-        "type",
-    }
-    | {"argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance", "hasattr", "range"}
-)
+_WIDENING = frozenset({
+        "float", "double", "item", "tolist", "numpy", "long", "int", "short", "byte", "char", "bool", "len", "size",
+        "str", "format", "type", "argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance",
+        "hasattr", "range",
+})  # fmt: skip
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})
@@ -361,14 +338,8 @@ class Halves:
                 params = [one.name.value for one in positional(function)]
                 params = params[1:] if params[:1] == ["self"] else params
                 given = self._given.setdefault(function, set())
-                for index, argument in enumerate(call.args):
-                    if self._carries(argument.value, half, inside=inside):
-                        if argument.star:
-                            given.update(params)
-                        elif argument.keyword is not None:
-                            given.add(argument.keyword.value)
-                        elif index < len(params):
-                            given.add(params[index])
+                pairs = matched(call, params)
+                given.update(name for name, one in pairs if self._carries(one.value, half, inside=inside))
 
     def _leave(self, call: cst.Call, half: Set[str]) -> None:
         name = called_name(call)

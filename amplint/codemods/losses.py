@@ -17,11 +17,11 @@ def even_fixes(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fi
 
     Calls of training decide: where each of them has a fix, a variable given to it in evaluation is cast, too.
     """
-    told: dict[str, list[Finding]] = {}
+    groups: dict[str, list[Finding]] = {}
     for one in findings:
         if one.name == _RULE and one.elsewhere is None:
-            told.setdefault(one.message, []).append(one)
-    uneven = [group for group in told.values() if len({one.fix is None for one in group}) > 1]
+            groups.setdefault(one.message, []).append(one)
+    uneven = [group for group in groups.values() if len({one.fix is None for one in group}) > 1]
     apart = {id(one) for group in uneven for one in group}
     yield from (one.fix for one in findings if one.fix is not None and id(one) not in apart)
     if not uneven:

@@ -15,7 +15,7 @@ from amplint.codemods.completion import HARMLESS
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
-from amplint.codemods.handed import models_run_on_half
+from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
 from amplint.codemods.surroundings import cached_by_text, modules, whole_program
@@ -38,6 +38,7 @@ _OF_PLAIN_LAYERS = frozenset(
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
+_OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
@@ -50,17 +51,17 @@ def introduced_dtype(wish: Wish) -> str | None:
     return {"amp": wish.dtype, "bfloat16": "bfloat16"}.get(wish.to or "")
 
 
-def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remark]) -> Iterator[Remark]:
+def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[Remark]) -> Iterator[Remark]:
     """Remarks on code in `after` that newly runs in `dtype`, by its rows.
 
-    Findings in `before` without assumptions are left out, and so are rows of the file itself that were `told` already.
+    Findings in `before` without assumptions are left out, and so are `reported` rows of the file itself.
     """
     source = parsed(after, path).source
     first = next(regions_of(source), None)
     if first is None:
         return
     program = whole_program(source)
-    rows = {remark.row for remark in told}
+    rows = {remark.row for remark in reported}
     run, halves = outputs.found(after, path), halves_of(after, path)
     near = _rows_near_regions(halves)
 
@@ -111,14 +112,17 @@ def remarks(before: str, after: str, path: str, dtype: str, told: Iterable[Remar
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _unread(source)
     yield from _foreign_layers(run_here, source, row)
+    yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     if dtype == "bfloat16":
-        told_here = rows | {one.row for one in brought.values()}
-        yield from _arrays(program, halves, run, told_here)
+        reported_here = rows | {one.row for one in brought.values()}
+        yield from _arrays(program, halves, run, reported_here)
+    reported_there = {place[-2:] for place in brought}
     for chunk in reached:
-        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), unseen=chunk in made)
+        rows_of = _rows_of(chunk, live)
+        yield from _hazards(chunk, source, dtype, row, run, rows_of, reported_there, unseen=chunk in made)
 
 
 def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -130,21 +134,21 @@ def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tu
             yield (loss.path, loss.row), Remark(row if name else loss.row, text)
 
 
-def _arrays(program: Program, halves: Halves, run: outputs.Found, told: Set[int]) -> Iterator[Remark]:
+def _arrays(program: Program, halves: Halves, run: outputs.Found, reported: Set[int]) -> Iterator[Remark]:
     """Remarks on values for NumPy that may be bfloat16, in the file and in the functions of others that it calls.
 
     What the interpretation knows is told by the rule about it.
     """
     main = program.main
     for span in halves.to_arrays():
-        if span not in run.decided and span.start.row not in told:
+        if span not in run.decided and span.start.row not in reported:
             yield Remark(span.start.row, _NO_ARRAY)
     functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
     for chunk in program.chunks if halves.leaving else ():
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
             functions.setdefault(function.name.value, []).append((chunk, function))
     for name, (row, places) in halves.leaving.items():
-        if row in told:
+        if row in reported:
             continue
         if name not in functions and name in halves.on_cpu:
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
@@ -172,19 +176,32 @@ def _array_of(
     span = next(halves.to_arrays(), None)
     if span is not None:
         return chunk.source, span.start.row
-    further = (_array_of(functions, one, handed, depth - 1) for one, (_, handed) in halves.leaving.items())
+    further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
     return next((one for one in further if one is not None), None)
 
 
 def _hazards(
-    chunk: Chunk, main: Source, dtype: str, row: int, run: outputs.Found, live: list[range], *, unseen: bool
+    chunk: Chunk,
+    main: Source,
+    dtype: str,
+    row: int,
+    run: outputs.Found,
+    live: list[range],
+    reported: Set[tuple[object, ...]],
+    *,
+    unseen: bool,
 ) -> Iterator[Remark]:
-    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file.
+
+    Losses that raise at rows of other files that are `reported` are left out.
+    """
     name, said = _relative(chunk.source, main), set[str]()
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
     for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
         span = chunk.span(node)
+        if why == hazards.REFUSED and (name, span.start.row) in reported:
+            continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             if why not in said:
                 yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
@@ -193,7 +210,7 @@ def _hazards(
 
 def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
     """Remarks on layers of other libraries in models of other files, one for each library of a file."""
-    told = set[tuple[str, str]]()
+    reported = set[tuple[str, str]]()
     for chunk in chunks:
         for assign in every(chunk.module, cst.Assign) if is_model(chunk) and chunk.source is not main else ():
             for call in every(assign.value, cst.Call):
@@ -203,10 +220,35 @@ def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator
                 outside = library and library not in AT_HOME | _OF_PLAIN_LAYERS
                 if one is None or not outside or modules().place(chunk.source.path, one.module) is not None:
                     continue
-                if name.rpartition(".")[2][:1].isupper() and (chunk.source.path, library) not in told:
-                    told.add((chunk.source.path, library))
+                if name.rpartition(".")[2][:1].isupper() and (chunk.source.path, library) not in reported:
+                    reported.add((chunk.source.path, library))
                     where = f"{_relative(chunk.source, main)}:{chunk.span(call).start.row}"
                     yield Remark(row, f"{where}: {name} of {library} can be given half tensors; see that it takes them")
+
+
+def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
+    """Remarks on functions with a backward pass of their own, in other files, that hand half tensors to unseen code."""
+    for chunk in chunks:
+        home, name = chunk.source, _relative(chunk.source, program.main)
+        if not name or "Function" not in chunk.words or "custom_fwd" in chunk.words:
+            continue
+        for call in every(chunk.module, cst.Call):
+            path = dotted(call.func) or ""
+            one = home.imports.get(path.partition(".")[0])
+            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, call):
+                continue
+            if not isinstance(program.resolve(home, path), Chunk):
+                yield Remark(row, f"{name}:{home.span(call).start.row}: {path}() {_OF_KERNELS}")
+                break
+
+
+def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` is in the forward pass of a class that defines the backward pass as well."""
+    above = list(source.ancestors(node))
+    owner = next((one for one in above if isinstance(one, cst.ClassDef)), None)
+    functions = (one.name.value for one in above if isinstance(one, cst.FunctionDef))
+    methods = {one.name.value for one in every(owner, cst.FunctionDef)} if owner is not None else set()
+    return "forward" in functions and {"forward", "backward"} <= methods
 
 
 def _unread(source: Source) -> Iterator[Remark]:

@@ -27,8 +27,13 @@ def rule_named(name: str) -> type[Rule]:
 
 @functools.cache
 def all_rules() -> tuple[type[Rule], ...]:
-    """Every rule that is on by default."""
-    return tuple(rule for rule in load_registry().rules.values() if rule.default and rule.handlers())
+    """Every rule that is on by default, without what is for callers of the file."""
+    return tuple(map(_of_file, (one for one in load_registry().rules.values() if one.default and one.handlers())))
+
+
+def _of_file(rule: type[Rule]) -> type[Rule]:
+    own = {kind: name for kind, name in rule.handlers().items() if kind not in rule.of_callers}
+    return type(rule.__name__, (rule,), {"handlers": classmethod(lambda cls: own)}) if rule.of_callers else rule
 
 
 @functools.cache
@@ -70,17 +75,12 @@ def findings_of(
 def lint(text: str, path: str, codes: frozenset[str] | None = None) -> list[Finding]:
     """The findings of all rules in `text`, also those that assume half for tensors of unknown dtype.
 
-    With `codes`, those of rules with these codes, unless one is that of a diagnostic. A class that keeps a scaler is
-    left out: its state is for other files to save.
+    With `codes`, those of rules with these codes, unless one is that of a diagnostic.
     """
     check_time()
     few = codes is not None and codes.isdisjoint(ALWAYS_ON)
     rules = tuple(rule for rule in all_rules() if not few or rule.code in (codes or ()))
-    return [one for one in findings_of(rules, text, path, selected()) if not _is_about_class(one)]
-
-
-def _is_about_class(finding: Finding) -> bool:
-    return finding.name == "scaler-not-checkpointed" and [note.message for note in finding.notes] == ["it steps here"]
+    return findings_of(rules, text, path, selected())
 
 
 def plan_repairs(rule: type[Rule], text: str, path: str) -> Plan:

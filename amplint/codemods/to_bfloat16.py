@@ -83,14 +83,14 @@ def _switches(script: Script) -> Iterator[_Found]:
     for use in library_uses(script, *LIBRARIES):
         for argument in use.call.args if use.call is not None else ():
             name = argument.keyword.value if argument.keyword is not None else ""
-            told = Remark(script.row(argument), "ask the framework for bfloat16")
+            remark = Remark(script.row(argument), "ask the framework for bfloat16")
             if name == "fp16" and loop_kind(use.name) == "arguments" and dotted(argument.value) == "True":
                 assert argument.keyword is not None
-                yield script.rewrite.replace(argument.keyword, "bf16"), told
+                yield script.rewrite.replace(argument.keyword, "bf16"), remark
             elif name in ("precision", "mixed_precision"):
                 spelled = script.text_of(argument.value).strip("'\"")
                 if spelled in _SPELLED and isinstance(argument.value, (cst.SimpleString, cst.Integer)):
-                    yield script.rewrite.replace(argument.value, f'"{_SPELLED[spelled]}"'), told
+                    yield script.rewrite.replace(argument.value, f'"{_SPELLED[spelled]}"'), remark
 
 
 def _deepspeed(script: Script) -> Iterator[_Found]:
@@ -102,9 +102,9 @@ def _deepspeed(script: Script) -> Iterator[_Found]:
         enabled = [one for one in entries if script.text_of(one.key).strip("'\"") == "enabled"]
         if len(enabled) == 1 and len(entries) == len(element.value.elements):
             said = f'{{"enabled": {script.text_of(enabled[0].value)}}}'
-            told = Remark(script.row(element.key), "let DeepSpeed compute in bfloat16")
-            yield script.rewrite.replace(element.key, '"bf16"'), told
-            yield script.rewrite.replace(element.value, said), told
+            remark = Remark(script.row(element.key), "let DeepSpeed compute in bfloat16")
+            yield script.rewrite.replace(element.key, '"bf16"'), remark
+            yield script.rewrite.replace(element.value, said), remark
 
 
 def _files(script: Script) -> Iterator[Remark]:

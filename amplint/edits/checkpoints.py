@@ -91,9 +91,11 @@ def saved(
         if isinstance(above, cst.Arg) and above.keyword is not None and _builds_dict(rewrite.source.parent(above)):
             name = "scaler" if shared else _renamed(above.keyword.value)
             return _append(above.value, above, f"{name}={state}", rewrite)
-        if isinstance(above, cst.Assign) and isinstance(above.targets[0].target, cst.Subscript):
-            target = rewrite.text(above.targets[0].target)
-            return rewrite.insert_after(above, f"{_renamed(target)} = {state}") if _renamed(target) != target else None
+        target = above.targets[0].target if isinstance(above, cst.Assign) else None
+        if isinstance(target, cst.Subscript):
+            key = rewrite.text(target.slice[0])
+            entry = f"{rewrite.text(target.value)}[{_renamed(key)}]"
+            return rewrite.insert_after(above, f"{entry} = {state}") if _renamed(key) != key else None
         if isinstance(above, cst.BaseStatement):
             break
     return saved_beside(node, state, rewrite)

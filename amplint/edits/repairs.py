@@ -80,7 +80,8 @@ def island(event: TensorOp, rewrite: Rewriter) -> Fix | None:
     losses = [
         one for one in every(statement, cst.Call) if _is_bce(one) or rewrite.text(one.func) == rewrite.text(call.func)
     ]
-    others = [one for one in every(statement, cst.Call) if not any(one is loss for loss in losses)]
+    made = {inner for loss in losses for inner in walk(loss.func)}
+    others = [one for one in every(statement, cst.Call) if one not in made and not any(one is loss for loss in losses)]
     inputs = [rewrite.find_argument(one, "input", 0) for one in losses]
     if any(argument is None or argument.star for argument in inputs):
         return None

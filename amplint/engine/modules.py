@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from amplint.regex import regex
 from amplint.source.configs.names import YAML
 from amplint.source.files import read
 from amplint.torchlib.frameworks import LAUNCHED_BY
@@ -25,6 +27,10 @@ _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"}
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
 _LONGEST_NAME = 300
+_FOLDER = regex(rb"[\"']((?:\.\./)*\w[\w/-]*)[\"']")
+"""A string in source code that can be a relative path of a folder."""
+_MOST_ADDED = 200
+"""The number of such strings from which no further scripts are read."""
 _LAUNCHED_BY = "*"
 _LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
 _MOST_LAUNCH_FILES = 20
@@ -44,6 +50,7 @@ class Modules:
         self._unsaved = unsaved
         self._listings: dict[str, frozenset[str]] = {}
         self._folders: dict[str, tuple[str, ...]] = {}
+        self._added_folders: dict[str, tuple[str, ...]] = {}
         self._places: dict[tuple[str, str], str | None] = {}
         self._raw: dict[str, bytes | None] = {}
         self._digests: dict[str, str] = {}
@@ -57,7 +64,8 @@ class Modules:
         """The path of `module` as imported by the file `importer`, None if it is not in the tree.
 
         Paths are absolute; relative modules begin with their dots. The search covers the importer's folder, every
-        folder above it up to the project's root, and `src` in each; folders that are packages themselves come last.
+        folder above it up to the project's root, and `src` in each; folders that are packages themselves come last, and
+        after them those that scripts beside the importer add to `sys.path`.
         """
         if module.partition(".")[0] in _OUTSIDE:
             return None
@@ -210,7 +218,8 @@ class Modules:
         name = module.lstrip(".")
         parts = name.split(".") if name else []
         if name == module:
-            return next((found for place in self._searched(folder) if (found := self._below(place, parts))), None)
+            places = itertools.chain(self._searched(folder), self._added(folder))
+            return next((found for place in places if (found := self._below(place, parts))), None)
         for _ in range(len(module) - len(name) - 1):
             folder = os.path.dirname(folder)
         return self._below(folder, parts)
@@ -225,6 +234,20 @@ class Modules:
             places = ((place, os.path.join(place, "src")) for place in above)
             self._folders[folder] = tuple(place for pair in places for place in pair if self._listing(place))
         return self._folders[folder]
+
+    def _added(self, folder: str) -> Iterator[str]:
+        """The folders of the tree whose names stand in scripts of `folder` that change `sys.path`."""
+        if folder not in self._added_folders:
+            names = dict[str, None]()
+            for script in sorted(self.scripts(folder)):
+                raw = self.raw(os.path.join(folder, script)) or b""
+                if b"sys.path" in raw and len(names) < _MOST_ADDED:
+                    names |= dict.fromkeys(one.decode() for one in _FOLDER.findall(raw))
+            root = self._root(folder)
+            found = (os.path.normpath(os.path.join(place, name)) for name in names for place in (folder, root))
+            kept = (one for one in found if one.startswith(os.path.join(root, "")) and self.scripts(one))
+            self._added_folders[folder] = tuple(dict.fromkeys(kept))
+        yield from self._added_folders[folder]
 
     def _root(self, folder: str) -> str:
         """The nearest repository root, else the topmost folder with project files, else the current folder."""

@@ -71,6 +71,7 @@ class ScalerNotCheckpointed(Rule):
     screen = ((b"save", b"checkpoint", b"ckpt", b"state_dict"), (*SCALER_SIGNS, b"apex"))
     assumed = (b"GradScaler",)
     fixable = Applicability.SAFE
+    of_callers = ("scaler_kept",)
     reason = "Without its state the scaler begins again at its initial scale and skips steps until that has come down."
 
     def __init__(self) -> None:

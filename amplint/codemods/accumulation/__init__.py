@@ -86,7 +86,7 @@ class _Conversion:
         self._count = script.fresh(*_COUNTS)
         self._helper = script.fresh("micro_batches", "batch_windows")
         self._defined: list[cst.CSTNode] = []
-        self._handed: set[cst.CSTNode] = set()
+        self._declared: set[cst.CSTNode] = set()
         self._edits: list[Edit] = []
         self._done: list[Remark] = []
         self._left: list[tuple[cst.CSTNode, str]] = []
@@ -135,9 +135,9 @@ class _Conversion:
 
         Gradients are `cleared` by the function, or one that it calls, at the beginning of a window.
         """
-        if function in self._handed:
+        if function in self._declared:
             raise Refusal(function, f"{function.name.value}() calls itself")
-        self._handed.add(function)
+        self._declared.add(function)
         window = windows.function_window(self._script)
         calls = self._calls_with_position(function, window)
         clears: list[cst.CSTNode] = []

@@ -75,8 +75,8 @@ def grouping(script: Script, calls: Calls, loop: cst.For | cst.While, count: str
 def function_window(script: Script) -> Window:
     """The windows of a function that takes the position of its batch in a window."""
     place, length = script.fresh("micro", "micro_batch", "place"), _length(script)
-    told = New(place, "int", "0"), New(length, "int", "1")
-    return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=told)
+    parameters = New(place, "int", "0"), New(length, "int", "1")
+    return Window(f"{place} == 0", length, f"{place} + 1 == {length}", (), parameters=parameters)
 
 
 def _length(script: Script) -> str:

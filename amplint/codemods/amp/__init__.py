@@ -16,28 +16,21 @@ from amplint.codemods.script import Script, parsed
 from amplint.codemods.surroundings import modules
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
-from amplint.codemods.training.observed import Goal, observe
+from amplint.codemods.training.observed import Goal, Observed, observe
 from amplint.codemods.training.protocol import Protocol
 from amplint.codemods.training.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 REPAIRS = (
-    "scaler-not-checkpointed",
-    "unscaled-gradient-penalty",
-    "bce-in-autocast",
-    "constant-overflows-half",
-    "constant-vanishes-in-half",
-    "cross-entropy-keeps-half",
-    "loss-in-half",
-    "square-overflows-half",
-    "accumulation-in-half",
-    "unsupported-half-op",
-    "dtype-mismatch-after-autocast",
-    "bfloat16-to-numpy",
-    "scheduler-after-skipped-step",
-)
+        "scaler-not-checkpointed", "unscaled-gradient-penalty", "bce-in-autocast", "constant-overflows-half",
+        "constant-vanishes-in-half", "cross-entropy-keeps-half", "loss-in-half", "square-overflows-half",
+        "accumulation-in-half", "unsupported-half-op", "dtype-mismatch-after-autocast", "bfloat16-to-numpy",
+        "scheduler-after-skipped-step",
+
+)  # fmt: skip
 """The rules whose fixes complete the conversion: code that is right in float32 and wrong in mixed precision."""
 
 
@@ -137,30 +130,40 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Remark(row_edited(script.text, new, fix.edits, row), text)
 
     takes = "() can be given half tensors here; make sure that it takes them"
-    told = [
+    remarks = [
         (row, name + takes)
         for row, name in regions.foreign_calls()
         if not (scales and name.rpartition(".")[2] in _PLOTS)
     ]
-    told += [
+    remarks += [
         (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")
         for one in passed
     ]
-    told += [
+    remarks += [
         (
             script.row(call),
             "this runs the model and computes a loss out of sight; see that what half rounds is float32 there",
         )
         for call in flow.unseen
     ]
-    told += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
-    told += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
-    left = [at(row, text) for row, text in told]
-    if wish.device == "cuda" and _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text):
+    remarks += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
+    remarks += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
+    remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
+    left = [at(row, text) for row, text in remarks]
+    stays = _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text)
+    if wish.device == "cuda" and stays and not any(_is_given(script, observed, one) for one in observed.forwards):
         left.append(
             at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
         )
     return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype, complete=True)
+
+
+def _is_given(script: Script, observed: Observed, forward: cst.CSTNode) -> bool:
+    """Whether a forward pass runs a model that its function is given by other files, which have moved it by then."""
+    function, name = script.function_of(forward), dotted(forward.func) if isinstance(forward, cst.Call) else None
+    if function is None or name is None or script.parameter(function, name) is None:
+        return False
+    return not observed.calls.callers(function)
 
 
 def _name_of_torch(script: Script) -> str:

@@ -46,14 +46,14 @@ def plan(script: Script, dtype: str) -> Plan | None:
     """
     known = list(_uses(script))
     found = [use for use in known if use.name in MANAGERS or loop_kind(use.name) in _SWITCHED]
-    told = list(_elsewhere(script, known, dtype, setup=bool(found)))
-    if not found and not told:
+    remarks = list(_elsewhere(script, known, dtype, setup=bool(found)))
+    if not found and not remarks:
         return None
     setting = _Setting(script, dtype)
     for use in found:
         assert use.call is not None
         setting.set(use, use.call)
-    return Plan(tuple(setting.changes), tuple(setting.refused), (*told, *setting.left))
+    return Plan(tuple(setting.changes), tuple(setting.refused), (*remarks, *setting.left))
 
 
 def _uses(script: Script) -> Iterator[Use]:
@@ -119,8 +119,8 @@ class _Setting:
         self._change(row, switch, edit)
 
     def _change(self, row: int, switch: _Switch, edit: Edit) -> None:
-        told = Remark(row, f"ask the framework for mixed precision: {switch.name}={switch.value}")
-        self.changes.append(Change(Fix("Switch mixed precision on", (edit,)), (told,), tuple(self._beside)))
+        remark = Remark(row, f"ask the framework for mixed precision: {switch.name}={switch.value}")
+        self.changes.append(Change(Fix("Switch mixed precision on", (edit,)), (remark,), tuple(self._beside)))
 
     def _by_default(self, row: int, switch: _Switch, value: cst.BaseExpression) -> None:
         """Set the default of the field that `value` reads, if the settings class is in the file."""

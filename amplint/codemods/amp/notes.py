@@ -15,13 +15,13 @@ from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
-_Told = tuple[cst.CSTNode, str]
+_Note = tuple[cst.CSTNode, str]
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})
 _ANOMALIES = frozenset({"set_detect_anomaly", "detect_anomaly"})
 _EXITS = frozenset({"exit", "_exit", "abort"})
 
 
-def of_scaler(script: Script, observed: Observed) -> Iterator[_Told]:
+def of_scaler(script: Script, observed: Observed) -> Iterator[_Note]:
     """Remarks on what a scaler changes: each node and what to look at."""
     yield from _conditional_steps(script, observed)
     yield from _ends(script, observed)
@@ -40,7 +40,7 @@ def _raises_for_infinite(call: cst.Call) -> bool:
     return any(dotted(one.value) == "True" for one in named)
 
 
-def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Told]:
+def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Note]:
     """Steps of one of several optimizers, whose model runs in one branch before it alone.
 
     Source: `GradScaler.step` of PyTorch 2.13 asserts that the optimizer's `found_inf_per_device` is not empty, which it
@@ -122,7 +122,7 @@ def _models_of(script: Script, optimizer: cst.BaseExpression) -> set[str]:
     return found - {""}
 
 
-def _ends(script: Script, observed: Observed) -> Iterator[_Told]:
+def _ends(script: Script, observed: Observed) -> Iterator[_Note]:
     """Tests of a loss for NaN or infinity that end training before the backward pass."""
     why = "an overflow of the forward pass ends training here, where the scaler would skip the step"
     losses: dict[cst.FunctionDef | None, set[str]] = {}
@@ -144,7 +144,7 @@ def _leaves(node: cst.CSTNode) -> bool:
     return isinstance(node, (cst.Break, cst.Return, cst.Raise)) or called_name(node) in _EXITS
 
 
-def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Told]:
+def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Note]:
     """Forward passes in a loop that trains, with gradients enabled, which no region contains or calls.
 
     Each model is told once.
@@ -152,19 +152,32 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
     called = observed.calls.reached(statements)
-    models, told = observed.models | observed.modules, set[str | None]()
+    models, reported = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)
         runs = name in models or (call in observed.forwards and _are_forward(targets))
-        if not runs or name in told or call in inside or script.function_of(call) in called:
+        if not runs or name in reported or call in inside or script.function_of(call) in called:
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
         statement = script.statement_of(call)
         assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))
         apart = assigned and any(map(flow.trains, loops)) and not flow.trains(statement or call)
         if apart and not disables_gradients(script.source, call):
-            told.add(name)
+            reported.add(name)
             yield call, "this runs in float32 what trains in half"
+
+
+def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) -> Iterator[_Note]:
+    """Losses that regions of training compute by methods of the object which no class in sight defines."""
+    statements = [one for region in regions.training for one in region.statements]
+    inside = [one for one in (*statements, *observed.calls.reached(statements)) if script.source.owns(one)]
+    for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        unknown = owner == "self" and not observed.calls.targets(call) and call not in observed.forwards
+        home = script.method_owner(script.function_of(call))
+        held = any(script.assignments(one, f"self.{method}") for one in observed.calls.methods(home))
+        if unknown and SPEAKS_OF_LOSS.search(method) and not held:
+            yield call, "this computes a loss out of sight; see that what half rounds is float32 there"
 
 
 def _are_forward(functions: Set[cst.CSTNode]) -> bool:

@@ -35,7 +35,7 @@ class Scalers:
         self._observed = observed
         self._construction = construction
         self._known: dict[tuple[cst.FunctionDef | None, frozenset[str]], str] = {}
-        self._handed: set[cst.FunctionDef] = set()
+        self._declared: set[cst.FunctionDef] = set()
         self._made: dict[tuple[cst.FunctionDef | None, str], dict[cst.CSTNode, None]] = {}
         self._above: dict[cst.CSTNode, None] = {}
         self._edits: list[Edit] = []
@@ -255,9 +255,9 @@ class Scalers:
         self._add(self._script.rewrite.insert_before(outer, made), outer)
 
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
-        if function in self._handed:
+        if function in self._declared:
             return
-        self._handed.add(function)
+        self._declared.add(function)
         scaler = parameters.New(self.name, self._kind(behind), "None")
         self._edits.append(parameters.declared_behind(self._script, behind, scaler))
         self._rows.append(self._script.row(function))
@@ -301,16 +301,17 @@ class Scalers:
         last = max(made, key=block.index)
         if any(isinstance(binding, cst.With) for binding in bindings):
             raise Refusal(bindings[0], "the optimizer is made by a with statement")
-        loop = self._loop_of_epochs(function, bindings) or self._loop_around(function, bindings)
+        epochs = self._loop_of_epochs(function, bindings)
+        loop = epochs or (self._loop_around(function, bindings) if name == self.name else None)
         if loop is not None:
             self._above[loop] = None
             return
         self._made.setdefault((function, name), {})[last] = None
 
     def _loop_around(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
-        """The outermost loop in which an optimizer is made again under a condition, of a model from outside of it."""
+        """The outermost loop in which an optimizer is made again, of a model from outside of it."""
         loops = [self._script.loop_of(one) for one in bindings]
-        if len(set(loops)) != 1 or loops[0] is None or not all(map(self._is_conditional, bindings)):
+        if len(set(loops)) != 1 or loops[0] is None:
             return None
         outer: cst.CSTNode = loops[0]
         while (around := self._script.loop_of(outer)) is not None:
@@ -320,12 +321,6 @@ class Scalers:
         made = (one for path in read for one in self._script.assignments(function, path))
         inside = any(self._script.inside(outer, one) for one in made)
         return outer if read and len(calls) == len(bindings) and not inside else None
-
-    def _is_conditional(self, node: cst.CSTNode) -> bool:
-        """Whether `node` stands in an `if` of its loop."""
-        above = self._script.source.ancestors(node)
-        kinds = (one for one in above if isinstance(one, (cst.If, cst.For, cst.While, cst.FunctionDef)))
-        return isinstance(next(kinds, None), cst.If)
 
     def _loop_of_epochs(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
         """The loop that calls `function` in each epoch, which constructs an optimizer of the same model again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import bound_paths, called_name, positional
+from amplint.codemods.bindings import bound_paths, called_name, matched, positional
 from amplint.codemods.calls import Calls
 from amplint.codemods.definitions import reaching_definitions, value_of
 from amplint.codemods.givers import importers
@@ -76,12 +76,8 @@ def _passed(script: Script, source: Source, function: cst.FunctionDef, name: str
     names = [one.name.value for one in positional(function)][0 if owner is None else 1 :]
     for chunk in source.chunks:
         for call in every(chunk.module, cst.Call):
-            if called_name(call) != called:
-                continue
-            for index, argument in enumerate(call.args):
-                by_name = argument.keyword.value if argument.keyword is not None else None
-                if (by_name or (names[index] if index < len(names) else None)) == name:
-                    yield argument.value
+            given = matched(call, names) if called_name(call) == called else ()
+            yield from (argument.value for parameter, argument in given if parameter == name)
 
 
 def _assigned(source: Source, path: str | None) -> Iterator[cst.Call]:

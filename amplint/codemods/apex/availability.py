@@ -17,16 +17,16 @@ _TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "R
 
 def unguard(script: Script) -> Script:
     """The script with plain imports of apex, and without flags for its availability."""
-    told: dict[str, bool] = {}
+    known: dict[str, bool] = {}
     edits = []
     for node in script.of_kind(cst.Try):
         imports = list(_apex_imports(script, node.body))
         names = {name for each in imports for small in each.body for _, name in imported(script, small)}
         if any(name == "apex" or name.startswith((AMP, FP16_UTILS)) for name in names):
-            told.update(_flags_for_apex(script, node, imports))
+            known.update(_flags_for_apex(script, node, imports))
             edits.append(_plain(script, node, imports))
     script = script.apply(edits)
-    return _without(script, told) if told else script
+    return _without(script, known) if known else script
 
 
 def _apex_imports(script: Script, block: cst.BaseSuite) -> Iterator[cst.SimpleStatementLine]:
@@ -40,26 +40,26 @@ def _apex_imports(script: Script, block: cst.BaseSuite) -> Iterator[cst.SimpleSt
 def _flags_for_apex(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]) -> dict[str, bool]:
     """The names that are flags for apex; True for those that are true, False for those that are not None."""
     row = script.row(node)
-    told: dict[str, bool] = {}
+    known: dict[str, bool] = {}
     bound = {name for statement in imports for small in statement.body for name, _ in imported(script, small)}
     after = list(node.orelse.body.body) if node.orelse is not None else []
     for statement in (*_others(node, imports, bound), *after):
         name = _flag(statement, "True")
         if name is None:
             raise Refusal(script.row(statement), "the try block does more than import apex")
-        told[name] = True
+        known[name] = True
     if node.finalbody is not None:
         raise Refusal(row, "the try block around the import of apex has a finally")
     for handler in node.handlers:
         for handled in handler.body.body:
             name = _flag(handled, "False") or _flag(handled, "None")
             if name in bound:
-                told[name] = False
+                known[name] = False
             elif name is not None:
-                told.setdefault(name, True)
+                known.setdefault(name, True)
             elif not _only_reports(handled):
                 raise Refusal(script.row(handled), "without apex the script does something else")
-    return told
+    return known
 
 
 def _others(node: cst.Try, imports: list[cst.SimpleStatementLine], bound: set[str]) -> list[cst.CSTNode]:
@@ -108,56 +108,56 @@ def _plain(script: Script, node: cst.Try, imports: list[cst.SimpleStatementLine]
     return Edit(script.lines.rows(first, last), text)
 
 
-def _without(script: Script, told: dict[str, bool]) -> Script:
-    """The script with every condition on the `told` names decided."""
-    script = with_edited_conditions(script, lambda script, node: _decided(script, node, told))
+def _without(script: Script, known: dict[str, bool]) -> Script:
+    """The script with every condition on the `known` names decided."""
+    script = with_edited_conditions(script, lambda script, node: _decided(script, node, known))
     gone = [
         edit
         for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)
-        if (edit := _dropped(script, node, told)) is not None
+        if (edit := _dropped(script, node, known)) is not None
     ]
     script = script.apply(gone)
     for node in script.of_kind(cst.Name):
-        if told.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
+        if known.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
             raise Refusal(
                 script.row(node), f"{node.value} tells whether apex is there; this use of it is not understood"
             )
     return script
 
 
-def _dropped(script: Script, node: cst.CSTNode, told: dict[str, bool]) -> Edit | None:
+def _dropped(script: Script, node: cst.CSTNode, known: dict[str, bool]) -> Edit | None:
     if not isinstance(node, cst.SimpleStatementLine) or len(node.body) != 1:
         return None
     only = node.body[0]
     name = _flag(node, "False") or _flag(node, "None") or _flag(node, "True")
-    asserted = isinstance(only, cst.Assert) and _value(only.test, told) is True
-    return script.rewrite.remove_statement(node) if (name in told) or asserted else None
+    asserted = isinstance(only, cst.Assert) and _value(only.test, known) is True
+    return script.rewrite.remove_statement(node) if (name in known) or asserted else None
 
 
-def _decided(script: Script, node: cst.If, told: dict[str, bool]) -> Edit | None:
-    """The edit that removes the `told` names from the condition of an `if`, and dead branches."""
-    if not names_in(node.test) & told.keys():
+def _decided(script: Script, node: cst.If, known: dict[str, bool]) -> Edit | None:
+    """The edit that removes the `known` names from the condition of an `if`, and dead branches."""
+    if not names_in(node.test) & known.keys():
         return None
     parts = conjunction(node.test)
-    values = [_value(part, told) for part in parts]
+    values = [_value(part, known) for part in parts]
     kept = [part for part, value in zip(parts, values, strict=True) if value is None]
     if False not in values:
-        if kept and any(names_in(part) & told.keys() for part in kept):
+        if kept and any(names_in(part) & known.keys() for part in kept):
             return None
         if kept:
             return Edit(script.rewrite.span(node.test), " and ".join(script.text_of(part) for part in kept))
     return folded_condition(script, node, taken=False not in values)
 
 
-def _value(test: cst.BaseExpression, told: dict[str, bool]) -> bool | None:
-    """The value of a condition on one of the `told` names; None for any other."""
-    if isinstance(test, cst.Name) and test.value in told:
+def _value(test: cst.BaseExpression, known: dict[str, bool]) -> bool | None:
+    """The value of a condition on one of the `known` names; None for any other."""
+    if isinstance(test, cst.Name) and test.value in known:
         return True
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        value = _value(test.expression, told)
+        value = _value(test.expression, known)
         return None if value is None else not value
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and isinstance(test.left, cst.Name):
         operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-        if test.left.value in told and isinstance(other, cst.Name) and other.value == "None":
-            return isinstance(operator, (cst.IsNot, cst.NotEqual)) if told[test.left.value] is False else None
+        if test.left.value in known and isinstance(other, cst.Name) and other.value == "None":
+            return isinstance(operator, (cst.IsNot, cst.NotEqual)) if known[test.left.value] is False else None
     return None

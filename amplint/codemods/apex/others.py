@@ -43,7 +43,7 @@ def replace_others(script: Script) -> tuple[Script, list[Remark]]:
     """The script with PyTorch's equivalents, and remarks for review."""
     edits: list[Edit] = []
     remarks: list[Remark] = []
-    told: set[str] = set()
+    reported: set[str] = set()
     guarded = _guarded(script)
     for use in uses(script):
         if _root(use.node) in guarded:
@@ -63,8 +63,8 @@ def replace_others(script: Script) -> tuple[Script, list[Remark]]:
             edits += own
             if successor.endswith("DistributedDataParallel") and use.call is not None:
                 remarks.append(Remark(row, "unlike apex's, DistributedDataParallel of PyTorch broadcasts buffers"))
-        elif use.name not in told:
-            told.add(use.name)
+        elif use.name not in reported:
+            reported.add(use.name)
             remarks.append(Remark(row, f"{use.name} still comes from apex: it has no equal in PyTorch"))
     return script.apply(edits), remarks
 

@@ -75,7 +75,7 @@ class Protocol:
                     self.script.row(use.node), "a state that apex has saved cannot be loaded into a GradScaler"
                 )
         if "__main__" not in self.script.text:
-            for scope in dict.fromkeys(self.reach.handed):
+            for scope in dict.fromkeys(self.reach.receivers):
                 row = self.script.row(self.script.functions[scope])
                 yield Remark(row, f"{scope[-1]} takes the scaler now: calls in other files have to pass it")
 
@@ -199,7 +199,7 @@ class Protocol:
 
     def _parameter_edits(self) -> Iterator[Edit]:
         """The edits that add the scaler to the parameters of each function that needs it, and to its calls."""
-        for scope in dict.fromkeys(self.reach.handed):
+        for scope in dict.fromkeys(self.reach.receivers):
             function = self.script.functions[scope]
             scaler = New(self.reach.scaler, "torch.amp.GradScaler")
             if not positional(function) or not takes_more(function):

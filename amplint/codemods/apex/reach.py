@@ -38,7 +38,7 @@ class Reach:
             ),
         )
         self.calls = Calls(script, {})
-        self.handed: list[Scope] = []
+        self.receivers: list[Scope] = []
 
     @functools.cached_property
     def in_class(self) -> Scope | None:
@@ -69,7 +69,7 @@ class Reach:
         if self.in_class is not None:
             return self.scaler if self.script.class_of(scope) == self.in_class else None
         near = scope[: len(self.home)] == self.home
-        return self.scaler if near or any(scope[: len(each)] == each for each in self.handed) else None
+        return self.scaler if near or any(scope[: len(each)] == each for each in self.receivers) else None
 
     def need(self, scopes: Iterable[Scope]) -> None:
         """Pass the scaler to these functions, by a parameter if it is not available. Raises Refusal."""
@@ -78,16 +78,16 @@ class Reach:
             scope = todo.pop()
             if self.scaler_in(scope) is None:
                 callers = self._callers(scope)
-                self.handed.append(scope)
+                self.receivers.append(scope)
                 todo += [self.script.scope(call) for call in callers]
 
     def can_need(self, scope: Scope) -> bool:
         """Pass the scaler to a function if possible; return whether it was."""
-        before = list(self.handed)
+        before = list(self.receivers)
         try:
             self.need([scope])
         except Refusal:
-            self.handed = before
+            self.receivers = before
         return self.scaler_in(scope) is not None
 
     def _callers(self, scope: Scope) -> list[cst.Call]:

@@ -100,19 +100,19 @@ def _removed_comments(
     first, last = script.rows(setting.statement)
     ends = last == len(script.lines) or script.lines.blank(last + 1) or any(last + 1 == row for row, _ in rows)
     between = any(end == first - len(setting.comments) - 1 for _, end in rows)
-    told = any(_ABOUT.search(comment) for comment in setting.comments)
-    return setting.comments if (between or ends) and (told or carried) else ()
+    mentioned = any(_ABOUT.search(comment) for comment in setting.comments)
+    return setting.comments if (between or ends) and (mentioned or carried) else ()
 
 
 def _with_comments(script: Script, settings: dict[str, Setting], pieces: list[Piece]) -> list[Piece]:
     """The pieces with the comments above the settings that they come from."""
     place = next(iter(settings.values()))
     found = []
-    told = {place.name}
+    reported = {place.name}
     for piece in pieces:
         comments = piece.comments
-        if piece.origin is not None and piece.origin not in told:
-            told.add(piece.origin)
+        if piece.origin is not None and piece.origin not in reported:
+            reported.add(piece.origin)
             comments = (*_removed_comments(script, settings, settings[piece.origin]), *comments)
         found.append(replace(piece, comments=comments))
     return found

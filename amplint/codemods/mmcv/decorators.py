@@ -203,9 +203,9 @@ def _called(function: cst.FunctionDef) -> Iterator[str]:
 
 def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str]]:
     """The computations with an argument that was cast to half, or uses of its dtype, one per argument."""
-    told: set[str] = set()
+    reported: set[str] = set()
     for node in walk(one.function.body):
-        if not isinstance(node, cst.Name) or node.value not in one.names or node.value in told:
+        if not isinstance(node, cst.Name) or node.value not in one.names or node.value in reported:
             continue
         value: cst.CSTNode = node
         above = script.source.parent(value)
@@ -213,7 +213,7 @@ def _computed(script: Script, one: Decorated) -> Iterator[tuple[cst.CSTNode, str
             value, above = above, script.source.parent(above)
         like = isinstance(above, cst.Attribute) and above.value is value and above.attr.value in _LIKE
         if like or isinstance(above, cst.BinaryOperation):
-            told.add(node.value)
+            reported.add(node.value)
             yield node, node.value
 
 

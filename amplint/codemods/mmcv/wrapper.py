@@ -136,8 +136,8 @@ class Wrapper:
         """The type of the wrapper; None if it is inherited."""
         if amp:
             return None if self._base is not None and self._base.get("type") == AMP else AMP
-        told = self._base == {} or (self._base is None and amp is False)
-        return "OptimWrapper" if told else None
+        certain = self._base == {} or (self._base is None and amp is False)
+        return "OptimWrapper" if certain else None
 
     def _loss_scale(self, *, amp: bool | None) -> Iterator[Piece]:
         """The loss scale. By default mmcv scales by 512, and mmengine dynamically."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, changed, paths
+from amplint.codemods.bindings import bound_paths, called_name, changed_by, paths
 from amplint.codemods.calls import only_raises
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.codemods.training.observed import Observed, is_no_grad_function
+from amplint.codemods.training.observed import Observed, disables_gradients, is_no_grad_function
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.models.parameters import WRAPPERS
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.semantics.words import ABOUT_MODELS, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.tree import every, walk
+from amplint.source.tree import children, every, walk
 
 _CALLS_LIMIT = 4
 _MOVES = frozenset({"to", "cuda", "cpu", "train", "eval"})
@@ -79,7 +79,8 @@ class Flow:
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
 
-        Such a call runs a parameter; else it receives a model, or runs a method that a derived or unseen class defines.
+        Such a call runs a parameter; else it receives a model, or runs a method that a derived or unseen class defines,
+        or that of an object with a model.
         """
         called = {call for statement in way for call in every(statement, cst.Call) if self._calls_parameter(call)}
         self._forwards |= called
@@ -88,11 +89,14 @@ class Flow:
             models |= self._renamed_models(self._script.function_of(statement))
             bound = self.binds(statement)
             for call in every(statement, cst.Call):
-                handed = any(dotted(argument.value) in models for argument in call.args)
-                if handed and (called_name(call) == "partial" or _constructs(statement, call)):
+                takes_model = any(dotted(argument.value) in models for argument in call.args)
+                if takes_model and (called_name(call) == "partial" or _constructs(statement, call)):
                     models |= bound
                 elif not bound & models and (
-                    handed or dotted(call.func) in models or self._runs_overridable_method(call)
+                    takes_model
+                    or dotted(call.func) in models
+                    or self._runs_overridable_method(call)
+                    or self._holds_model(call)
                 ):
                     self.unseen[call] = None
         self._forwards |= self.unseen.keys()
@@ -135,6 +139,12 @@ class Flow:
         )
         return any(abstract) or any(map(only_raises, own)) or (not own and bool(around.bases))
 
+    def _holds_model(self, call: cst.Call) -> bool:
+        """Whether `call` runs a method, on something, of an object with an attribute that the file uses as a model."""
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        holders = {path.rpartition(".")[0] for path in self._models} - {"", "self"}
+        return bool(owner in holders and call.args) and not ABOUT_MODELS.search(method)
+
     def trains(self, node: cst.CSTNode) -> bool:
         """Whether `node` contains a backward pass, a step or a use of gradients, or a call that reaches one."""
         return any(inner in self._work or self._calls_one_of(inner, self._training) for inner in walk(node))
@@ -143,9 +153,13 @@ class Flow:
         """The variables that `statement` or a nested statement may bind or update."""
         return set(self._binds(statement))
 
-    def runs_model(self, node: cst.CSTNode) -> bool:
-        """Whether `node` contains a forward pass, or a call that reaches one."""
-        return any(inner in self._forwards or self._calls_one_of(inner, self._running) for inner in walk(node))
+    def runs_model(self, node: cst.CSTNode, *, differentiably: bool = False) -> bool:
+        """Whether `node` contains a forward pass, or a call that reaches one; if asked, with gradients."""
+        runs = (one for one in walk(node) if one in self._forwards or self._calls_one_of(one, self._running))
+        return any(not differentiably or not self._without_gradients(one) for one in runs)
+
+    def _without_gradients(self, call: cst.CSTNode) -> bool:
+        return disables_gradients(self._script.source, call) or self._calls_without_gradients(call)
 
     def _calls_one_of(self, node: cst.CSTNode, functions: Set[cst.CSTNode]) -> bool:
         """Whether `node` is a call of one of `functions`."""
@@ -208,14 +222,16 @@ class Flow:
         return needed | {path for item in getattr(statement, "items", ()) for path in paths(item.item)}
 
     def _binds(self, statement: cst.CSTNode) -> Iterator[str]:
-        yield from changed(statement)
-        for node in walk(statement):
+        for node in _staying(statement):
+            yield from changed_by(node)
             if node in self._forwards and isinstance(node, cst.Call):
                 yield from self._keeping & paths(node.func)
-            if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-                owner, _, method = (dotted(node.value.func) or "").rpartition(".")
-                if owner == "self" and method:
-                    yield from self._sets(node.value)
+            call = node.value if isinstance(node, cst.Expr) else None
+            if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+                if dotted(call.func.value) == "self":
+                    yield from self._sets(call)
+                elif call in self._forwards:
+                    yield from paths(call.func.value)
 
     def _sets(self, call: cst.Call) -> Iterator[str]:
         """The attributes set by the method of this file that `call` runs."""
@@ -225,17 +241,50 @@ class Flow:
                     yield from (path for path in bound_paths(node) if path.startswith("self."))
 
     def _certainly_binds(self, statement: cst.CSTNode) -> set[str]:
+        if isinstance(statement, cst.With):
+            return self._bound_in(statement.body)
+        if isinstance(statement, cst.If) and isinstance(statement.orelse, cst.Else):
+            return self._bound_in(statement.body) & self._bound_in(statement.orelse.body)
         if not isinstance(statement, cst.SimpleStatementLine):
             return set()
         plain = [one for one in statement.body if isinstance(one, (cst.Assign, cst.AnnAssign))]
         changed = any(isinstance(node, cst.Subscript) for one in plain for node in _targets(one))
         return set() if changed else {path for one in plain for path in bound_paths(one)}
 
+    def _bound_in(self, block: cst.CSTNode) -> set[str]:
+        """The variables that every way through a block binds."""
+        return {path for one in getattr(block, "body", ()) for path in self._certainly_binds(one)}
+
     def _reads(self, statement: cst.CSTNode) -> set[str]:
+        """The variables that `statement` reads, without those that it certainly binds before."""
         if isinstance(statement, cst.SimpleStatementLine):
-            parts = [_value(one) for one in statement.body]
-            return {path for part in parts for path in paths(part)}
-        return paths(statement) - {path for loop in every(statement, cst.For) for path in bound_paths(loop)}
+            return {path for one in statement.body for path in paths(_value(one))}
+        found = set[str]()
+        for child in children(statement):
+            if isinstance(child, cst.IndentedBlock):
+                bound = set[str]()
+                for one in child.body:
+                    found |= self._reads(one) - bound
+                    bound |= self._certainly_binds(one)
+            else:
+                found |= paths(child) if isinstance(child, cst.BaseExpression) else self._reads(child)
+        return found - (bound_paths(statement) if isinstance(statement, cst.For) else set())
+
+
+def _staying(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """`statement` and the nodes in it, without branches that return or raise."""
+    waiting = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, cst.IndentedBlock) and node.body and _leaves(node.body[-1]):
+            continue
+        yield node
+        waiting += reversed(list(children(node)))
+
+
+def _leaves(statement: cst.CSTNode) -> bool:
+    last = statement.body[-1] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(last, (cst.Return, cst.Raise))
 
 
 def _constructs(statement: cst.CSTNode, call: cst.Call) -> bool:

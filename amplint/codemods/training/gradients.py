@@ -12,10 +12,11 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import CLIPS, PARAMETERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.methods import CLEARING
 
 _PARAMETERS = ("weight", "bias")
+_COPIED = "gradients are copied from one model to another here, which would have to be unscaled behind that"
 
 
 def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[cst.CSTNode]:
@@ -25,15 +26,29 @@ def gradient_uses(script: Script, calls: Calls, *, scaled: bool = True) -> list[
     """
     own = {name for name, chunk in script.source.definitions.items() if chunk.name == name}
     found = list(_uses(script, own, scaled=scaled))
-    found += (call for call in script.calls if _uses_elsewhere(script, calls, call))
+    for call in script.calls:
+        work = _work_elsewhere(script, calls, call)
+        if scaled and any(map(_copies, work)):
+            raise Refusal(call, _COPIED)
+        found += [call] if any(map(_works_on_gradients, work)) else []
     return sorted(dict.fromkeys(found), key=lambda node: script.source.span(node).start)
 
 
-def _uses_elsewhere(script: Script, calls: Calls, call: cst.Call) -> bool:
-    """Whether functions of other files that `call` runs clip, measure or update gradients."""
+def _work_elsewhere(script: Script, calls: Calls, call: cst.Call) -> list[cst.CSTNode]:
+    """The nodes of the functions of other files that `call` runs."""
     elsewhere = [function for function in calls.runs(call) if not script.source.owns(function)]
     functions = (one for one in (*elsewhere, *calls.reached(elsewhere)) if isinstance(one, cst.FunctionDef))
-    return any(_works_on_gradients(node) for one in functions for node in walk(one.body))
+    return [node for one in functions for node in walk(one.body)]
+
+
+def _copies(node: cst.CSTNode) -> bool:
+    """Whether `node` gives a parameter the gradient of another."""
+    target = node.targets[0].target if isinstance(node, cst.Assign) else None
+    if not isinstance(node, cst.Assign) or not isinstance(target, cst.Attribute) or "grad" not in target.attr.value:
+        return False
+    into = dotted(target.value)
+    given = (one for one in every(node.value, cst.Attribute) if _is_gradient(one))
+    return into is not None and any(dotted(one.value) not in (None, into) for one in given)
 
 
 def _works_on_gradients(node: cst.CSTNode) -> bool:
@@ -58,6 +73,8 @@ def _is_gradient(node: cst.CSTNode) -> bool:
 
 def _uses(script: Script, own: set[str], *, scaled: bool) -> Iterator[cst.CSTNode]:
     for node in script.nodes:
+        if scaled and _copies(node):
+            raise Refusal(node, _COPIED)
         if isinstance(node, cst.Call):
             name = called_name(node)
             if CLIPS.search(name) and name not in own:

@@ -33,7 +33,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
-from amplint.semantics.words import ABOUT_MODELS
+from amplint.semantics.words import ABOUT_MODELS, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
@@ -46,6 +46,7 @@ _FRAMEWORKS = re.compile(
     r"|torch\.distributed\.(?:fsdp|_composable|_?tensor)|fairscale)\b",
     re.MULTILINE,
 )
+_SCALED_BY_APEX = re.compile(r"\bamp\.(?:initialize|scale_loss)\b|\bfp16_utils\b")
 
 
 class Goal(enum.Enum):
@@ -270,8 +271,15 @@ class _Watch:
         named = {
             path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
         }
-        chosen = (one for one in self._script.of_kind(cst.Assign) if _chooses_optimizer(one.value))
+        chosen = (one for one in self._script.of_kind(cst.Assign) if self._makes_optimizer(one.value))
         return named.union(*(bound_paths(one, whole=True) for one in chosen))
+
+    def _makes_optimizer(self, value: cst.BaseExpression) -> bool:
+        """Whether `value` constructs an optimizer of PyTorch."""
+        owner, _, name = (dotted(value.func) or "" if isinstance(value, cst.Call) else "").rpartition(".")
+        one = self.source.imports.get((owner or name).partition(".")[0])
+        made = (owner or one.module) if one is not None and one.module.startswith("torch") else ""
+        return (made.endswith("optim") and name[:1].isupper()) or _chooses_optimizer(value)
 
     @functools.cached_property
     def _methods(self) -> dict[str, list[cst.FunctionDef]]:
@@ -342,17 +350,27 @@ class _Watch:
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
         if method == "forward" and owner is not None:
             return dotted(owner) not in (None, "self") and called_name(owner) != "super"
-        if owner is None or not self._is_model(owner) or ABOUT_MODELS.search(method) or method[:1].isupper():
+        about = ABOUT_MODELS.search(method) and not SPEAKS_OF_LOSS.search(method)
+        if owner is None or about or method[:1].isupper():
             return False
+        if not self._is_model(owner):
+            return self._runs_part(dotted(owner), method)
         written = self._methods.get(method)
         if written:
             return any(map(_computes, written))
         plain = [not any(every(one.body, cst.Call)) for one in self._methods_elsewhere.get(method, ())]
         return not isinstance(self.source.parent(call), cst.Expr) and not (plain and all(plain))
 
+    def _runs_part(self, owner: str | None, method: str) -> bool:
+        """Whether `method`, of an object of another file, calls one of the models that the file knows in `owner`."""
+        ways = (path.rpartition(".") for path in self.models)
+        parts = {f"self.{last}" for holder, _, last in ways if holder == owner != "self"}
+        written = self._methods_elsewhere.get(method, ()) if parts else ()
+        return any(dotted(call.func) in parts for one in written for call in every(one, cst.Call))
+
     def _is_model(self, node: cst.BaseExpression) -> bool:
         """Whether `node` names a model, or an element of a collection whose elements under that key are models."""
-        path = dotted(_collection(node)) or ""
+        path = (dotted(_collection(node)) or "").removesuffix(".module")
         if path in self.models or not isinstance(node, cst.Subscript):
             return path in self.models
         keys = self._keys.get(path, set())
@@ -425,5 +443,6 @@ def _collection(node: cst.BaseExpression) -> cst.BaseExpression:
 
 def framework(text: str) -> tuple[int, str] | None:
     """Row and name of an import of a framework with its own mixed precision."""
-    found = _FRAMEWORKS.search(text)
+    imports = _FRAMEWORKS.finditer(text)
+    found = next((one for one in imports if one.group(1) != "apex" or _SCALED_BY_APEX.search(text)), None)
     return (text.count("\n", 0, found.start(1)) + 1, found.group(1)) if found else None

@@ -12,7 +12,7 @@ from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
 from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.observed import Observed, is_no_grad_block
+from amplint.codemods.training.observed import Observed, disables_gradients, is_no_grad_block
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
@@ -21,21 +21,10 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
 _TRIVIAL = (
-    "mean",
-    "sum",
-    "detach",
-    "div",
-    "mul",
-    "squeeze",
-    "float",
-    "item",
-    "neg",
-    "add",
-    "get",
-    "values",
-    "flatten",
-    "view",
-)
+        "mean", "sum", "detach", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values",
+        "flatten", "view",
+
+)  # fmt: skip
 _OF_TENSORS = frozenset(
     [
         *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
@@ -136,11 +125,30 @@ class Regions:
             chosen |= dict.fromkeys(self._flow.computing(backward))
         labels = self._labels(chosen)
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
-        chosen = {one: None for one in chosen if one not in self._apart}
+        chosen = {one: None for one in chosen if one not in self._apart and not self._acts(one)}
         self._add_followers(chosen)
         made = {path for statement in chosen for path in self._flow.binds(statement)}
         runs = [run for run in self._runs(chosen) if any(self._needs_autocast(one, made) for one in run)]
+        runs = [run for run in runs if run not in self._collecting(runs)]
         self.training = [Region(self._without_regularizers(run), chosen.keys()) for run in runs]
+
+    def _acts(self, statement: cst.CSTNode) -> bool:
+        """Whether `statement` is a loop that runs models without gradients alone."""
+        runs = isinstance(statement, (cst.For, cst.While)) and self._flow.runs_model(statement)
+        return runs and not self._flow.runs_model(statement, differentiably=True)
+
+    def _collecting(self, runs: list[list[cst.CSTNode]]) -> list[list[cst.CSTNode]]:
+        """Those of `runs` that run models without gradients alone, as acting does: these get regions of evaluation."""
+        found, graph = [], set[str]()
+        for run in runs:
+            differentiable = False
+            for one in run:
+                if self._flow.runs_model(one, differentiably=True) or paths(one) & graph:
+                    differentiable = True
+                    graph |= self._flow.binds(one)
+            if not differentiable and any(map(self._flow.runs_model, run)):
+                found.append(run)
+        return found if len(found) < len(runs) else []
 
     def _without_regularizers(self, run: list[cst.CSTNode]) -> list[cst.CSTNode]:
         """`run` without the last statements that add to the loss what they compute of weights alone."""
@@ -303,8 +311,9 @@ class Regions:
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         covered = self._observed.calls.reached(taken)
         for way in self._observed.evaluations:
-            own = (call for call in reversed(way) if call not in self._observed.shared and self._can_be(call))
-            call = next(own, None)
+            own = [call for call in reversed(way) if call not in self._observed.shared and self._can_be(call)]
+            apart = (call for call in own if disables_gradients(self._script.source, call))
+            call = next(apart, own[0] if own else None)
             statement = self._script.statement_of(call) if call is not None else None
             if statement is None or not isinstance(statement, cst.SimpleStatementLine):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import paths, positional
+from amplint.codemods.bindings import matched, paths, positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import Halves
 from amplint.semantics.reading.program import Program
@@ -19,11 +19,11 @@ _DEPTH = 3
 
 def models_run_on_half(program: Program, halves: Halves) -> Iterator[Remark]:
     """A remark for each such call in the file, once for each model."""
-    told = set[str]()
+    reported = set[str]()
     for call, half, row in halves.calls_outside():
         for name in _models_run_by(program, program.main, call, half):
-            if name not in told:
-                told.add(name)
+            if name not in reported:
+                reported.add(name)
                 yield Remark(
                     row, f"{dotted(call.func)}() can run {name} on half tensors here, outside of a region; cast them"
                 )
@@ -58,8 +58,6 @@ def _passed(
     for function in (one for one in functions if isinstance(one, cst.FunctionDef)):
         assert isinstance(target, Chunk)
         params = [param.name.value for param in positional(function)]
-        for index, argument in enumerate(call.args):
-            named = argument.keyword.value if argument.keyword is not None else None
-            name = named or (params[index] if index < len(params) and not argument.star else None)
-            if name is not None:
+        for name, argument in matched(call, params):
+            if not argument.star:
                 yield argument, (target.source, function, name)
