@@ -84,7 +84,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
+from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD, SETS_RATES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -677,6 +677,8 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     """
     if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
+    elif SETS_RATES.search(name):
+        values = [value for value in values if not isinstance(value, Optimizer)]
     for value in values:
         machine.interactions += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
