@@ -79,7 +79,8 @@ def waiting(gradients: Gradients) -> bool:
 
 def may_wait(gradients: Gradients) -> bool:
     """Whether a pass has left gradients that no step has consumed, as far as is known."""
-    return waiting(gradients) or (gradients.state is GradState.UNKNOWN and gradients.consumed is None)
+    unknown = gradients.state is GradState.UNKNOWN and gradients.manager is None
+    return waiting(gradients) or (unknown and gradients.consumed is None)
 
 
 def carrying(gradients: Gradients) -> Gradients:
