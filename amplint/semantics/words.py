@@ -994,7 +994,7 @@ SETS_RATES = Guess(
     pattern=r"^(?!.*(?:_and_|step))(?:.*_)?(?:lrs?|learning_rates?)(?:_.*)?$",
     because="It touches no gradient. A function that steps as well says so.",
     examples=("get_lr", "lrs", "adjust_learning_rate", "learning_rates_of", "lr_warmup"),
-    counterexamples=("clip", "step_lr", "set_lr_and_step", "scale_gradients"),
+    counterexamples=("clip", "step_lr", "set_lr_and_clip", "scale_gradients"),
 )
 SAVES = Guess(
     name="a function that saves",
