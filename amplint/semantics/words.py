@@ -988,6 +988,14 @@ KEEPS_RECORDS = Guess(
     examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
     counterexamples=("train", "reload", "catalog", "step", "step_and_log"),
 )
+SETS_RATES = Guess(
+    name="a function that sets or reads learning rates",
+    of="an unseen function that is passed an optimizer",
+    pattern=r"^(?!.*(?:_and_|step))(?:.*_)?(?:lrs?|learning_rates?)(?:_.*)?$",
+    because="It touches no gradient. A function that steps as well says so.",
+    examples=("get_lr", "lrs", "adjust_learning_rate", "learning_rates_of", "lr_warmup"),
+    counterexamples=("clip", "step_lr", "set_lr_and_clip", "scale_gradients"),
+)
 SAVES = Guess(
     name="a function that saves",
     of="the whole name of what is called",

@@ -219,7 +219,19 @@ def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
     if source is not None:
         return uneven(machine, loop)
     calls = (call.func for call in every(loop.iter, cst.Call))
-    return not any(isinstance(func, cst.Name) and func.value == "range" for func in calls)
+    counted = any(isinstance(func, cst.Name) and func.value == "range" for func in calls)
+    return not counted or _goes_over_all(machine, loop)
+
+
+def _goes_over_all(machine: Machine, loop: cst.For) -> bool:
+    """Whether a loop over numbers has as many rounds as something has elements, or at most as many."""
+    symbols, rounds = machine.symbols, repeats(machine, loop)
+
+    def operands(one: int) -> tuple[int, ...]:
+        return symbols.parts(one) if symbols.key(one)[:2] == ("call", "builtins.min") else ()
+
+    reached = symbols.closure(rounds, operands) if rounds is not None else ()
+    return any(symbols.key(one)[:2] == ("call", "builtins.len") for one in reached)
 
 
 def uneven(machine: Machine, loop: cst.CSTNode) -> bool:

@@ -444,11 +444,27 @@ def _emit_accumulation(
         counted=counted,
         first=first,
         others=others,
-        rescaled=any(one.has(Job.RESCALE) for one in full),
+        rescaled=any(map(_rescales_before_step, full)),
         parallel=_always_synchronised(machine),
         by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, counter)),
         guesses=guesses,
     )
+
+
+def _rescales_before_step(one: _Round) -> bool:
+    """Whether a path may multiply gradients between its first backward pass and a step.
+
+    What happens before that pass, or behind the step, concerns no gradient of the window.
+    """
+    ran = rescaled = False
+    for done in one.work:
+        if done.job is Job.BACKWARD and not ran:
+            ran, rescaled = True, False
+        elif done.job is Job.RESCALE:
+            rescaled = True
+        elif done.job is Job.STEP and rescaled:
+            return True
+    return False
 
 
 def _always_synchronised(machine: Machine) -> cst.Call | None:

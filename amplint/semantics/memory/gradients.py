@@ -77,6 +77,12 @@ def waiting(gradients: Gradients) -> bool:
     return any(one.consumed is None for one in gradients.passes)
 
 
+def may_wait(gradients: Gradients) -> bool:
+    """Whether a pass has left gradients that no step has consumed, as far as is known."""
+    unknown = gradients.state is GradState.UNKNOWN and gradients.manager is None
+    return waiting(gradients) or (unknown and gradients.consumed is None)
+
+
 def carrying(gradients: Gradients) -> Gradients:
     """The latest pass with scaled gradients; the latest of all without one."""
     scaled = (one for one in gradients.passes if one.state is GradState.SCALED)

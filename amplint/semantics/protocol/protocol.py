@@ -36,6 +36,7 @@ from amplint.semantics.memory.gradients import (
     added,
     carrying,
     each,
+    may_wait,
     outdated,
     unscaled,
     used,
@@ -83,7 +84,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD
+from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD, SETS_RATES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -214,7 +215,9 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     ):
         return True
     method = machine.calls[-1] if machine.calls else None
-    from_caller = machine.symbols.key(symbol)[0] == "parameter" and _is_private_method(method)
+    from_caller = machine.symbols.key(symbol)[0] == "parameter" and (
+        _is_private_method(method) or not any("scale" in chunk.words for chunk in machine.program.chunks)
+    )
     return taken or from_caller or machine.symbols.involves(symbol, "attribute", "grad")
 
 
@@ -482,7 +485,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether gradients become None or zeros."""
     machine.idle.add(node)
     machine.interactions += 1
-    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(waiting, state[Progress].gradients.values())))
+    windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(may_wait, state[Progress].gradients.values())))
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     if isinstance(owner, Optimizer):
@@ -675,6 +678,8 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
     """
     if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
+    elif SETS_RATES.search(name):
+        values = [value for value in values if not isinstance(value, Optimizer)]
     for value in values:
         machine.interactions += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):

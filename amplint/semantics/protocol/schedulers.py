@@ -94,8 +94,11 @@ def _is_scheduler(machine: Machine, state: State, spelled: cst.BaseExpression, o
 
 
 def _name(machine: Machine, spelled: cst.BaseExpression, owner: Unknown | Instance) -> str:
-    """The name of `step`'s owner, or of its container, if it implies a scheduler."""
+    """The name of `step`'s owner, its key or the name of its container, if it implies a scheduler."""
     while isinstance(spelled, cst.Subscript):
+        item = next((node.raw_value for one in spelled.slice for node in every(one, cst.SimpleString)), "")
+        if SCHEDULER.search(item):
+            return item
         spelled = spelled.value
     name = spelled.attr if isinstance(spelled, cst.Attribute) else spelled
     if isinstance(name, cst.Name) and SCHEDULER.search(name.value):
