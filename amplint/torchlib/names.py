@@ -183,7 +183,7 @@ def is_precision(text: object) -> bool:
     return isinstance(text, str) and _PRECISION.search(text) is not None
 
 
-SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(", b"caler.step(", b'caler"].step(')
+SCALER_SIGNS = (b"GradScaler", b"unscale_", b".scale(", b"caler.step(", b'caler"].step(', b"caler'].step(")
 """Byte strings of which a file that uses a gradient scaler contains at least one."""
 HALF_SIGNS = regex(rb"autocast|half|float16|HalfTensor|def \w+\([^)]{0,4000}dtype")
 """Text in a file in which a tensor can be known to be half.
