@@ -22,21 +22,52 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
 
 ABOUT_HALF = (
-        "constant-overflows-half", "constant-vanishes-in-half", "infinity-in-half", "square-overflows-half",
-        "integers-in-half", "accumulation-in-half", "loss-in-half", "bfloat16-to-numpy",
-        "dtype-mismatch-after-autocast", "unsupported-half-op", "inplace-or-out-under-autocast",
-        "custom-function-without-custom-fwd",
-
-)  # fmt: skip
+    "constant-overflows-half",
+    "constant-vanishes-in-half",
+    "infinity-in-half",
+    "square-overflows-half",
+    "integers-in-half",
+    "accumulation-in-half",
+    "loss-in-half",
+    "bfloat16-to-numpy",
+    "dtype-mismatch-after-autocast",
+    "unsupported-half-op",
+    "inplace-or-out-under-autocast",
+    "custom-function-without-custom-fwd",
+)
 """The rules about numerical failures in half."""
 _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
-_WIDENING = frozenset({
-        "float", "double", "item", "tolist", "numpy", "long", "int", "short", "byte", "char", "bool", "len", "size",
-        "str", "format", "type", "argmax", "argmin", "argsort", "decode", "batch_decode", "is_tensor", "isinstance",
-        "hasattr", "range",
-})  # fmt: skip
+_WIDENING = frozenset(
+    {
+        "float",
+        "double",
+        "item",
+        "tolist",
+        "numpy",
+        "long",
+        "int",
+        "short",
+        "byte",
+        "char",
+        "bool",
+        "len",
+        "size",
+        "str",
+        "format",
+        "type",
+        "argmax",
+        "argmin",
+        "argsort",
+        "decode",
+        "batch_decode",
+        "is_tensor",
+        "isinstance",
+        "hasattr",
+        "range",
+    }
+)
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})

@@ -27,10 +27,24 @@ _TURNS = frozenset({"transpose", "t", "permute", "T", "mT"})
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
-        "grad", "sparse", "binary_cross_entropy", "BCELoss", "batch_norm", "sqrt", "rsqrt", "exp_", *_LOGARITHMS,
-        *_AVERAGES, *_SOLVERS, *_SPARSE, *_SPARSE_PRODUCTS, *_BOUNDS, *_CHOICES, *_PRODUCTS, *_FOURIER,
-
-}  # fmt: skip
+    "grad",
+    "sparse",
+    "binary_cross_entropy",
+    "BCELoss",
+    "batch_norm",
+    "sqrt",
+    "rsqrt",
+    "exp_",
+    *_LOGARITHMS,
+    *_AVERAGES,
+    *_SOLVERS,
+    *_SPARSE,
+    *_SPARSE_PRODUCTS,
+    *_BOUNDS,
+    *_CHOICES,
+    *_PRODUCTS,
+    *_FOURIER,
+}
 """Words of which all such code has one."""
 REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
 _OVERFLOWS = (

@@ -25,12 +25,20 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 REPAIRS = (
-        "scaler-not-checkpointed", "unscaled-gradient-penalty", "bce-in-autocast", "constant-overflows-half",
-        "constant-vanishes-in-half", "cross-entropy-keeps-half", "loss-in-half", "square-overflows-half",
-        "accumulation-in-half", "unsupported-half-op", "dtype-mismatch-after-autocast", "bfloat16-to-numpy",
-        "scheduler-after-skipped-step",
-
-)  # fmt: skip
+    "scaler-not-checkpointed",
+    "unscaled-gradient-penalty",
+    "bce-in-autocast",
+    "constant-overflows-half",
+    "constant-vanishes-in-half",
+    "cross-entropy-keeps-half",
+    "loss-in-half",
+    "square-overflows-half",
+    "accumulation-in-half",
+    "unsupported-half-op",
+    "dtype-mismatch-after-autocast",
+    "bfloat16-to-numpy",
+    "scheduler-after-skipped-step",
+)
 """The rules whose fixes complete the conversion: code that is right in float32 and wrong in mixed precision."""
 
 

@@ -21,10 +21,21 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 
 _TRIVIAL = (
-        "mean", "sum", "detach", "div", "mul", "squeeze", "float", "item", "neg", "add", "get", "values",
-        "flatten", "view",
-
-)  # fmt: skip
+    "mean",
+    "sum",
+    "detach",
+    "div",
+    "mul",
+    "squeeze",
+    "float",
+    "item",
+    "neg",
+    "add",
+    "get",
+    "values",
+    "flatten",
+    "view",
+)
 _OF_TENSORS = frozenset(
     [
         *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
