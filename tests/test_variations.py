@@ -22,7 +22,7 @@ REASONS = {
         ("AMP305", "statement_function"),
     ],
     "where a generator yields, anything can happen": [
-        ("AMP302", "generator"), ("AMP304", "generator"), ("AMP705", "generator"),
+        ("AMP302", "generator"), ("AMP705", "generator"),
     ],
     "a sum in sight may be meant to be one": [("AMP302", "loss_dict")],
     "another program: a parameter is renamed, and the text that names it is not": [("AMP704", "renamed")],

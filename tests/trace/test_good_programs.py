@@ -13,7 +13,6 @@ from tests.trace.versions import SHARDS_ON_CPUS
 GOOD = [program for program in programs() if not program.is_bad]
 TRUE = {
     "AMP706-trainer-with-half-model/good_half_without_scaler.py": ["AMP807"],
-    "AMP742-trainer-in-true-half/good_mixed.py": ["AMP802", "AMP807"],
 }
 """Programs that are good for their rule, and of which a run shows something else."""
 

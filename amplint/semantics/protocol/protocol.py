@@ -206,7 +206,8 @@ def _keeps_graph(gradients: Gradients) -> bool:
 def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
     """Whether `loss` may hold older gradients or carry a scale.
 
-    That is the result of an unseen call of a scaled loss, and the argument of a private method called by an unseen one.
+    That is the result of an unseen call of a scaled loss, and an argument from an unseen caller, of a private method or
+    in a program that neither makes a scaler nor scales anything.
     """
     symbol, scaled = symbol_of(machine, loss), isinstance(loss, Tensor) and loss.scaled is not None
     taken = machine.symbols.involves(symbol, "gradients of", False) and not scaled
@@ -216,7 +217,7 @@ def _of_unknown_scale(machine: Machine, loss: Value) -> bool:
         return True
     method = machine.calls[-1] if machine.calls else None
     from_caller = machine.symbols.key(symbol)[0] == "parameter" and (
-        _is_private_method(method) or not any("scale" in chunk.words for chunk in machine.program.chunks)
+        _is_private_method(method) or all(chunk.words.isdisjoint(_SCALING) for chunk in machine.program.chunks)
     )
     return taken or from_caller or machine.symbols.involves(symbol, "attribute", "grad")
 
@@ -665,6 +666,7 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
     return machine[Owners].known.get(optimizer)
 
 
+_SCALING = frozenset({"GradScaler", "scale"})
 _METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
 _MAKES_OPTIMIZERS = frozenset({"optim", "Adam", "AdamW", "SGD"})
 _RECORDS = "_per_optimizer_states"

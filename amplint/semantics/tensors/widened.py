@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.conversions import home
 from amplint.semantics.tensors.halves import is_computed, is_of_layer
 from amplint.semantics.tensors.provenance import (
@@ -56,7 +57,10 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
 
 
 def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
-    """The cast of a layer's result to float32 by which `value`, from which another layer computes, is float32."""
+    """The cast of a layer's result to float32 by which `value`, from which another layer computes, is float32.
+
+    What a region made half is cast for that reason, whatever the weights are.
+    """
     if not isinstance(value, Tensor) or value.dtype != "float32" or value.rank == 0:
         return None
     for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
@@ -64,8 +68,8 @@ def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if not isinstance(node, cst.Call) or key[1] != "float32":
             continue
-        before = machine.symbols.closure(machine.symbols.parts(one)[0], partial(_decides, machine))
-        if any(is_of_layer(machine, each) for each in before):
+        before = [*machine.symbols.closure(machine.symbols.parts(one)[0], partial(_decides, machine))]
+        if machine[HalfResults].symbols.isdisjoint(before) and any(is_of_layer(machine, each) for each in before):
             return node
     return None
 
