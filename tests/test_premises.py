@@ -39,6 +39,10 @@ class Trainer:
         with torch.autocast("cuda"):
             return self.model(x.to(self.device)).mean()
 """
+FILLED = """
+def bias(mask, dtype=torch.float32):
+    return 1e9 * (mask.to({dtype}) - 1)
+"""
 MEASURES = """
 model = nn.Linear(8, 8)
 begin = time.perf_counter()
@@ -175,6 +179,8 @@ CASES: dict[str, tuple[str, str, Severity | None, Severity | None]] = {
     "an input that stays as it is": ("AMP103", INFERS.format(x="x"), None, None),
     "what is put away": ("AMP103", CAST.format(use="store(y.half())"), None, INFO),
     "what is computed with": ("AMP103", CAST.format(use="return (y.half() * 2).mean()"), None, INFO),
+    "a large number in a dtype that callers choose": ("AMP401", FILLED.format(dtype="dtype"), INFO, INFO),
+    "a large number in float16": ("AMP401", FILLED.format(dtype="torch.float16"), ERROR, ERROR),
 }
 
 

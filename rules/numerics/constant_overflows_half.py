@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.repairs import limit
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import INVERTED, Event, FarConstant, TensorOp
+from amplint.semantics.tensors.tensors import FROM_PARAMETER
 from amplint.torchlib.names import FLOAT16_MAX, HALF_SIGNS, HUGE_ASSUMED, HUGE_NUMBERS
 
 from .constants import number_notes
@@ -93,6 +95,7 @@ class ConstantOverflowsHalf(Rule):
             at=number.place,
             notes=number_notes(event, number),
             severity=Severity.WARNING if op == "to" else None,
+            premises=[Premise.FLOAT16_CHOSEN] if event.tensor.dtype == FROM_PARAMETER else (),
         )
 
     def on_far_constant(self, event: FarConstant) -> Iterator[Report]:
