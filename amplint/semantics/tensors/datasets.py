@@ -1,0 +1,40 @@
+"""Functions that prepare data: it is float32 there, whatever the model computes in."""
+
+from __future__ import annotations
+
+from amplint.semantics.python.machine import Machine
+from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.torchlib.policy import words
+
+_OF_DATA = words("__getitem__ __iter__ collate_fn collate")
+_OF_DATASETS = words("__getitem__ train_dataloader")
+_OF_MODELS = words("forward training_step")
+
+
+def prepares_data(machine: Machine) -> bool:
+    """Whether a running function is a method of a dataset, or called by a loader."""
+    return any(map(_gives_data, machine.calls)) or any(_is_of_dataset(machine, one) for one in machine.calls)
+
+
+def _gives_data(function: cst.CSTNode) -> bool:
+    return isinstance(function, cst.FunctionDef) and function.name.value in _OF_DATA
+
+
+def _is_of_dataset(machine: Machine, function: cst.CSTNode) -> bool:
+    cls = class_around(machine, function)
+    names = method_names(cls) if cls is not None else frozenset()
+    return not names.isdisjoint(_OF_DATASETS) and names.isdisjoint(_OF_MODELS)
+
+
+def class_around(machine: Machine, function: cst.CSTNode) -> cst.ClassDef | None:
+    """The class whose method a function is."""
+    source = machine.program.source_of(function)
+    around = source.ancestors(function) if source is not None else ()
+    return next((above for above in around if isinstance(above, cst.ClassDef)), None)
+
+
+@cached_per_file
+def method_names(cls: cst.ClassDef) -> frozenset[str]:
+    """The names of the methods that a class defines."""
+    return frozenset(one.name.value for one in cls.body.body if isinstance(one, cst.FunctionDef))
