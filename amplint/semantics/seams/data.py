@@ -16,7 +16,7 @@ from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import BOOLEAN, INTEGER, words
 
-LEAVE = words("detach cpu to cuda numpy tolist") | operations_with("transfers")
+LEAVE = words("detach cpu to cuda") | operations_with("transfers")
 """Methods that a tensor needs before NumPy takes it, if it was computed on a GPU or with gradients."""
 _HELD = words("parameter attribute index item")
 _WITH_INDICES = words("max min topk sort median mode cummax cummin")

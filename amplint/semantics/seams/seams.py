@@ -305,7 +305,7 @@ def report_late_cast(machine: Machine, state: State, node: cst.Call, dtype: str 
 
 
 class Seams(Tracker):
-    """Operations that refuse half and may have a half operand, by call, and the symbols that `left` a device or graph."""
+    """Operations that refuse half and may have a half operand, by call, and the symbols that were moved or detached."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -314,11 +314,14 @@ class Seams(Tracker):
 
     def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation that may refuse half, such as `numpy`."""
-        if name in LEAVE:
-            self.left.add(symbol_of(self.machine, value))
         if name == "numpy":
             to_numpy(self.machine, state, node, value)
         runs(self.machine, state, node, name, place, value)
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Record what is moved or detached, which leaves an unknown value the same."""
+        if call.owner is not None and call.name in LEAVE:
+            self.left.add(symbol_of(self.machine, call.owner))
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this may convert tensors to arrays."""

@@ -101,13 +101,13 @@ def emit_clash(
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
-    widens = widens and not _is_lifted(machine, half)
     from_caller = steady.made is not None and is_made_by_caller(machine, steady.made)
     if refusal is not None or (
         widens
         and steady.made is not None
         and follows(machine, steady.made)
         and not from_caller
+        and (not _is_lifted(machine, half) or last_name(steady.made.func) in LEGACY_TENSORS)
         and not _is_meant_in_loss(machine, steady.made)
     ):
         machine.emit(

@@ -1,7 +1,7 @@
 """Divergences of distributions whose probabilities were computed in half.
 
-Only a file that has its model in half computes them so: autocast runs softmax in float32. Where two distributions are alike, all of a divergence is in their last digits. A probability below 6e-8 is 0 in
-float16, and its logarithm infinite.
+Where two distributions are alike, all of a divergence is in their last digits. A probability below 6e-8 is 0 in
+float16, and its logarithm infinite. Autocast runs softmax in float32, so that the model itself has to be half.
 """
 
 from __future__ import annotations
