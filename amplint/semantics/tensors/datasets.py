@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
@@ -16,7 +17,9 @@ _OF_MODELS = words("forward training_step")
 
 
 def prepares_data(machine: Machine) -> bool:
-    """Whether a running function is a method of a dataset, or called by a loader."""
+    """Whether a running function is a method of a dataset, called by a loader, or a test, which makes its own data."""
+    if is_within_test(machine.calls):
+        return True
     return any(map(_gives_data, machine.calls)) or any(_is_of_dataset(machine, one) for one in machine.calls)
 
 
