@@ -101,6 +101,69 @@ class Table(nn.Module):
         frequencies = torch.exp(-torch.arange(self.angles.shape[1], dtype=self.angles.dtype))  # expect: AMP406
         torch.matmul(steps[:, None], frequencies[None], out=self.angles)
 """,
+    "AMP405 squares that autocast computes in float32, and those of a layer": """
+def error(x, target):
+    return ((x.contiguous() - target) ** 2).mean()
+
+class Norm(nn.Module):
+    def forward(self, x):
+        return x * torch.rsqrt(x.contiguous().pow(2).mean(-1, keepdim=True) + self.eps)  # expect: AMP405
+""",
+    "AMP405 the area of boxes in an array": """
+import numpy as np
+
+def area(boxes, scores):
+    boxes = boxes[np.argsort(scores)]
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+
+def size(boxes: np.ndarray):
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1]), torch.amax(boxes, dim=0)
+""",
+    "AMP408 log-probabilities that a region computes in float32": """
+def evaluate(net, loader):
+    for batch, target in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            out = net(batch)
+        yield F.nll_loss(out, target), F.mse_loss(out, target)  # expect: AMP408
+""",
+    "AMP502 what comes out of the model itself": """
+def embed(model, image):
+    image = image.to(model.device)
+    features = model.encoder(image)  # expect: AMP502
+    return model.projection(features)
+""",
+    "AMP504 a tensor beside what autocast computes in float32": """
+def soft_labels(logits):
+    uniform = torch.ones(logits.shape, device=logits.device)
+    return 0.9 * logits.softmax(-1) + 0.1 * uniform
+""",
+    "AMP504 the samples of a dataset": """
+class Spheres(TensorDataset):
+    def grow(self, data):
+        data = data.contiguous()
+        return torch.cat([data, torch.zeros(data.shape[0], 3)], dim=1)
+
+def grow(data):
+    data = data.contiguous()
+    return torch.cat([data, torch.zeros(data.shape[0], 3)], dim=1)  # expect: AMP504
+""",
+    "AMP504 a layer in the size that a configuration says": """
+class Block(nn.Module):
+    def __init__(self, conf):
+        super().__init__()
+        self.conf = conf
+        self.proj = nn.Linear(conf.in_channels, self.conf.embed_channels)
+        self.drop = nn.Dropout(self.conf.dropout)
+
+class Adapter(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        self.down = nn.Linear(layer.in_features, 4, bias=False)  # expect: AMP504
+
+    def forward(self, x):
+        return self.layer(x) + self.down(x)
+""",
     "AMP408 a divergence in a file that switches off the regions of its callers": """
 class Consistency(nn.Module):
     def warp(self, x):

@@ -29,6 +29,11 @@ SILENT = {
     "truth values": "(out > 0).cpu().numpy()",
     "labels": "batch['gt_labels'].cpu().numpy()",
     "counts": "self.num_seen.cpu().numpy()",
+    "positions of the largest": "out.topk(5)[1].cpu().numpy()",
+    "a picture that was on the CPU": "batch.permute(1, 2, 0).numpy()",
+    "an entry that was on the CPU": "self.samples['image'].numpy()",
+    "an object's bytes": "pickle.loads(out.cpu().numpy().tobytes())",
+    "an object's bytes in a buffer": "io.BytesIO(out.cpu().numpy())",
 }
 EACH = """
 def joined(outputs):
@@ -61,6 +66,27 @@ def test_found(expression: str) -> None:
 @pytest.mark.parametrize("expression", SILENT.values(), ids=SILENT)
 def test_silent(expression: str) -> None:
     assert lines(predicted(expression)) == []
+
+
+LOOP = """
+import torch
+
+def evaluate(net, loader):
+    for batch, _ in loader:
+        kept = {kept}
+        for row in kept:
+            yield row.cpu().numpy(), batch.cpu().numpy()
+"""
+
+
+@pytest.mark.parametrize(("kept", "expected"), [("net(batch)", [8]), ("batch", []), ("[net(batch)]", [8])])
+def test_items_of_data_and_of_results(kept: str, expected: list[int]) -> None:
+    assert lines(LOOP.format(kept=kept)) == expected
+
+
+def test_a_data_set_shows_its_samples() -> None:
+    shown = predicted("out.cpu().numpy()").replace("Predictor:", "Pictures(Dataset):")
+    assert lines(shown) == []
 
 
 def test_elements() -> None:

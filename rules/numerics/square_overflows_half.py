@@ -9,7 +9,17 @@ from amplint.edits.repairs import squared
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import LENGTH_PRODUCTS, SQUARES, Because, Event, How, Operation, ScaledLate, Sensitive
+from amplint.semantics.events import (
+    LENGTH_PRODUCTS,
+    LIFTED_SQUARES,
+    SQUARES,
+    Because,
+    Event,
+    How,
+    Operation,
+    ScaledLate,
+    Sensitive,
+)
 from amplint.semantics.values.values import Tensor
 from amplint.torchlib.names import HALF_SIGNS
 
@@ -90,6 +100,8 @@ class SquareOverflowsHalf(Rule):
             return
         known = first.value.traits if isinstance(first.value, Tensor) else frozenset()
         squares = (event.op in REDUCTIONS or event.op == "sqrt") and SQUARES in known
+        if squares and LIFTED_SQUARES in known and half.because is Because.ASSUMED:
+            return
         lengths = LENGTH_PRODUCTS in event.result.traits - known
         what = "squares" if squares else "product of two norms" if lengths else "variance"
         if squares or lengths or event.op == "var":

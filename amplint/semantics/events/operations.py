@@ -14,6 +14,8 @@ from amplint.source import syntax as cst
 
 SQUARES = "squares"
 """Products of a tensor with itself."""
+LIFTED_SQUARES = "squares that autocast computes in float32"
+"""Squares by a power, computed outside of layers, whose model alone would have to be half."""
 LENGTHS = "lengths"
 """Norms, and what they are multiplied by."""
 LENGTH_PRODUCTS = "products of lengths"

@@ -37,6 +37,8 @@ _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
 _LOG_PROBABILITIES = "log_softmax"
 _CHECKED = LOSSES | {_LOG_PROBABILITIES}
 _OF_LANGUAGE = frozenset({"cross_entropy", "nll_loss", _LOG_PROBABILITIES})
+_OF_LOG_PROBABILITIES = frozenset({"nll_loss"})
+"""Losses of log-probabilities, which a region computes in float32."""
 _LOADERS = frozenset({"from_pretrained", "from_config"})
 _CONVERT_OUTPUTS = frozenset({"Accelerator", "Fabric"})
 _COMBINES = operations_with("joins") | operations_with("matrices") | {"MatrixMultiply"}
@@ -215,6 +217,8 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
     unknown = isinstance(value, Unknown) or (isinstance(value, Tensor) and value.dtypes is None)
     why = of_output(machine, state, symbol_of(machine, value), _TAKEN | {"part"}) if unknown else None
     if why is None or any(argument.keyword and argument.keyword.value == "dtype" for argument in node.args):
+        return
+    if op in _OF_LOG_PROBABILITIES and why.because is Because.REGION:
         return
     plain = why.because is Because.POLICY or (op in _OF_LANGUAGE and _is_loaded(machine, state, why))
     if plain or machine.assumes:

@@ -12,6 +12,8 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.seams.data import LEAVE, is_loaded, is_read_as_bytes, is_whole, was_on_cpu
+from amplint.semantics.tensors.datasets import prepares_data
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.kinds import is_no_tensor
 from amplint.semantics.tensors.masks import branches_on_dtypes, unhandled_halves
@@ -48,7 +50,6 @@ _PICTURES = words("ToPILImage to_pil_image")
 _OTHER_LIBRARIES = words("tensorflow jax paddle mxnet mindspore")
 """Libraries whose arrays have a method of this name, too."""
 _OF_PYTORCH = words("cpu detach clone")
-_OF_DATA = words("__getitem__ __iter__ collate_fn collate")
 _WHOLE = BOOLEAN | INTEGER | words("long int bool byte round")
 """Methods whose results are integers or booleans."""
 _OF_SOUNDS = words("stft")
@@ -75,7 +76,7 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
     why = _why(machine, state, owner)
     if why is not None:
         assumed = why.because is Because.ASSUMED
-        if assumed and _is_raw(machine, node.func.value):
+        if assumed and (_is_raw(machine, node.func.value) or _is_given(machine, node, owner)):
             return
         operand = Operand(node.func.value, owner, why)
         machine.emit(state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses)
@@ -97,7 +98,7 @@ def to_array(machine: Machine, state: State, call: Call) -> None:
     assumed = why is not None and why.because is Because.ASSUMED
     if why is None or (assumed and not (isinstance(value, Tensor) if pictures else _leaves_device(given.node.value))):
         return
-    if assumed and not pictures and _is_raw(machine, given.node.value):
+    if assumed and not pictures and (_is_raw(machine, given.node.value) or _is_given(machine, call.node, value)):
         return
     operand = Operand(given.node.value, value, why)
     machine.emit(state, ToNumpy, call.node, operand=operand, by=op, assumed=assumed, guesses=why.guesses)
@@ -111,15 +112,22 @@ def _is_raw(machine: Machine, node: cst.BaseExpression) -> bool:
     texts = [inner.raw_value for inner in walk(node) if isinstance(inner, cst.SimpleString)]
     if any(map(RAW.search, (*(name.value for name in names), *texts))):
         return True
-    if any(name.value in _WHOLE for name in names) or any(map(_gives_data, machine.calls)):
+    if any(name.value in _WHOLE for name in names) or prepares_data(machine):
         return True
     others = any(not chunk.words.isdisjoint(_OTHER_LIBRARIES) for chunk in machine.program.main.chunks)
     return others and not any(name.value in _OF_PYTORCH for name in names)
 
 
-def _gives_data(function: cst.CSTNode) -> bool:
-    """Whether a function is a method of a dataset, or called by a loader."""
-    return isinstance(function, cst.FunctionDef) and function.name.value in _OF_DATA
+def _is_given(machine: Machine, node: cst.Call, value: Value) -> bool:
+    """Whether a value that becomes an array holds integers or bytes, or is data that no model computed."""
+    if not isinstance(value, (Tensor, Unknown)):
+        return False
+    return (
+        is_whole(machine, value.symbol)
+        or was_on_cpu(machine, value.symbol, machine[Seams].left)
+        or is_loaded(machine, value)
+        or is_read_as_bytes(machine, node)
+    )
 
 
 def _leaves_device(node: cst.BaseExpression) -> bool:
@@ -297,17 +305,23 @@ def report_late_cast(machine: Machine, state: State, node: cst.Call, dtype: str 
 
 
 class Seams(Tracker):
-    """Operations that refuse half and may have a half operand, by call."""
+    """Operations that refuse half and may have a half operand, by call, and the symbols that were moved or detached."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.refusing: dict[cst.CSTNode, Operand] = {}
+        self.left: set[int] = set()
 
     def operation(self, state: State, node: cst.Call, name: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation that may refuse half, such as `numpy`."""
         if name == "numpy":
             to_numpy(self.machine, state, node, value)
         runs(self.machine, state, node, name, place, value)
+
+    def unseen_begins(self, state: State, call: Call) -> None:
+        """Record what is moved or detached, which leaves an unknown value the same."""
+        if call.owner is not None and call.name in LEAVE:
+            self.left.add(symbol_of(self.machine, call.owner))
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this may convert tensors to arrays."""

@@ -71,13 +71,25 @@ def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
             if not (codes or _is_floating(given)) or isinstance(given, cst.SimpleString):
                 continue
             before = list(sources(function, given)) if names_read(given) else []
-            if not before or any(converts(one, path) for one in before):
+            if (
+                not before
+                or any(converts(one, path) for one in before)
+                or any(_is_own_result(path, one) for one in before)
+            ):
                 continue
             beside = _dtypes_read(source).get(path) or _moved(path, before)
             if beside is None and codes:
                 beside = next(filter(None, (like_another(one, path) for one in before)), None)
             if beside is not None:
                 yield given, path, beside, () if codes else _guesses(given)
+
+
+def _is_own_result(path: str, value: cst.CSTNode) -> bool:
+    """Whether a value comes out of the model itself, or of another part of it, and is not moved there after that."""
+    calls = list(every(value, cst.Call))
+    whole = path.rpartition(".")[0]
+    parts = tuple(f"{one}." for one in (path, whole) if one not in ("", "self"))
+    return any((dotted(call.func) or "").startswith(parts) for call in calls) and _moved(path, [value]) is None
 
 
 def _items(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:

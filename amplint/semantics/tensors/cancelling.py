@@ -16,7 +16,8 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors import subregions, supposed
 from amplint.semantics.tensors.cast_back import switches_off
 from amplint.semantics.tensors.evidence import evidence
-from amplint.semantics.tensors.provenance import conversion
+from amplint.semantics.tensors.kinship import arrays_in
+from amplint.semantics.tensors.provenance import conversion, is_array
 from amplint.semantics.tensors.sensitive import emit_sensitive, is_wide
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.values.state import State
@@ -192,7 +193,11 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
         key, method = symbols.key(symbol), symbols.method(symbol)
         if key[0] == "parameter":
             functions = (function for function in machine.calls if isinstance(function, cst.FunctionDef))
-            return any(str(key[2]) in supposed.certain_tensors(function) for function in functions)
+            return any(
+                str(key[2]) in supposed.certain_tensors(function) - arrays_in(function) for function in functions
+            )
+        if key[0] == "index" and is_array(machine, symbol):
+            return False
         return str(key[0]) in OPERATIONS or (method is not None and _is_tensor(machine, method[1][0]))
 
     return any(map(is_one, symbols.alternatives(symbol)))

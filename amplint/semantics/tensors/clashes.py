@@ -20,6 +20,7 @@ from amplint.semantics.tensors.clash_pairs import (
     is_made_by_caller,
     pair,
 )
+from amplint.semantics.tensors.datasets import prepares_data
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.halves import may_be_half
 from amplint.semantics.tensors.kinship import (
@@ -32,6 +33,7 @@ from amplint.semantics.tensors.lists import CHOOSES_NUMBERS, is_list
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows
 from amplint.semantics.tensors.provenance import creating_call, dtype_root, last_cast, uncast_source_call, views
+from amplint.semantics.tensors.sensitive import sources
 from amplint.semantics.tensors.subregions import is_switched_off
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
 from amplint.semantics.tensors.widened import left_wide, lifted_between, widened_by
@@ -47,7 +49,7 @@ from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
-from amplint.torchlib.policy import BOOLEAN, words
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, words
 
 _LIKE, _NEW, _WRITES = operations_with("creates-like"), operations_with("creates-new"), operations_with("writes")
 _WEIGHTED = operations_with("weights", "alike").union(
@@ -88,6 +90,8 @@ def emit_clash(
 ) -> None:
     """Emit `Clash` for two operands of `op`, whose result is `found` if the second one is half."""
     steady, half = met
+    if prepares_data(machine):
+        return
     converted = conversion_of(steady) if steady.made is None else None
     asked = isinstance(steady.value, Tensor) and has_float32_dtype_argument(steady.value)
     widened = widened_by(machine, steady.value) if steady.made is None else None
@@ -103,6 +107,7 @@ def emit_clash(
         and steady.made is not None
         and follows(machine, steady.made)
         and not from_caller
+        and (not _is_lifted(machine, half) or last_name(steady.made.func) in LEGACY_TENSORS)
         and not _is_meant_in_loss(machine, steady.made)
     ):
         machine.emit(
@@ -114,6 +119,19 @@ def emit_clash(
         machine.emit(
             state, Clash, node, op=op, steady=steady, half=half, refusal=None, converted=converted, assumed=True
         )
+
+
+def _is_lifted(machine: Machine, half: Operand) -> bool:
+    """Whether an operand was computed by an operation that autocast runs in float32, so that nothing widens it."""
+    value = half.value
+    if not isinstance(value, (Tensor, Unknown)):
+        return False
+    symbols = machine.symbols
+    for one in sources(machine, value.symbol):
+        method = symbols.method(one)
+        if (method[0] if method is not None else symbols.key(one)[0]) in FLOAT32:
+            return True
+    return False
 
 
 def _masks(machine: Machine, steady: Operand) -> bool:
@@ -198,7 +216,7 @@ def assigned(
     if selects and operands[0].made is None and isinstance(owner, Tensor):
         operands[0] = replace(operands[0], made=creating_call(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
-    if met is None:
+    if met is None or prepares_data(machine):
         return
     steady, half = met
     into = steady is operands[0]
@@ -213,7 +231,7 @@ def assigned(
             state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True,
             guesses=min(reasons, key=len),
         )  # fmt: skip
-    elif into and steady.made is not None and follows(machine, steady.made):
+    elif into and steady.made is not None and follows(machine, steady.made) and not _is_lifted(machine, half):
         machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
 
 

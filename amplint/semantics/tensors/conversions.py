@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted, last_name
-from amplint.semantics.words import ACTIVATIONS, DTYPE_GIVEN, FLOATING
+from amplint.semantics.words import ACTIVATIONS, DTYPE, DTYPE_GIVEN, FLOATING
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import children, every, target_names, walk
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
 CASTING = words("half bfloat16 float double type type_as long int bool")
@@ -157,3 +158,23 @@ def like_another(node: cst.CSTNode, model: str) -> cst.CSTNode | None:
 def home(source: Source, node: cst.CSTNode) -> cst.FunctionDef | None:
     """The innermost function around `node`."""
     return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+
+
+@cached_per_file
+def half_model(source: Source) -> cst.CSTNode | None:
+    """Where the file loads a model in a half dtype or one that is chosen, or converts what it calls to such a one."""
+    called = {path for chunk in source.chunks for call in every(chunk.module, cst.Call) if (path := dotted(call.func))}
+    for chunk in source.chunks:
+        for call in every(chunk.module, cst.Call) if "dtype" in chunk.text else ():
+            last, owner = last_name(call.func), call.func.value if isinstance(call.func, cst.Attribute) else call
+            model = last == "from_pretrained" or (last == "to" and dotted(owner) in called)
+            if model and any(_names_dtype(one) for one in call.args):
+                return call
+    return None
+
+
+def _names_dtype(argument: cst.Arg) -> bool:
+    if argument.keyword is None or argument.keyword.value not in ("torch_dtype", "dtype"):
+        return False
+    owner, _, last = (dotted(argument.value) or "").rpartition(".")
+    return (owner == "torch" and last in HALF_DTYPES) or (owner != "torch" and DTYPE.search(last) is not None)

@@ -1,7 +1,7 @@
 """Divergences of distributions whose probabilities were computed in half.
 
 Where two distributions are alike, all of a divergence is in their last digits. A probability below 6e-8 is 0 in
-float16, and its logarithm infinite.
+float16, and its logarithm infinite. Autocast runs softmax in float32, so that the model itself has to be half.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.semantics.events import How, Operand, Sensitive
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.tensors.conversions import half_model
 from amplint.semantics.tensors.sensitive import Ran, SensitiveRuns, emit_sensitive, sources
 from amplint.semantics.tensors.subregions import disables_autocast
 from amplint.semantics.values.state import State
@@ -40,8 +41,8 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
             return  # only a probability times a logarithm is a term of an entropy
     else:
         return
-    text = machine.program.main.text
-    if "backward(" in text or disables_autocast(text):
+    main = machine.program.main
+    if "backward(" in main.text or disables_autocast(main.text) or half_model(main) is None:
         return  # a training script chooses its dtypes itself, and the regions of callers compute softmax in float32
     for this in found:
         emit_sensitive(machine, state, this.node, this.op, this.operand, How.COMPARED, node)

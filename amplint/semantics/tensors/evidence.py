@@ -6,6 +6,7 @@ from amplint.regex import regex
 from amplint.semantics.events import COORDINATES, Because, Evidence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.datasets import prepares_data
 from amplint.semantics.tensors.devices import reaches
 from amplint.semantics.tensors.masks import (
     branches_on_dtypes,
@@ -57,7 +58,7 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
         if halves and region is not None and reaches(region.devices, value.device):
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
-        if machine.assumes and left:
+        if machine.assumes and left and not prepares_data(machine):
             return Evidence(Because.ASSUMED, left, "nothing here tells its dtype, which may be half", None)
     return None
 

@@ -8,7 +8,15 @@ from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.tensors.kinship import follows_dtype, tensors_in
-from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root, is_array, is_chosen, views
+from amplint.semantics.tensors.provenance import (
+    ARITHMETIC,
+    conversion,
+    creating_call,
+    dtype_root,
+    is_array,
+    is_chosen,
+    views,
+)
 from amplint.semantics.tensors.tensors import runs_layers
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.values import Const, Tensor, Unknown, Value
@@ -77,9 +85,16 @@ def is_layer_result(machine: Machine, operand: Operand, op: str = "") -> bool:
 def is_of_layer(machine: Machine, symbol: int) -> bool:
     """Whether this is the result of a matrix product, or of a submodule of the running object."""
     if machine.symbols.key(symbol)[0] in _PRODUCTS:
-        return True
+        return not _is_product_of_made(machine, symbol)
     called = machine.symbols.callee(symbol)
     return called is not None and _is_own(machine, called)
+
+
+def _is_product_of_made(machine: Machine, symbol: int) -> bool:
+    """Whether an operand of a product was made here without a dtype: outside of a region both have to be float32."""
+    others = next(iter(machine.symbols.key(symbol)[1:2]), ())
+    beside = [one[1] for one in others if isinstance(one, tuple) and len(one) == 2] if isinstance(others, tuple) else []
+    return any(creating_call(machine, one) is not None for one in (*machine.symbols.parts(symbol), *beside))
 
 
 def _is_result(machine: Machine, symbol: int) -> bool:

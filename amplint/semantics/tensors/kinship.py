@@ -15,6 +15,8 @@ _OF_TENSORS = words(
     "shape device dtype size dim ndim view reshape permute transpose unsqueeze squeeze flatten contiguous detach "
     "new_zeros new_ones new_tensor new_full new_empty expand repeat chunk float masked_fill requires_grad is_cuda"
 )
+_NUMPY, _PYTORCH = words("np numpy"), words("torch F")
+"""Names of modules."""
 _RESHAPES = operations_with("reshapes") | {"contiguous"}
 
 
@@ -22,6 +24,24 @@ _RESHAPES = operations_with("reshapes") | {"contiguous"}
 def tensors_in(function: cst.CSTNode) -> frozenset[str]:
     """The names that a function uses as tensors or annotates as such."""
     return used_as_tensors(function) | annotated_as_tensors(function)
+
+
+@cached_per_file
+def arrays_in(function: cst.CSTNode) -> frozenset[str]:
+    """The names that a function annotates as arrays, or, without calling PyTorch, passes whole or indexed to NumPy."""
+    found = set[str]()
+    for node in every(function, cst.Param):
+        if node.annotation is not None and any(inner.value == "ndarray" for inner in every(node.annotation, cst.Name)):
+            found.add(node.name.value)
+    calls = [(call, (dotted(call.func) or "").partition(".")[0]) for call in every(function, cst.Call)]
+    if any(module in _PYTORCH for _, module in calls):
+        return frozenset(found)
+    for call, module in calls:
+        for one in call.args if module in _NUMPY else ():
+            inner = one.value.value if isinstance(one.value, cst.Subscript) else one.value
+            if isinstance(inner, cst.Name):
+                found.add(inner.value)
+    return frozenset(found)
 
 
 @cached_per_file

@@ -8,7 +8,7 @@ from functools import partial
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import COMPARISONS, Tensors, is_data
 from amplint.semantics.values.arguments import Arguments
@@ -16,12 +16,19 @@ from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import Items, Method, Tensor, Unknown, Value
 from amplint.semantics.words import INDICES, MASK, WHOLE_NUMBERS
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.tree import every
 from amplint.torchlib.names import LEGACY_TENSORS
 from amplint.torchlib.policy import BOOLEAN, INTEGER, words
 
 _PLACED = words("device shape size get_device new")
 _SIZES = words("in_features out_features in_channels out_channels")
 """Attributes of layers that say how large their weights are."""
+_OF_LAYERS = _SIZES | words(
+    "weight bias device dtype training kernel_size stride padding dilation groups padding_mode output_padding to "
+    "forward parameters named_parameters requires_grad_ register_buffer state_dict load_state_dict eval train __class__"
+)
+"""Attributes that layers have."""
 _ABOUT = _PLACED | words("dtype dim ndim numel itemsize requires_grad")
 """Attributes and methods that say something about a tensor, and hold none of its elements."""
 _ENDS = COMPARISONS | words("cast converted fresh")
@@ -63,8 +70,21 @@ def _parameter(machine: Machine, symbol: int) -> Iterator[str]:
     key = machine.symbols.key(symbol)
     if key[:2] == ("attribute", "weight"):
         key = machine.symbols.key(machine.symbols.parts(symbol)[0])
-    if key[0] == "parameter":
+    if key[0] == "parameter" and not any(_is_configuration(one, str(key[2])) for one in machine.calls[-1:]):
         yield str(key[2])
+
+
+@cached_per_file
+def _is_configuration(function: cst.CSTNode, name: str) -> bool:
+    """Whether a parameter, or the attribute that it is kept in, is read for more than a layer has to say."""
+    kept = {
+        dotted(one.target)
+        for node in every(function, cst.Assign)
+        if isinstance(node.value, cst.Name) and node.value.value == name
+        for one in node.targets
+    }
+    read = {node.attr.value for node in every(function, cst.Attribute) if dotted(node.value) in {name, *kept}}
+    return len(read - _OF_LAYERS) > 1
 
 
 def moves(machine: Machine, value: Tensor, arguments: Arguments) -> None:

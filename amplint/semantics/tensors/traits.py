@@ -15,6 +15,7 @@ from amplint.semantics.events import (
     INVERTED,
     LENGTH_PRODUCTS,
     LENGTHS,
+    LIFTED_SQUARES,
     ONE,
     PAST,
     SCALED_LATE,
@@ -27,6 +28,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.datasets import is_of_layer
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Argument, Arguments
@@ -49,13 +51,27 @@ _TIMESTEPS = 1000
 _RESHAPES = frozenset[str]().union(
     *map(operations_with, ("reshapes", "reorders", "selects", "repeats", "copies", "transfers", "joins"))
 )
-_KEPT = {SQUARES, INTEGERS, COORDINATES, SIDES, FREQUENCIES, ANGLES, ONE, ZEROS, FLAGS, INVERTED, *PAST.values()}
+_KEPT = {
+    SQUARES,
+    LIFTED_SQUARES,
+    INTEGERS,
+    COORDINATES,
+    SIDES,
+    FREQUENCIES,
+    ANGLES,
+    ONE,
+    ZEROS,
+    FLAGS,
+    INVERTED,
+    *PAST.values(),
+}
 _JOINS = operations_with("joins")
 _CONVERTS = regex(r"\.half\(|float16|HalfTensor|\b[fb][pf]16\b|torch_dtype")
 _TURNING = words("outer einsum cos sin")
 _PLACING = _TURNING | {"meshgrid"}
 _SHAPES = words("unsqueeze view reshape")
 """Operations that give one tensor several shapes, a column and a row, whose product holds no squares."""
+_POWERS = words("pow square")
 _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm")
 _TRANSPOSES = operations_with("transposes")
@@ -201,6 +217,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
         found |= given & ({INTEGERS, ANGLES, *PAST.values()} if all(map(_may_be_whole, values)) else {ANGLES})
         if all(SQUARES in traits for traits in known):
             found.add(SQUARES)
+            found |= given & {LIFTED_SQUARES} if all(LIFTED_SQUARES in traits for traits in known) else set()
     if op == "sub" and number(values[0]) == 1:
         found.add(INVERTED)
     factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
@@ -211,7 +228,11 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     found |= _of_products(machine, op, values, known)
     if op == "cumsum" and dtype in INTEGRAL:
         found.add(INTEGERS)
-    return frozenset(found | {SQUARES} if _squares(machine, op, values) else found)
+    if _squares(machine, op, values):
+        found.add(SQUARES)
+        if machine.assumes and op in _POWERS and not is_of_layer(machine):
+            found.add(LIFTED_SQUARES)
+    return frozenset(found)
 
 
 def _may_be_whole(value: Value) -> bool:

@@ -10,6 +10,7 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.conversions import (
     converts,
+    half_model,
     home,
     is_under_autocast,
     is_without_gradients,
@@ -17,12 +18,10 @@ from amplint.semantics.tensors.conversions import (
     sources,
 )
 from amplint.semantics.values.state import State
-from amplint.semantics.words import DTYPE, TORCH_MODULES
+from amplint.semantics.words import TORCH_MODULES
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import every
-from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOSSES, words
 
 _REGION = regex(r"(?<!accelerator\.)autocast\b")
@@ -44,7 +43,7 @@ class UnliftedLosses(Tracker):
         if not losses:
             return
         lifted = next((call for call in losses if _is_lifted(call) and not _is_no_evidence(source, call)), None)
-        beside = lifted or _half_model(source)
+        beside = lifted or half_model(source)
         for call in losses if beside is not None else ():
             function = home(source, call)
             if function is None or _is_lifted(call) or _is_spared(source, function, call):
@@ -91,23 +90,3 @@ def _is_spared(source: Source, function: cst.FunctionDef, call: cst.Call) -> boo
     if is_under_autocast(source, call) or is_without_gradients(source, call):
         return True
     return _REGION.search(source.text) is not None and _REGION.search(source.code(function)) is None
-
-
-@cached_per_file
-def _half_model(source: Source) -> cst.CSTNode | None:
-    """Where the file loads a model in a half dtype or one that is chosen, or converts what it calls to such a one."""
-    called = {path for chunk in source.chunks for call in every(chunk.module, cst.Call) if (path := dotted(call.func))}
-    for chunk in source.chunks:
-        for call in every(chunk.module, cst.Call) if "dtype" in chunk.text else ():
-            last, owner = last_name(call.func), call.func.value if isinstance(call.func, cst.Attribute) else call
-            model = last == "from_pretrained" or (last == "to" and dotted(owner) in called)
-            if model and any(_names_dtype(one) for one in call.args):
-                return call
-    return None
-
-
-def _names_dtype(argument: cst.Arg) -> bool:
-    if argument.keyword is None or argument.keyword.value not in ("torch_dtype", "dtype"):
-        return False
-    owner, _, last = (dotted(argument.value) or "").rpartition(".")
-    return (owner == "torch" and last in HALF_DTYPES) or (owner != "torch" and DTYPE.search(last) is not None)
