@@ -146,7 +146,6 @@ def test_a_run_without_regions_contradicts_what_rests_on_them(program: Program, 
 FLOAT32 = [
     "AMP404-bce-in-autocast/good_amp_only_in_the_forward.py",
     "AMP404-bce-in-autocast/good_disabled_region.py",
-    "AMP409-optimizer-epsilon-in-half/good_float32_again.py",
 ]
 """Good programs of which it can only be supposed that their tensors are half."""
 
