@@ -180,3 +180,22 @@ def codes(code: str, program: str) -> set[str]:
 def test_the_mistake_is_found_and_the_repair_is_not(code: str, bad: str, good: str) -> None:
     assert code in codes(code, bad)
     assert code not in codes(code, good)
+
+
+def test_a_norm_is_compared_with_a_number_of_any_spelling() -> None:
+    program = """
+def train(model, optimizer, loader):
+    scaler = torch.amp.GradScaler("cuda")
+    for inputs in loader:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(inputs).mean()
+        scaler.scale(loss).backward()
+        norm = torch.norm(model.weight.grad)
+        if norm {compared}:
+            model.weight.data.add_(model.weight.grad / norm)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+"""
+    assert "AMP205" in codes("AMP205", program.format(compared="> 0x10"))
+    assert "AMP205" not in codes("AMP205", program.format(compared="!= 0x0"))

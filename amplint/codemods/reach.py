@@ -227,7 +227,7 @@ def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
-    """Remarks on functions with a backward pass of their own, in other files, that hand half tensors to unseen code."""
+    """Remarks on functions with a backward pass of their own, in other files, that pass half tensors to unseen code."""
     for chunk in chunks:
         home, name = chunk.source, _relative(chunk.source, program.main)
         if not name or "Function" not in chunk.words or "custom_fwd" in chunk.words:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.tensors.conversions import home
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 
@@ -50,7 +52,7 @@ class _Uses:
                 elif inverse or not isinstance(above.operator, cst.Add):
                     return False
             elif isinstance(above, cst.Call):
-                name = _name(above)
+                name = last_name(above.func)
                 if name in _TESTS:
                     return True
                 if name not in _KEEPS and (inverse or name not in _BOUNDS):
@@ -74,7 +76,7 @@ class _Uses:
         for above in source.ancestors(quotient) if source is not None else ():
             if isinstance(above, cst.Assign):
                 return any(_mentions_gradient(target.target) for target in above.targets)
-            if isinstance(above, cst.Call) and _name(above).endswith("_") and _mentions_gradient(above.func):
+            if isinstance(above, cst.Call) and last_name(above.func).endswith("_") and _mentions_gradient(above.func):
                 return True
         return False
 
@@ -92,14 +94,13 @@ class _Uses:
             for chunk in self._machine.program.chunks
             if function.name.value in chunk.words
             for call in every(chunk.module, cst.Call)
-            if _name(call) == function.name.value
+            if last_name(call.func) == function.name.value
         ]
         return bool(calls) and all(self.all_cancel(call, inverse, depth) for call in calls)
 
     def _function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         source = self._machine.program.source_of(node)
-        above = source.ancestors(node) if source is not None else iter(())
-        return next((one for one in above if isinstance(one, cst.FunctionDef)), None)
+        return home(source, node) if source is not None else None
 
     def _is_of_gradients(self, node: cst.BaseExpression) -> bool:
         """Whether gradients are a factor of `node`, by their attribute or by a name that is bound to them."""
@@ -127,10 +128,4 @@ def _loads(function: cst.FunctionDef, name: str) -> Iterator[cst.Name]:
 
 
 def _is_zero(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
-
-
-def _name(call: cst.Call) -> str:
-    """The last name of what `call` calls."""
-    func = call.func
-    return func.attr.value if isinstance(func, cst.Attribute) else func.value if isinstance(func, cst.Name) else ""
+    return isinstance(node, (cst.Integer, cst.Float)) and node.evaluated_value == 0

@@ -15,6 +15,7 @@ from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.tensors import subregions, supposed
 from amplint.semantics.tensors.cast_back import switches_off
+from amplint.semantics.tensors.datasets import layer_around
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.kinship import arrays_in
 from amplint.semantics.tensors.provenance import conversion, is_array
@@ -89,22 +90,12 @@ def _averages(machine: Machine, symbol: int) -> bool:
         return True
     callee = machine.symbols.callee(symbol)
     called = machine.symbols.key(callee) if callee is not None else machine.symbols.key(symbol)
-    return called[0] in ("attribute", "call") and _is_of_layer(machine) and not _is_of_library(called)
+    return called[0] in ("attribute", "call") and layer_around(machine) is not None and not _is_of_library(called)
 
 
 def _is_of_library(called: tuple[object, ...]) -> bool:
     """Whether the callee belongs to another library."""
     return called[0] == "call" and "." in str(called[1])
-
-
-def _is_of_layer(machine: Machine) -> bool:
-    """Whether the running function is a method of a class with a `forward`, so that its arguments are tensors."""
-    source = machine.program.source_of(machine.calls[-1])
-    owner = source.parent(machine.calls[-1]) if source is not None else None
-    while source is not None and owner is not None and not isinstance(owner, cst.ClassDef):
-        owner = source.parent(owner)
-    methods = owner.body.body if isinstance(owner, cst.ClassDef) else ()
-    return any(isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in methods)
 
 
 def _root(machine: Machine, symbol: int) -> int | None:

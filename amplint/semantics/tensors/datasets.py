@@ -1,4 +1,4 @@
-"""The kinds of classes whose methods run: datasets, in which all is float32, and layers."""
+"""The class whose method runs: a dataset, in which all is float32, or a layer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ def prepares_data(machine: Machine) -> bool:
     return any(map(_gives_data, machine.calls)) or any(_is_of_dataset(machine, one) for one in machine.calls)
 
 
-def is_of_layer(machine: Machine) -> bool:
-    """Whether the running function is a method of a class with a `forward` that is no loss."""
-    cls = class_around(machine, machine.calls[-1]) if machine.calls else None
-    return cls is not None and "forward" in method_names(cls) and LOSS.search(cls.name.value) is None
+def layer_around(machine: Machine) -> cst.ClassDef | None:
+    """The class with a `forward` whose method is the running function."""
+    cls = _class_around(machine, machine.calls[-1]) if machine.calls else None
+    return cls if cls is not None and "forward" in _method_names(cls) else None
+
+
+def runs_in_layer(machine: Machine) -> bool:
+    """Whether the running function is a method of a layer that is no loss."""
+    cls = layer_around(machine)
+    return cls is not None and LOSS.search(cls.name.value) is None
 
 
 def _gives_data(function: cst.CSTNode) -> bool:
@@ -34,16 +40,16 @@ def _gives_data(function: cst.CSTNode) -> bool:
 
 
 def _is_of_dataset(machine: Machine, function: cst.CSTNode) -> bool:
-    cls = class_around(machine, function)
+    cls = _class_around(machine, function)
     if cls is None:
         return False
     if any(last_name(base.value) in _DATASETS for base in cls.bases):
         return True
-    names = method_names(cls)
+    names = _method_names(cls)
     return not names.isdisjoint(_OF_DATASETS) and names.isdisjoint(_OF_MODELS)
 
 
-def class_around(machine: Machine, function: cst.CSTNode) -> cst.ClassDef | None:
+def _class_around(machine: Machine, function: cst.CSTNode) -> cst.ClassDef | None:
     """The class whose method a function is."""
     source = machine.program.source_of(function)
     around = source.ancestors(function) if source is not None else ()
@@ -51,6 +57,6 @@ def class_around(machine: Machine, function: cst.CSTNode) -> cst.ClassDef | None
 
 
 @cached_per_file
-def method_names(cls: cst.ClassDef) -> frozenset[str]:
+def _method_names(cls: cst.ClassDef) -> frozenset[str]:
     """The names of the methods that a class defines."""
     return frozenset(one.name.value for one in cls.body.body if isinstance(one, cst.FunctionDef))

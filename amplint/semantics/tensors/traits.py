@@ -28,7 +28,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.tensors.datasets import is_of_layer
+from amplint.semantics.tensors.datasets import runs_in_layer
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.tensors import Tensors, is_number
 from amplint.semantics.values.arguments import Argument, Arguments
@@ -230,7 +230,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
         found.add(INTEGERS)
     if _squares(machine, op, values):
         found.add(SQUARES)
-        if machine.assumes and op in _POWERS and not is_of_layer(machine):
+        if machine.assumes and op in _POWERS and not runs_in_layer(machine):
             found.add(LIFTED_SQUARES)
     return frozenset(found)
 
