@@ -29,11 +29,11 @@ FAR = Span(Position(1, 1), Position(1_000_000_000, 1))
 def forged(**changes: object) -> str:
     """The text of a row with one finding that amplint did not make."""
     values = {name: changes.get(name, getattr(FINDING, name)) for name in FINDING.__dataclass_fields__}
-    return json.dumps({"findings": [to_record(type(FINDING)(**values))], "asked": []})
+    return json.dumps({"findings": [to_record(type(FINDING)(**values))], "asked": {}})
 
 
 VALUES = {
-    "no findings": '{"findings": [], "asked": []}',
+    "no findings": '{"findings": [], "asked": {}}',
     "a fix": forged(fix=Fix("Repair.", (Edit(START, "__import__('os').system('id')\n"),))),
     "a note in another file": forged(notes=(Note("look here", START, "../secret"),)),
     "nested lists": "[" * 100_000,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, describe, diagnostic, internal_error
 from amplint.engine.job import Job
-from amplint.engine.modules import Lookups, Modules
+from amplint.engine.modules import Answers, Lookups, Modules
 from amplint.engine.screen import follows, screen_together, words_of
 from amplint.findings import Finding, Position, Span
 from amplint.records import dataclass
@@ -28,13 +28,13 @@ MOST_BYTES = 2_000_000
 
 @dataclass(frozen=True)
 class Analysis:
-    """Findings, and the queries about other files that they depend on (see `modules.still_holds`).
+    """Findings, and the queries about other files that they depend on (see `modules.is_still_valid`).
 
     File names in notes are relative to the folder of the file.
     """
 
     findings: list[Finding]
-    asked: list[list[str]] = field(default_factory=list)
+    asked: Answers = field(default_factory=dict)
 
 
 def analyse(job: Job, modules: Modules) -> Analysis:

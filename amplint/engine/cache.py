@@ -16,6 +16,7 @@ from pathlib import Path
 import amplint
 from amplint.engine.analyse import Analysis
 from amplint.engine.diagnostics import CutShort, RuleCrashed
+from amplint.engine.modules import Answers
 from amplint.engine.records import from_record, to_record
 from amplint.findings import Finding
 from amplint.rule import Rule
@@ -59,12 +60,12 @@ class Cache:
         return digest.hexdigest()
 
     def get(
-        self, key: str, filename: str, holds: Callable[[list[list[str]]], bool], *, stored: bool = True
+        self, key: str, filename: str, holds: Callable[[Answers], bool], folder: str = "", *, stored: bool = True
     ) -> list[Finding] | None:
         """The findings stored under `key`, with `filename` as their file; None if there are none or they are stale.
 
         `holds` decides whether the analysis' queries about other files still have the same answers. Notes may refer to
-        those files only. Without `stored`, only findings of this run count.
+        those files only, by paths relative to the file's `folder`. Without `stored`, only findings of this run count.
         """
         value = self._new.get(key)
         if value is None and stored and self._store is not None:
@@ -78,9 +79,9 @@ class Cache:
             findings = [from_record(record, filename) for record in kept["findings"]]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
             return None
-        reached = {"", *(place for _, _, place, _ in kept["asked"])}
         notes = (note for finding in findings for note in (*finding.notes, finding.elsewhere, finding.shown) if note)
-        return findings if all(note.filename in reached for note in notes) else None
+        files = {os.path.normpath(os.path.join(folder, note.filename)) for note in notes if note.filename}
+        return findings if not files or files <= _places(kept["asked"]) else None
 
     def put(self, key: str, analysis: Analysis) -> None:
         """Store the findings under `key`, unless the analysis failed or was cut short."""
@@ -94,6 +95,10 @@ class Cache:
             with contextlib.suppress(OSError, sqlite3.Error, MemoryError):
                 self._store.close(self._new)
             self._store = None
+
+
+def _places(asked: Answers) -> set[str]:
+    return {place for questions in asked.values() for place, _ in questions.values()}
 
 
 @functools.cache

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from amplint.source.source import Source
     from amplint.torchlib.versions import Wanted
 
+Answers = Mapping[str, Mapping[str, tuple[str, str]]]
+"""Path of the importer -> query -> path of the answer and digest of its content (see `Modules.answer`)."""
+
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
@@ -58,6 +61,7 @@ class Modules:
         self._with_trees: set[str] = set()
         self._configs: dict[str, ConfigFile | None] = {}
         self._stand_ins: dict[str, Source] = {}
+        self._requirement_files: dict[str, tuple[str, ...]] = {}
         self._wanted: dict[tuple[str, str], Wanted | None] = {}
 
     def place(self, importer: str, module: str) -> str | None:
@@ -156,16 +160,24 @@ class Modules:
         return self._wanted[key]
 
     def _searched_wanted(self, beside: str, package: str) -> Wanted | None:
-        from amplint.engine.requirements import FILES, wanted
+        from amplint.engine.requirements import wanted
 
-        for folder in self._searched(beside):
-            names = sorted(self._listing(folder), key=str)
-            for file in (name for pattern in FILES for name in names if pattern.fullmatch(name)):
-                raw = self.raw(os.path.join(folder, file))
-                found = wanted(raw, package, os.path.join(folder, file)) if raw is not None else None
-                if found is not None:
-                    return found
+        for file in (file for folder in self._searched(beside) for file in self._requirements(folder)):
+            raw = self.raw(file)
+            found = wanted(raw, package, file) if raw is not None else None
+            if found is not None:
+                return found
         return None
+
+    def _requirements(self, folder: str) -> tuple[str, ...]:
+        """The files of `folder` that state versions of packages."""
+        from amplint.engine.requirements import FILES
+
+        if folder not in self._requirement_files:
+            names = sorted(self._listing(folder))
+            found = (name for pattern in FILES for name in names if pattern.fullmatch(name))
+            self._requirement_files[folder] = tuple(os.path.join(folder, name) for name in found)
+        return self._requirement_files[folder]
 
     def answer(self, importer: str, question: str) -> tuple[str, str]:
         """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
@@ -294,9 +306,7 @@ class Lookups:
         self._modules = modules
         self._main = main
         self._libraries = {wanted.package: wanted for wanted in libraries}
-        self._folder = os.path.dirname(main.path)
-        self._relative: dict[str, str] = {}
-        self._asked: dict[tuple[str, str], tuple[str, str]] = {}
+        self._asked: dict[str, dict[str, tuple[str, str]]] = {}
 
     def __call__(self, source: Source, module: str) -> Source | None:
         if not source.path or module.partition(".")[0] in _OUTSIDE:
@@ -326,26 +336,18 @@ class Lookups:
     def _ask(self, source: Source, question: str) -> str:
         place, content = self._modules.answer(source.path, question)
         if place != self._main.path:
-            answer = self._from_main(place) if place else ""
-            self._asked[self._from_main(source.path), question] = answer, content
+            self._asked.setdefault(source.path, {})[question] = place, content
         return place
 
-    def _from_main(self, path: str) -> str:
-        """`path` relative to the main file's folder."""
-        if path not in self._relative:
-            self._relative[path] = os.path.relpath(path, self._folder)
-        return self._relative[path]
-
-    def answers(self) -> list[list[str]]:
-        """Importer, query, place and digest of each lookup, with paths relative to the main file's folder."""
-        return [[*question, *answer] for question, answer in self._asked.items()]
+    def answers(self) -> Answers:
+        """Each lookup of the analysis, with its answer."""
+        return self._asked
 
 
-def is_still_valid(modules: Modules, path: str, asked: list[list[str]]) -> bool:
-    """Whether the queries `asked` for the file at `path` (see `Lookups.answers`) have the same answers now."""
-    folder = os.path.dirname(path)
-    for importer, question, place, content in asked:
-        now, there = modules.answer(os.path.normpath(os.path.join(folder, importer)), question)
-        if (os.path.relpath(now, folder) if now else "") != place or there != content:
-            return False
-    return True
+def is_still_valid(modules: Modules, asked: Answers) -> bool:
+    """Whether the lookups `asked` have the same answers now."""
+    return all(
+        modules.answer(importer, question) == (place, content)
+        for importer, questions in asked.items()
+        for question, (place, content) in questions.items()
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -194,10 +195,9 @@ class Linter:
         )  # fmt: skip
 
     def _known(self, work: _Work, *, stored: bool = True) -> list[Finding] | None:
-        path = work.target.path
-        return self._cache.get(
-            work.key, work.target.filename, lambda asked: is_still_valid(self._modules, path, asked), stored=stored
-        )
+        holds = functools.partial(is_still_valid, self._modules)
+        folder = os.path.dirname(work.target.path)
+        return self._cache.get(work.key, work.target.filename, holds, folder, stored=stored)
 
     def _analysed(self, work: _Work) -> list[Finding]:
         return self._kept(work, self._run(self._job(work)))
