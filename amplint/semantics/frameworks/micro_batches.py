@@ -88,7 +88,8 @@ class MicroBatches(Tracker):
     `windows` maps the calls that begin a micro-batch to its models, `entering` maps their results to them, `blocks` are
     the `with` statements that enter one, `without_steps` the constructions of managers that get no number of
     micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one, and
-    `divisions` maps the result of dividing a value other than a sum to the node and the symbol of the divisor.
+    `divisions` maps the result of a division that is no average of a sum to the node and the symbol of the divisor,
+    `sums` the result of an addition to the number of loops around it.
     """
 
     part = EnteredMicroBatches
@@ -102,6 +103,7 @@ class MicroBatches(Tracker):
         self.gets_steps = False
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
+        self.sums: dict[int, int] = {}
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
@@ -238,11 +240,14 @@ class MicroBatches(Tracker):
         return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:
-        """Record a division."""
-        if operands.kind == "Divide" and operands.right[1] not in (NONE, Const(1)):
-            by = symbol_of(self.machine, operands.right[1])
-            if self.machine.symbols.key(symbol_of(self.machine, operands.left[1]))[0] != "Add":
-                self.divisions[symbol_of(self.machine, result)] = (operands.node, by)
+        """Record a division, unless it averages a sum: of as many terms as a literal says, or of an inner loop."""
+        if operands.kind == "Add":
+            self.sums[symbol_of(self.machine, result)] = len(state.iteration)
+        elif operands.kind == "Divide" and operands.right[1] not in (NONE, Const(1)):
+            node, divisor = operands.right
+            added = self.sums.get(symbol_of(self.machine, operands.left[1]))
+            if added is None or (added <= len(state.iteration) and not isinstance(node, cst.BaseNumber)):
+                self.divisions[symbol_of(self.machine, result)] = (operands.node, symbol_of(self.machine, divisor))
         return None
 
 
