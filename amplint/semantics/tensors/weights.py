@@ -10,11 +10,10 @@ from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.tensors import coarse_frequencies, provenance
-from amplint.semantics.tensors.provenance import dtype_root
 from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Manager, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Instance, Manager, Method, Module, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
 from amplint.torchlib.names import HALF_DTYPES
@@ -22,8 +21,8 @@ from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 from amplint.torchlib.sharding import SHARDERS
 
 _WEIGHTS = "<weights>"
-_ELEMENTS = frozenset({"item", "each", "part"})
-"""Kinds of symbols of the elements of an iterable."""
+_PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
+"""Methods that iterate over the parts of a model."""
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
@@ -63,7 +62,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     changes, dtype = converts_to(machine, name, arguments)
     if changes and _is_one_of_many(machine, node):
         machine[Weights].unsure = True
-    if changes and isinstance(owner, Unknown) and machine.symbols.key(dtype_root(machine, owner.symbol))[0] in _ELEMENTS:
+    if changes and isinstance(owner, Unknown) and _is_part(machine, owner.symbol):
         machine[Weights].loops.update(machine.loops)
         forget_halves(state)
     if not changes or not isinstance(owner, (Instance, Module)):
@@ -77,6 +76,18 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
             state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node, supposed=False))
+
+
+def _is_part(machine: Machine, symbol: int) -> bool:
+    """Whether this is an element of a loop over the parts of a model."""
+    symbols = machine.symbols
+    while symbols.key(symbol)[0] in ("item", "each", "part") and symbols.parts(symbol):
+        symbol = symbols.parts(symbol)[0]
+    called = symbols.method(symbol)
+    if called is not None:
+        return called[0] in _PARTS
+    keys = (symbols.key(part) for part in symbols.parts(symbol))
+    return any(key[0] == "value" and isinstance(key[1], Method) and key[1].name in _PARTS for key in keys)
 
 
 def forget_halves(state: State) -> None:
