@@ -602,6 +602,20 @@ def collect(tokens, mask):
         states = encoder(token_ids=tokens, mask=mask)
     return states.cpu().numpy()
 """,
+    "a clip in a hook of a framework, which has unscaled the gradients": """
+import lightning
+
+class Module(lightning.LightningModule):
+    def training_step(self, batch, index):
+        return self(batch).mean()
+
+    def on_before_optimizer_step(self, optimizer):
+        norm = nn.utils.clip_grad_norm_(self.parameters(), max_norm=1.0)
+        if not norm.isfinite():
+            if getattr(self.trainer, "scaler", None) is not None:
+                self.trainer.scaler.unscale_(optimizer)
+            optimizer.zero_grad()
+""",
 }
 TRUE = {
     "a scaler made for every batch": ["AMP210"],

@@ -534,6 +534,11 @@ class Checkpoints(Tracker):
             restore(self.machine, state, call.node, call.owner, call.arguments)
         return None
 
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether this may take the state of a scaler that it is given."""
+        takes = not function.chunk.words.isdisjoint(self.methods) and self.machine[Ledger].watching
+        return takes and any(isinstance(value, Scaler) for value in given)
+
     def unseen(self, state: State, call: Call) -> None:
         """Handle unseen code that may save and load."""
         if not isinstance(call.callee, Ref):
