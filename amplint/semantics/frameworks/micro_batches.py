@@ -43,8 +43,8 @@ class _Block:
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
     theirs; `backward` maps them to the first backward pass after it. Where it is entered `twice`, windows are shorter
-    than the setting says, and what an iteration does need not be within one. `models` are those whose gradients accumulate,
-    `passed` is the last backward pass and `step` the last step.
+    than the setting says, and what an iteration does need not be within one. `models` are those whose gradients
+    accumulate, `passed` is the last backward pass and `step` the last step.
     """
 
     def __init__(self, manager: Manager, models: frozenset[int], begins: cst.Call) -> None:
@@ -204,7 +204,9 @@ class MicroBatches(Tracker):
         before = state[EnteredMicroBatches].facts_before
         for region in state.regions:
             block = self.blocks.get(region.entered_by)
-            if block is not None and not block.twice and not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
+            if block is None or block.twice:
+                continue
+            if not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
                 yield block
 
     def _divided_again(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
