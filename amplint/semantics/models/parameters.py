@@ -79,7 +79,7 @@ WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDa
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
-_PLACE = "place of"
+_PLACE, _MOVER = "place of", "moved by"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -159,7 +159,7 @@ def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Ar
     while (method := machine.symbols.method(symbol)) is not None and method[0] in CONVERSIONS and method[1]:
         symbol = root(machine, method[1][0])
     machine[Parameters].moves.setdefault(symbol, {}).setdefault(function, set()).add(moved)
-    state.facts[_PLACE, symbol] = Const((moved, function))
+    state.facts[_PLACE, symbol], state.facts[_MOVER, symbol] = Const(moved), Const(id(function))
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:
@@ -168,13 +168,12 @@ def place(machine: Machine, state: State, model: Value) -> str | None:
     What a function that has ended moved counts only if no other function moves the model to another device.
     """
     symbol = root(machine, symbol_of(machine, model))
-    known = state.facts.get((_PLACE, symbol))
-    if known is None or not isinstance(known.value, tuple):
+    known, mover = state.facts.get((_PLACE, symbol)), state.facts.get((_MOVER, symbol))
+    if known is None or mover is None or known.value is None:
         return None
-    moved, function = known.value
-    moves = machine[Parameters].moves.get(symbol, {})
-    others = set[str | None]().union(*moves.values())
-    return moved if function is None or function in machine.calls or others == {moved} else None
+    moves = set[str | None]().union(*machine[Parameters].moves.get(symbol, {}).values())
+    running = any(mover.value == id(function) for function in (None, *machine.calls))
+    return str(known.value) if running or moves == {known.value} else None
 
 
 def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
