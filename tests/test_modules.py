@@ -454,6 +454,47 @@ def test_training_in_another_file_and_a_checkpoint_in_this_one(tmp_path: Path) -
     assert lint(tmp_path, "main.py") == ["AMP211:9"]
 
 
+def test_the_state_of_a_scaler_is_taken_by_a_function_of_another_file(tmp_path: Path) -> None:
+    keep = """
+        import torch
+
+        def save(path, *, model, optimizer, scaler=None):
+            states = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scale_of(scaler)}
+            torch.save(states, path)
+
+        def scale_of(scaler):
+            if scaler is None or not scaler.is_enabled():
+                return None
+            return scaler.state_dict()
+
+        def restore(states, *, optimizer, scaler=None):
+            optimizer.load_state_dict(states["optimizer"])
+            if scaler is not None and states["scaler"]:
+                scaler.load_state_dict(states["scaler"])
+        """
+    train = """
+        import keep
+        import torch
+
+        def train(model, loader, path):
+            optimizer = torch.optim.AdamW(model.parameters())
+            scaler = torch.amp.GradScaler("cuda")
+            keep.restore(torch.load(path), optimizer=optimizer, scaler=scaler)
+            for batch in loader:
+                optimizer.zero_grad()
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = model(batch).mean()
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+            keep.save(path, model=model, optimizer=optimizer, scaler=scaler)
+        """
+    write(tmp_path, {"keep.py": keep, "train.py": train})
+    assert lint(tmp_path, "train.py") == []
+    write(tmp_path, {"keep.py": keep.replace("return scaler.state_dict()", "return None")})
+    assert [found.partition(":")[0] for found in lint(tmp_path, "train.py")] == ["AMP211"]
+
+
 def test_a_function_that_writes_classes_is_no_class() -> None:
     text = 'def schema(name):\n    return f"""\nclass {name}:\n    pass\n"""\n\n\nmade = schema("Tensor")\n'
     source = Source("made.py", text)

@@ -532,8 +532,95 @@ def train(model, optimizer, schedulers, loader, path):
         scaler.update()
     keeper.save(path)
 """,
+    "micro-batches counted twice, each of which ends a window of two": """
+from accelerate import Accelerator
+
+def fit(parts, optimizer, loader):
+    accelerator = Accelerator(gradient_accumulation_steps=2)
+    encoder, decoder, optimizer, loader = accelerator.prepare(*parts, optimizer, loader)
+    for batch in loader:
+        with accelerator.accumulate(encoder), accelerator.accumulate(decoder):
+            loss = decoder(encoder(batch)).mean()
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            accelerator.clip_grad_norm_(encoder.parameters(), 1.0)
+            optimizer.step()
+""",
+    "a decoder that is on the CPU between two uses": """
+class Generator:
+    def __init__(self, parts):
+        self.parts = parts
+        self.parts.decoder.to("cpu")
+
+    def write(self, batches):
+        self.parts.decoder.to("cuda")
+        texts = [self.write_batch(batch) for batch in batches]
+        self.parts.decoder.to("cpu")
+        return texts
+
+    def write_batch(self, batch):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return self.parts.decoder(batch).argmax(-1)
+
+class Tuner(Generator):
+    def __init__(self, parts):
+        super().__init__(parts)
+        self.parts.decoder.eval().cuda()
+
+    def loss(self, batch):
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            return self.parts.decoder(batch).mean()
+""",
+    "an optimizer's wrapper, whose caller has the scaler": """
+class Wrapper:
+    def __init__(self, optimizer, names):
+        self.optimizer, self.names = optimizer, names
+
+    def step(self, scaler):
+        scaler.unscale_(self.optimizer)
+        scaler.step(self.optimizer)
+        scaler.update()
+        self.optimizer.zero_grad()
+
+    def state_dict(self):
+        state = self.optimizer.state_dict()
+        state["names"] = self.names
+        return state
+
+    def load_state_dict(self, given):
+        if "names" in given:
+            states = {name: given["state"][index] for index, name in enumerate(given["names"])}
+            given = {"state": states, "param_groups": self.optimizer.state_dict()["param_groups"]}
+        self.optimizer.load_state_dict(given)
+""",
+    "states of an unseen model, which a norm makes float32": """
+from encoders import Encoder
+
+def collect(tokens, mask):
+    encoder = Encoder("small").cuda()
+    with torch.autocast("cuda", dtype=torch.bfloat16), torch.no_grad():
+        states = encoder(token_ids=tokens, mask=mask)
+    return states.cpu().numpy()
+""",
+    "a clip in a hook of a framework, which has unscaled the gradients": """
+import lightning
+
+class Module(lightning.LightningModule):
+    def training_step(self, batch, index):
+        return self(batch).mean()
+
+    def on_before_optimizer_step(self, optimizer):
+        norm = nn.utils.clip_grad_norm_(self.parameters(), max_norm=1.0)
+        if not norm.isfinite():
+            if getattr(self.trainer, "scaler", None) is not None:
+                self.trainer.scaler.unscale_(optimizer)
+            optimizer.zero_grad()
+""",
 }
-TRUE = {"a scaler made for every batch": ["AMP210"]}
+TRUE = {
+    "a scaler made for every batch": ["AMP210"],
+    "micro-batches counted twice, each of which ends a window of two": ["AMP734"],
+}
 
 
 @pytest.mark.parametrize("shape", PROGRAMS)

@@ -94,6 +94,11 @@ BY_HAND = frozenset({"clip_gradients"})
 Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. With automatic
 optimization, the loop clips after that.
 """
+UNSCALED_IN = frozenset({"on_before_optimizer_step"})
+"""Hooks of a Lightning module that run between the unscaling of gradients and the optimizer's step.
+
+Source: `MixedPrecision.optimizer_step` and `_after_closure` of lightning 2.0 to 2.6.
+"""
 ROUNDING = frozenset(
     {
         *("adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused", "adafactor", "sgd"),

@@ -19,8 +19,9 @@ class Bfloat16ToNumpy(Rule):
     ## Why is this bad?
     NumPy has no bfloat16: `.numpy()` raises `TypeError: Got unsupported ScalarType BFloat16`. The line works in float32
     and float16, so it breaks when the precision is switched to bfloat16, often in a validation loop at the end of the
-    first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases, as is what Lightning's Trainer
-    predicts with such a precision, and an Accelerator gathers tensors in their dtype. Functions of NumPy that get a
+    first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases, and float32 where it ends with
+    a norm: where the model is not seen, the finding is an info. What Lightning's Trainer predicts with such a
+    precision is bfloat16, too, and an Accelerator gathers tensors in their dtype. Functions of NumPy that get a
     tensor convert it themselves, as `np.asarray` and `np.sqrt` do, and so does torchvision's `ToPILImage`.
 
     ## Example

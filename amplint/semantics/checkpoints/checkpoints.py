@@ -78,10 +78,14 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
 def restore(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
     """Handle `owner.load_state_dict(...)`; state that visible code took does not come from a checkpoint.
 
-    A `load_state_dict` that passes on its argument is an alias of its owner's: the caller restores the checkpoint.
+    A `load_state_dict` that passes on its argument, or whose object has no scaler, is an alias of its owner's: the
+    caller restores the checkpoint.
     """
-    if _within(machine, "load_state_dict") and any(_is_parameter(machine, value) for value in arguments.values):
-        return
+    if _within(machine, "load_state_dict"):
+        own = machine.lookup(state, "self")
+        passes_on = any(_is_parameter(machine, value) for value in arguments.values)
+        if passes_on or (own is not None and not _holds_scaler(state, own)):
+            return
     if any(_states(machine, state, arguments.values)):
         return
     if _is_scaler(machine, node, owner):
@@ -529,6 +533,11 @@ class Checkpoints(Tracker):
         if call.name == "load_state_dict":
             restore(self.machine, state, call.node, call.owner, call.arguments)
         return None
+
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether this may take the state of a scaler that it is given."""
+        takes = not function.chunk.words.isdisjoint(self.methods) and self.machine[Ledger].watching
+        return takes and any(isinstance(value, Scaler) for value in given)
 
     def unseen(self, state: State, call: Call) -> None:
         """Handle unseen code that may save and load."""

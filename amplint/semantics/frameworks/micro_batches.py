@@ -42,8 +42,9 @@ class _Block:
     """A `with` statement that enters a micro-batch of `manager` by `begins`, and its calls in the current iteration.
 
     `cleared` maps the symbols of optimizers and models to the call that cleared their gradients before any step of
-    theirs; `backward` maps them to the first backward pass after it. `models` are those whose gradients accumulate,
-    `passed` is the last backward pass and `step` the last step.
+    theirs; `backward` maps them to the first backward pass after it. Where it is entered `twice`, windows are shorter
+    than the setting says, and what an iteration does need not be within one. `models` are those whose gradients
+    accumulate, `passed` is the last backward pass and `step` the last step.
     """
 
     def __init__(self, manager: Manager, models: frozenset[int], begins: cst.Call) -> None:
@@ -52,6 +53,7 @@ class _Block:
         self.begins = begins
         self.passed: cst.Call | None = None
         self.step: cst.Call | None = None
+        self.twice = False
         self.cleared: dict[int, cst.Call] = {}
         self.backward: dict[int, cst.Call] = {}
         self.stepped: set[int] = set()
@@ -204,7 +206,9 @@ class MicroBatches(Tracker):
         before = state[EnteredMicroBatches].facts_before
         for region in state.regions:
             block = self.blocks.get(region.entered_by)
-            if block is not None and not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
+            if block is None or block.twice:
+                continue
+            if not _may_end(self.machine, state, before.get(region.entered_by, frozenset())):
                 yield block
 
     def _divided_again(self, state: State, call: Call, manager: Manager, loss: Value) -> None:
@@ -223,20 +227,21 @@ class MicroBatches(Tracker):
         if not isinstance(manager, Manager):
             return
         outer = self._around(state, manager)
-        if outer is not None and outer is not written:
-            self.machine.emit(state, EnteredTwice, written, outer=outer, manager=manager)
+        if outer is not None and outer.begins is not written:
+            outer.twice = True
+            self.machine.emit(state, EnteredTwice, written, outer=outer.begins, manager=manager)
             return
         self.blocks[by] = _Block(manager, self.windows[written], written)
         entered = state.change(EnteredMicroBatches)
         entered.facts_before = {**entered.facts_before, by: frozenset(state.facts)}
         entered.latest = by, state.iteration
 
-    def _around(self, state: State, manager: Manager) -> cst.Call | None:
-        """The call that has begun the micro-batch of `manager` around, or in an earlier item of the same `with`."""
+    def _around(self, state: State, manager: Manager) -> _Block | None:
+        """The micro-batch of `manager` around, or of an earlier item of the same `with`."""
         for region in state.regions:
             block = self.blocks.get(region.entered_by)
             if block is not None and block.manager.symbol == manager.symbol:
-                return block.begins
+                return block
         return None
 
     def binary_result(self, state: State, operands: Operands, result: Value) -> Value | None:

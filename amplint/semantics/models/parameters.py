@@ -79,7 +79,7 @@ WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDa
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
-_PLACE = "place of"
+_PLACE, _MOVER = "place of", "moved by"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -154,13 +154,26 @@ def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Ar
     """Record the device to which `model.cuda()` or `model.to(device)` moves a model, None if that is not certain."""
     if name not in ("cuda", "cpu", "to"):
         return
-    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
+    moved, function = moved_to(name, arguments), machine.calls[-1] if machine.calls else None
+    symbol = root(machine, symbol_of(machine, owner))
+    while (method := machine.symbols.method(symbol)) is not None and method[0] in CONVERSIONS and method[1]:
+        symbol = root(machine, method[1][0])
+    machine[Parameters].moves.setdefault(symbol, {}).setdefault(function, set()).add(moved)
+    state.facts[_PLACE, symbol], state.facts[_MOVER, symbol] = Const(moved), Const(id(function))
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:
-    """The device type of a model; None if that is not certain."""
-    known = state.facts.get((_PLACE, root(machine, symbol_of(machine, model))))
-    return str(known.value) if known is not None and known.value is not None else None
+    """The device type of a model; None if that is not certain.
+
+    What a function that has ended moved counts only if no other function moves the model to another device.
+    """
+    symbol = root(machine, symbol_of(machine, model))
+    known, mover = state.facts.get((_PLACE, symbol)), state.facts.get((_MOVER, symbol))
+    if known is None or mover is None or known.value is None:
+        return None
+    moves = set[str | None]().union(*machine[Parameters].moves.get(symbol, {}).values())
+    running = any(mover.value == id(function) for function in (None, *machine.calls))
+    return str(known.value) if running or moves == {known.value} else None
 
 
 def _is_model(machine: Machine, state: State, owner: Value, node: cst.Call) -> bool:
@@ -527,7 +540,8 @@ class Parameters(Tracker):
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
     that run to the cast of what they train. `lifted` are values that are converted to another dtype than half. `roots`
-    caches the root of joins, whose paths grow exponentially.
+    caches the root of joins, whose paths grow exponentially. `moves` holds the device types to which functions move
+    models, None for those that are not certain.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -537,6 +551,7 @@ class Parameters(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.roots: dict[int, int] = {}
+        self.moves: dict[int, dict[cst.CSTNode | None, set[str | None]]] = {}
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()

@@ -89,7 +89,7 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
-from amplint.torchlib.frameworks import XLA
+from amplint.torchlib.frameworks import UNSCALED_IN, XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
 
@@ -610,7 +610,9 @@ def clipped_by_name(
 
 
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
-    """Record that unknown gradients are clipped."""
+    """Record that unknown gradients are clipped, unless a framework has unscaled them."""
+    if any(isinstance(function, cst.FunctionDef) and function.name.value in UNSCALED_IN for function in machine.calls):
+        return
     divided = {optimizer for (_, optimizer), stage in state[Progress].pairs.items() if stage.refuses}
     for key in set(optimizers) - divided:
         gradients = gradients_of(machine, state, key)

@@ -94,6 +94,10 @@ def contained(machine: Machine, state: State, left: Value, right: Items) -> Valu
         answers = [equal(machine, state, member, left) for member in members]
         if TRUE in answers or all(answer == FALSE for answer in answers):
             return Const(TRUE in answers)
+    if isinstance(left, Unknown) and len(members) == 2 and all(isinstance(member, Const) for member in members):
+        sides = [equal(machine, state, left, member) for member in members]
+        if all(isinstance(side, Unknown) for side in sides):
+            return machine.unknown("or", parts=tuple(symbol_of(machine, side) for side in sides))
     return machine.unknown("in", parts=(symbol_of(machine, left), symbol_of(machine, right)))
 
 

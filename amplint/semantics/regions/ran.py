@@ -159,10 +159,19 @@ def _are_compatible(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> b
 
 def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:
     """Whether the scaler is on wherever the region is; None if it can be either."""
+    if scaler is None:
+        return False
     facts = dict(ran.facts)
     if isinstance(ran.context.enabled, Unknown):
         record_fact(machine.symbols, facts, ran.context.enabled.symbol, True)
-    return is_on(machine.symbols, facts, scaler.enabled) if scaler is not None else False
+    on = is_on(machine.symbols, facts, scaler.enabled)
+    return None if on and _is_decided_elsewhere(machine, scaler.enabled, ran.context) else on
+
+
+def _is_decided_elsewhere(machine: Machine, flag: Value, region: Autocast) -> bool:
+    """Whether paths that decided a flag have joined, and with them what they decided of the region's dtype."""
+    joined = isinstance(flag, Unknown) and machine.symbols.key(flag.symbol)[0] == "either"
+    return joined and flag != region.enabled
 
 
 def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
@@ -230,13 +239,15 @@ def bfloat16_flag_guesses(machine: Machine, state: State, enabled: Value) -> tup
     A flag with such a value needs no name. An object enabled by the negation of such a flag, or by a comparison with
     float16, does not ask for bfloat16.
     """
+    if is_on(machine.symbols, state.facts, enabled) is False:
+        return None
     facts = dict(state.facts)
     if isinstance(enabled, Unknown):
         names = _names(machine, enabled.symbol) if machine.symbols.key(enabled.symbol)[0] == "not" else ()
         if any(name is not None and ASKS_FOR_BFLOAT16.search(name) for name in names):
             return None
         record_fact(machine.symbols, facts, enabled.symbol, True)
-    if any(isinstance(key, int) and fact == TRUE and _is_float16(machine, key) for key, fact in facts.items()):
+    if _asks_for_float16(machine, facts):
         return None
     asked = {text: key for key, fact in facts.items() if fact != FALSE and (text := _asked(machine, key, fact))}
     found = [text for text in asked if ASKS_FOR_BFLOAT16.search(text)]
@@ -248,6 +259,11 @@ def bfloat16_flag_guesses(machine: Machine, state: State, enabled: Value) -> tup
 
 def half_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which the object is enabled by a flag for bfloat16 or one for float16; None elsewhere."""
+    facts = dict(state.facts)
+    if isinstance(enabled, Unknown):
+        record_fact(machine.symbols, facts, enabled.symbol, True)
+    if _asks_for_float16(machine, facts):
+        return None
     conditions = [enabled.symbol] if isinstance(enabled, Unknown) else []
     if enabled == TRUE:
         conditions = [key for key, fact in state.facts.items() if isinstance(key, int) and fact == TRUE]
@@ -261,6 +277,11 @@ def half_flag_guesses(machine: Machine, state: State, enabled: Value) -> tuple[G
         if machine.symbols.key(key)[0] == "or" and wanted and others:
             return ASKS_FOR_BFLOAT16.guesses(wanted[0], "for_bfloat16")
     return None
+
+
+def _asks_for_float16(machine: Machine, facts: Mapping[Fact, Const]) -> bool:
+    """Whether a comparison of a dtype, or of its name, with float16 holds."""
+    return any(isinstance(key, int) and fact == TRUE and _is_float16(machine, key) for key, fact in facts.items())
 
 
 def _is_float16(machine: Machine, symbol: int) -> bool:

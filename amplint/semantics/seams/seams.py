@@ -6,6 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.semantics.events import Because, Evidence, HalfRefused, Operand, Operation, ToNumpy
 from amplint.semantics.models.half_outputs import of_output
 from amplint.semantics.python.machine import Machine
@@ -79,7 +80,9 @@ def to_numpy(machine: Machine, state: State, node: cst.Call, owner: Value) -> No
         if assumed and (_is_raw(machine, node.func.value) or _is_given(machine, node, owner)):
             return
         operand = Operand(node.func.value, owner, why)
-        machine.emit(state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses)
+        machine.emit(
+            state, ToNumpy, node, operand=operand, assumed=assumed, guesses=why.guesses, premises=_unseen(owner, why)
+        )  # fmt: skip
 
 
 def to_array(machine: Machine, state: State, call: Call) -> None:
@@ -101,7 +104,16 @@ def to_array(machine: Machine, state: State, call: Call) -> None:
     if assumed and not pictures and (_is_raw(machine, given.node.value) or _is_given(machine, call.node, value)):
         return
     operand = Operand(given.node.value, value, why)
-    machine.emit(state, ToNumpy, call.node, operand=operand, by=op, assumed=assumed, guesses=why.guesses)
+    machine.emit(
+        state, ToNumpy, call.node, operand=operand, by=op, assumed=assumed, guesses=why.guesses,
+        premises=_unseen(value, why),
+    )  # fmt: skip
+
+
+def _unseen(value: Value, why: Evidence) -> tuple[Premise, ...]:
+    """The premise that a model which is not seen returns what its region computes: norms and losses are float32."""
+    known = isinstance(value, Tensor) and (value.dtype is not None or value.among is not None)
+    return () if known or why.because is not Because.REGION else (Premise.HALF_THERE,)
 
 
 def _is_raw(machine: Machine, node: cst.BaseExpression) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.premises import Premise
-from amplint.semantics.events import HalfAverage, HalfSum
+from amplint.semantics.events import ONE, HalfAverage, HalfSum
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
@@ -22,9 +22,14 @@ _UPDATES = words("mul_ lerp_ add_ sub_ addcmul_")
 
 
 def added(machine: Machine, state: State, node: cst.AugAssign, before: Value, other: Value) -> None:
-    """Report `before += other` in a loop that accumulates in half."""
+    """Report `before += other` in a loop that accumulates in half.
+
+    A sum of one number other than 1 that is written out only shows how numbers are rounded.
+    """
     target = dotted(node.target)
     if not machine.loops or target is None or not isinstance(other, (Tensor, Unknown)):
+        return
+    if isinstance(other, Tensor) and "ones" in other.traits and ONE not in other.traits:
         return
     if isinstance(before, Tensor) and before.rank == 0 and before.dtype in HALF_DTYPES and not before.supposed:
         half = evidence(machine, state, before)

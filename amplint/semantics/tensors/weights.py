@@ -13,7 +13,7 @@ from amplint.semantics.tensors import coarse_frequencies, provenance
 from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Manager, Module, Ref, Tensor, Value
+from amplint.semantics.values.values import Const, Instance, Manager, Method, Module, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
 from amplint.torchlib.names import HALF_DTYPES
@@ -21,6 +21,8 @@ from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 from amplint.torchlib.sharding import SHARDERS
 
 _WEIGHTS = "<weights>"
+_PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
+"""Methods that iterate over the parts of a model."""
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
@@ -60,6 +62,9 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     changes, dtype = converts_to(machine, name, arguments)
     if changes and _is_one_of_many(machine, node):
         machine[Weights].unsure = True
+    if changes and isinstance(owner, Unknown) and _is_part(machine, owner.symbol):
+        machine[Weights].loops.update(machine.loops)
+        forget_halves(state)
     if not changes or not isinstance(owner, (Instance, Module)):
         return
     if dtype in HALF_DTYPES:
@@ -71,6 +76,26 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
             state.set_attribute(holder, attribute, replace(value, dtype=dtype, why_half=node, supposed=False))
+
+
+def _is_part(machine: Machine, symbol: int) -> bool:
+    """Whether this is an element of a loop over the parts of a model."""
+    symbols = machine.symbols
+    while symbols.key(symbol)[0] in ("item", "each", "part") and symbols.parts(symbol):
+        symbol = symbols.parts(symbol)[0]
+    called = symbols.method(symbol)
+    if called is not None:
+        return called[0] in _PARTS
+    keys = (symbols.key(part) for part in symbols.parts(symbol))
+    return any(key[0] == "value" and isinstance(key[1], Method) and key[1].name in _PARTS for key in keys)
+
+
+def forget_halves(state: State) -> None:
+    """Forget which parameters and buffers are half, where a part of a model that is not known got another dtype."""
+    for holder, held in list(state.heap.items()):
+        for name, value in list(held.items()):
+            if isinstance(value, Tensor) and value.dtype in HALF_DTYPES:
+                state.set_attribute(holder, name, replace(value, dtype=None, why_half=None))
 
 
 def _is_one_of_many(machine: Machine, node: cst.Call) -> bool:
@@ -124,7 +149,8 @@ def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -
 class Weights(Tracker):
     """Tracks parameters and buffers as tensors: their `symbols`, and whether unseen code left any dtype `unsure`.
 
-    A layer `converted` on some path has weights of unknown dtype on the paths that do not record it.
+    A layer `converted` on some path has weights of unknown dtype on the paths that do not record it. `loops` convert
+    parts of models that are not known.
     """
 
     methods = CONVERSIONS | {"register_buffer"}
@@ -134,6 +160,12 @@ class Weights(Tracker):
         self.symbols: set[int] = set()
         self.converted: set[int] = set()
         self.unsure = False
+        self.loops: set[cst.CSTNode] = set()
+
+    def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
+        """Forget what is half where any round of the loop gave another dtype to a part that is not known."""
+        if loop in self.loops:
+            forget_halves(state)
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `register_buffer`, and casts of models."""
@@ -163,5 +195,8 @@ class Weights(Tracker):
             escape(self.machine, call.arguments.values)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """Handle `module.weight = value`."""
+        """Handle `module.weight = value`, and `parameter.data = value` of any parameter or buffer."""
+        if target.attr.value == "data":
+            self.loops.update(self.machine.loops)
+            forget_halves(state)
         return put(self.machine, state, owner, target.attr.value, value)
