@@ -197,3 +197,27 @@ def test_a_loop_that_told_nothing_after_its_first_round_runs_one_round(monkeypat
 def test_a_loop_in_a_call_with_another_flag_runs_every_round() -> None:
     assert "AMP203" not in lint(TWICE.format(work=LONG_WORK, last="True"))
     assert "AMP203" in lint(TWICE.format(work=LONG_WORK, last="False"))
+
+
+SWITCHED = """
+import torch
+
+def train(model, optimizer, loader, args):
+    scaler = torch.amp.GradScaler("cuda")
+    if args.plain:
+        scaler = torch.amp.GradScaler("cuda", enabled=False)
+    for epoch in range(args.epochs):
+        for index, inputs in enumerate(loader):
+            with torch.autocast("cuda"):
+                outputs = model(inputs)
+{work}
+            optimizer.zero_grad()
+            scaler.scale(outputs.sum()).backward()
+            scaler.step(optimizer)
+            if index % args.every == 0:
+                print(index)
+"""
+
+
+def test_a_loop_whose_first_round_told_something_runs_every_round() -> None:
+    assert "AMP203" in lint(SWITCHED.format(work=LONG_WORK))
