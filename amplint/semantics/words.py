@@ -622,11 +622,11 @@ CHANGES_PARAMETERS = Guess(
 READS_PARAMETERS = Guess(
     name="a function that counts or prints parameters",
     of="the last name of an unseen callee that is passed a model",
-    pattern=r"^_*(?:count|num|print|log|show|get)_\w*param|^(?:model_)?summary$",
+    pattern=r"^_*(?:count|num|print|log|show|get)_\w*param|^(?:(?:model_)?summary|print)$",
     because="It leaves the model as it is.",
     examples=(
         "count_parameters", "num_params", "print_trainable_parameters", "log_params", "show_params",
-        "get_params_count_str", "summary", "model_summary",
+        "get_params_count_str", "summary", "model_summary", "print",
     ),
     counterexamples=("set_params", "freeze_parameters", "prepare_parameters", "summarize"),
 )  # fmt: skip
@@ -748,11 +748,15 @@ MAY_UPDATE = Guess(
 MAY_CLEAR = Guess(
     name="clearing of gradients",
     of="the text of the program",
-    pattern=r"(?i)zero_?grad|(?<!autograd)\.grad\b|[\"']grad[\"']|clear_?grad|reset_?grad",
+    pattern=r"""(?ix) zero_?grad | clear_?grad | reset_?grad | ["']grad["']
+    | (?<!autograd)\.grad\b ((\.data\b)? (\.\w+_\( | \s*[*/+-]?=(?!=)) | (?s:.*) \b(zero|fill)_\()""",
     because="Nothing is said of gradients that add up where something may clear them.",
-    examples=("opt.zero_grad()", "p.grad = None", "setattr(p, 'grad', None)", "clear_grads()", "reset_grad()"),
-    counterexamples=("torch.autograd.grad(loss, x)", "gradient = 0", "loss.backward()"),
-)
+    examples=(
+        "opt.zero_grad()", "p.grad = None", "p.grad.data.mul_(0)", "g = p.grad; g.zero_()", "g = p.grad; g.fill_(0)",
+        "setattr(p, 'grad', None)", "clear_grads()", "reset_grad()",
+    ),
+    counterexamples=("torch.autograd.grad(loss, x)", "gradient = 0", "loss.backward()", "g = p.grad.norm()"),
+)  # fmt: skip
 TELLS_SKIPPED = Guess(
     name="what knows of a skipped step",
     of="a name in a condition",

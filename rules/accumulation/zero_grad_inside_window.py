@@ -111,10 +111,13 @@ class ZeroGradInsideWindow(Rule):
                 ],
             )
             return
+        message, reason = "so every step repeats those of all earlier ones", "adds to the gradients that are there."
+        if event.scaled:
+            message, reason = "so that no step is taken after an overflow", "adds to what is there, and inf stays inf."
         yield self.report(
             event,
-            "gradients are never cleared, so every step repeats those of all earlier ones",
-            reason="backward() adds to the gradients that are there.",
+            f"gradients are never cleared, {message}",
+            reason=f"backward() {reason}",
             advice="Call optimizer.zero_grad() after the step.",
             notes=[(event.backward, "adds to the gradients of all earlier rounds")],
         )

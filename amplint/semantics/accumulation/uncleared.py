@@ -1,8 +1,7 @@
 """Gradients that are never cleared: every step applies those of all earlier steps again.
 
 A scaler's step divides the gradients of earlier iterations by the scale once more, so that little remains of them until
-they overflow: inf stays inf, and every later step is skipped. Such steps are reported if another path through the same
-iteration clears gradients.
+they overflow: inf stays inf, and every later step is skipped.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TypeGuard
 from amplint.regex import regex
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Job, NeverCleared
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -37,7 +37,11 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     optimizers = [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
     if optimizers and all(one.cls and one.loops is not None and loop not in one.loops for one in optimizers):
         step = here[jobs.index(Job.STEP)].node
-        if isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and not step.args:
+        if (
+            isinstance(step, cst.Call)
+            and isinstance(step.func, cst.Attribute)
+            and (not step.args or _steps_through_scaler(machine, step))
+        ):
             machine[Obligations].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
 
 
@@ -61,6 +65,12 @@ def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> Non
                 machine[Obligations].uncleared_steps.setdefault(steps[0], (backwards[0], elsewhere))
 
 
+def _steps_through_scaler(machine: Machine, step: cst.Call) -> bool:
+    """Whether the only argument of a call is the optimizer that a scaler steps."""
+    stepped = [node for nodes in machine[CallIndex].index.optimizers.values() for node in nodes]
+    return len(step.args) == 1 and any(node is step.args[0].value for node in stepped)
+
+
 def _by_scaler(step: cst.CSTNode) -> TypeGuard[cst.Call]:
     return isinstance(step, cst.Call) and isinstance(step.func, cst.Attribute) and len(step.args) == 1
 
@@ -74,18 +84,26 @@ def _optimizer(step: cst.CSTNode) -> str | None:
 
 def conclude(machine: Machine) -> None:
     """Emit the steps whose gradients are never cleared."""
-    if machine.complete and not machine[Obligations].optimizer_escaped:
-        for step, (backward, elsewhere) in machine[Obligations].uncleared_steps.items():
-            if step not in machine[Obligations].cleared:
-                machine.emit(
-                    State(), NeverCleared, step, backward=backward, optimizer=step.args[0].value, elsewhere=elsewhere
-                )
-    if not machine[Obligations].uncleared or machine[Obligations].optimizer_escaped or not machine.complete:
+    obligations = machine[Obligations]
+    if not machine.complete or obligations.optimizer_escaped:
         return
-    if not any(MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks):
-        for step, backward in machine[Obligations].uncleared.items():
-            assert isinstance(step.func, cst.Attribute)
-            machine.emit(State(), NeverCleared, step, backward=backward, optimizer=step.func.value, elsewhere=None)
+    for step, (backward, elsewhere) in obligations.uncleared_steps.items():
+        if step not in obligations.cleared:
+            _emit(machine, step, backward, elsewhere)
+    if obligations.uncleared and not any(
+        MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks
+    ):
+        for step, backward in obligations.uncleared.items():
+            _emit(machine, step, backward, None)
+
+
+def _emit(machine: Machine, step: cst.Call, backward: cst.CSTNode, elsewhere: cst.CSTNode | None) -> None:
+    assert isinstance(step.func, cst.Attribute)
+    scaled = len(step.args) == 1
+    optimizer = step.args[0].value if scaled else step.func.value
+    machine.emit(
+        State(), NeverCleared, step, backward=backward, optimizer=optimizer, scaled=scaled, elsewhere=elsewhere
+    )
 
 
 class Clearing(Tracker):

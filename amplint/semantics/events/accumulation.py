@@ -83,11 +83,13 @@ class WindowLost(Event):
 class NeverCleared(Event):
     """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose.
 
-    `elsewhere` clears them on another path through the same round, None if nothing in the file does.
+    A scaler takes a step that is `scaled`. `elsewhere` clears them on another path through the same round, None if
+    nothing in the file does.
     """
 
     backward: cst.CSTNode
     optimizer: cst.BaseExpression
+    scaled: bool
     elsewhere: cst.CSTNode | None
 
 

@@ -76,6 +76,10 @@ class ModelStates(Part):
         described = ((symbol, model.traits()) for symbol, model in self.known.items())
         return frozenset((symbol, *traits) for symbol, traits in described if traits != _ORDINARY)
 
+    def kind(self) -> Hashable:
+        """What is unusual about the models, whichever they are."""
+        return frozenset(traits for model in self.known.values() if (traits := model.traits()) != _ORDINARY)
+
     def joined(self, other: ModelStates) -> ModelStates:
         """The models known on either path."""
         if self.known == other.known:

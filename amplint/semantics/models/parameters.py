@@ -656,6 +656,15 @@ class Parameters(Tracker):
             change(state, result.symbol, layer=layer)
         return None
 
+    def joined(self, left: Value, right: Value, joint: Value) -> None:
+        """Two optimizers of one model, joined to one; of one of unseen construction nothing else is known."""
+        if not (isinstance(left, Optimizer) and isinstance(right, Optimizer) and isinstance(joint, Optimizer)):
+            return
+        known = [self.trained[value.symbol] for value in (left, right) if value.symbol in self.trained]
+        if len({one.model for one in known}) == 1:
+            origins = frozenset().union(*(one.origins for one in known))
+            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
+
     def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
         """Forget the dtypes of models passed to a call that is not interpreted."""
         forget_dtypes(self.machine, state, given)

@@ -89,6 +89,7 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import operations_with_form
 from amplint.torchlib.frameworks import UNSCALED_IN, XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
 from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
@@ -670,6 +671,7 @@ def _owners(machine: Machine, optimizer: int) -> int | None:
 
 _SCALING = frozenset({"GradScaler", "scale"})
 _METHODS = frozenset({"backward", "unscale_", "step", "update", "zero_grad"})
+_TENSOR_METHODS = operations_with_form("m")
 _MAKES_OPTIMIZERS = frozenset({"optim", "Adam", "AdamW", "SGD"})
 _RECORDS = "_per_optimizer_states"
 """Where a scaler keeps how far each optimizer has come."""
@@ -852,7 +854,9 @@ class Protocol(Tracker):
             state.change(Progress).gradients = each(state[Progress].gradients, lambda one: replace(one, clipped=None))
         elsewhere = isinstance(call.callee, Ref) and call.callee.name.startswith(XLA)
         if elsewhere or (
-            isinstance(call.owner, Unknown) and machine.symbols.derives_from(call.owner.symbol, self.from_owners)
+            isinstance(call.owner, Unknown)
+            and name not in _TENSOR_METHODS
+            and machine.symbols.derives_from(call.owner.symbol, self.from_owners)
         ):
             machine.interactions += 1
             forget_protocol(state)

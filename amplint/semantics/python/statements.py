@@ -242,7 +242,7 @@ def _loop(
     events_before, left = machine.novelty.event_count, machine.steps_left
     once = once or machine.novelty.is_over(node, LOOPS)
     later = node, states[0].regions if states else (), machine.flags
-    events_before_first, left_after_first = events_before, left
+    events_after_first, left_after_first = events_before, left
     heads = states
     for state in heads:
         seen.is_new(state)
@@ -273,15 +273,15 @@ def _loop(
         if once or not heads:
             break
         if time == 0:
-            told_first, left_after_first = machine.novelty.event_count, machine.steps_left
-            if events_before_first == events_before and machine.novelty.is_over(later, LATER_ROUNDS):
+            events_after_first, left_after_first = machine.novelty.event_count, machine.steps_left
+            if events_after_first == events_before and machine.novelty.is_over(later, LATER_ROUNDS):
                 break
         for state in heads:
             state.note(node, "the next iteration begins")
     machine.loops = machine.loops[:-1]
     machine.novelty.ran(node, events_before, left - machine.steps_left)
     if time > 0:
-        machine.novelty.ran(later, told_first, left_after_first - machine.steps_left)
+        machine.novelty.ran(later, events_after_first, left_after_first - machine.steps_left)
     call_each(machine.hooks.loop_ends, exits + broken, node)
     if endless:
         exits = []

@@ -122,12 +122,13 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
         RanRegion(
             ran.context,
             scaler_on=_on_together(machine, ran, scaler),
-            alike=_alike(machine, ran, scaler),
-            together=tuple(other.context for other in possible if _are_compatible(ran.facts, other.facts)),
+            alike=_alike(machine, ran, scaler, together),
+            together=together,
             distant=is_before(ran.round, state.iteration)
             or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
         )
         for ran in possible
+        for together in [tuple(other.context for other in possible if _are_compatible(ran.facts, other.facts))]
     )
 
 
@@ -174,15 +175,18 @@ def _is_decided_elsewhere(machine: Machine, flag: Value, region: Autocast) -> bo
     return joined and flag != region.enabled
 
 
-def _alike(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool:
+def _alike(machine: Machine, ran: Ran, scaler: Scaler | None, together: Sequence[Autocast]) -> bool:
     """Whether both flags are plain settings of a user, which no unseen code keeps equal.
 
-    Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag.
+    Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag. A
+    region that is always on counts if no setting leads there and it is the last one of those that run `together`.
     """
     if scaler is None or not _is_plain(machine, scaler.enabled):
         return False
     if ran.context.enabled == TRUE:
-        return not any(isinstance(key, int) for key in ran.facts)
+        return together[-1] == ran.context and not any(
+            _is_plain(machine, Unknown(key)) for key in ran.facts if isinstance(key, int)
+        )
     return _is_plain(machine, ran.context.enabled) and not _is_forwarded_flag(
         machine, scaler.enabled, ran.context.enabled
     )
