@@ -64,7 +64,7 @@ and `all_reduce` of lightning 2.0 to 2.6, where `reduce` divides in that dtype.
 """
 
 TITLES = {
-    "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
+    "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning", "deepspeed": "DeepSpeed",
     "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",
 }  # fmt: skip
 INSTEAD = {
@@ -190,6 +190,8 @@ ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", 
 """Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
 TRAINER_STEP = "training_step"
 """Method of Hugging Face's Trainer that runs the backward pass, which subclasses may override."""
+RETURNED_LOSS = "loss"
+"""The key of the loss, where such a method of Lightning returns a dictionary."""
 TRAINER_METHODS = frozenset({TRAINER_STEP, "compute_loss", "prediction_step"})
 """Its methods that are passed the model, which subclasses may override."""
 LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
-from amplint.semantics.values.values import Items, Manager, Value
+from amplint.semantics.values.values import Items, Manager, Scaler, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.versions import Wanted
 
@@ -61,9 +61,9 @@ class ManagedBackward(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Bypassed(Event):
-    """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
+    """PyTorch's own `call` (`backward`, `clip_grad_norm_`, `step`) runs where `manager` steps, or has run backward.
 
-    `step` is where that shows, `spelled` names the manager there, `synced` means that the manager is known to finish a
+    `step` is where that shows, or the pass whose gradients a `step` takes. `spelled` names the manager there, `synced` means that the manager is known to finish a
     window of micro-batches.
     """
 
@@ -72,6 +72,14 @@ class Bypassed(Event):
     step: cst.CSTNode
     spelled: str | None
     synced: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerBeside(Event):
+    """A script's own `scaler` scales a loss, or steps an optimizer, of a `framework`: its kind, or `deepspeed`."""
+
+    scaler: Scaler
+    framework: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

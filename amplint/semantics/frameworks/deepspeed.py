@@ -20,6 +20,7 @@ from amplint.semantics.events import (
     Evidence,
     GradState,
     LossOfOutput,
+    ScalerBeside,
 )
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, gradients_of
 from amplint.semantics.models import half_outputs
@@ -108,7 +109,10 @@ class DeepSpeed(Tracker):
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
-        events = (EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput)
+        events = (
+            *(EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput),
+            ScalerBeside,
+        )
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -183,6 +187,10 @@ class DeepSpeed(Tracker):
                 premises = (Premise.CONFIGURED_WITHOUT,) if made in self.hidden else ()
                 details = {"made": made, "entered": entered, "version": version}
                 self.machine.emit(state, EngineInRegion, call.node, premises=premises, **details)
+
+    def is_engine(self, symbol: int) -> bool:
+        """Whether `symbol` is an engine that the script starts."""
+        return self._engine_of(self.engines, symbol) is not None
 
     def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
         """The entry in `engines` for the engine that `symbol` is, or whose inner module it is."""
