@@ -47,6 +47,8 @@ STAGE = ("zero_optimization", "stage")
 """The setting of ZeRO's stage; 0, the default, disables it."""
 WINDOW = "gradient_accumulation_steps"
 """The number of micro-batches whose gradients `engine.step()` adds up, by which `engine.backward()` divides."""
+UNDIVIDED = ("scale_wrt_gas",)
+"""Arguments by which `engine.backward()` is told not to. Source: `backward` of `runtime/engine.py`."""
 PARTITIONED = (("zero_optimization", "stage"), 2)
 """The first stage of ZeRO whose backward pass leaves no gradients on parameters but in the optimizer's buffers.
 

@@ -86,8 +86,11 @@ Source: `MixedPrecision.predict_step_context` and `HalfPrecision.forward_context
 ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
 """Precisions of Lightning that cast the module, and scale no loss -> the dtype.
 
-Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own.
+Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own; that of Fabric
+and that of the Trainer are alike.
 """
+PLAIN_STRATEGIES = frozenset({"auto", "ddp"})
+"""Strategies that leave the precision to Lightning."""
 BY_HAND = frozenset({"clip_gradients"})
 """Methods of a Lightning module that do not unscale gradients; the loop does so in its optimizers' `step()`.
 
@@ -208,14 +211,20 @@ _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")
 )
-_TRL_ARGUMENTS = ("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig", "GRPOConfig")
+_TRL_ARGUMENTS = tuple(
+    f"{name}Config"
+    for name in ("SFT", "DPO", "KTO", "ORPO", "CPO", "Reward", "GRPO", "BCO", "GKD", "NashMD", "PPO", "PRM", "RLOO", "XPO")
+)
+"""Suffixes of classes that derive from `TrainingArguments` of transformers (trl 0.12 to 1.0)."""
+_TRAINER_PACKAGES = ("transformers.", "trl.", "sentence_transformers.")
+"""Packages of transformers' loop and of classes that derive from it (sentence-transformers 3.0 to 5.2)."""
 
 
 def loop_kind(name: str) -> str | None:
     """The kind of object that a call of a qualified name constructs: `arguments` of a loop, a loop, or None."""
     if name in _LIGHTNING_LOOPS:
         return "lightning loop"
-    if not name.startswith(("transformers.", "trl.")):
+    if not name.startswith(_TRAINER_PACKAGES):
         return None
     if name.endswith(("TrainingArguments", *_TRL_ARGUMENTS)):
         return "arguments"

@@ -37,10 +37,14 @@ class HalvesMixed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AllHalf(Event):
-    """A loop trains a model that it converts to `dtype` as a whole, by a precision that `made` asks for."""
+    """A model is trained that Lightning converts to `dtype` as a whole, by a precision that `made` asks for.
+
+    `runs` is what trains it.
+    """
 
     dtype: str
     made: cst.CSTNode
+    runs: str = "the Trainer"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -168,10 +172,13 @@ class ClippedTooEarly(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DividedTwice(Event):
-    """`manager` runs backward on a loss that `division` has divided by the number that it divides by itself."""
+    """A framework runs backward on a loss that `division` has divided by the number that it divides by itself.
+
+    `manager` is its object, None for DeepSpeed's engine.
+    """
 
     division: cst.CSTNode
-    manager: Manager
+    manager: Manager | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

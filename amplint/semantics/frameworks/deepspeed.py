@@ -13,6 +13,7 @@ from amplint.semantics.configs.display import Reader, find, get, names
 from amplint.semantics.events import (
     Because,
     ClippingLost,
+    DividedTwice,
     EngineBypassed,
     EngineConfigured,
     EngineDisagrees,
@@ -111,7 +112,7 @@ class DeepSpeed(Tracker):
         """Whether a selected rule handles one of the events."""
         events = (
             *(EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput),
-            ScalerBeside,
+            *(DividedTwice, ScalerBeside),
         )
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
@@ -191,6 +192,11 @@ class DeepSpeed(Tracker):
     def is_engine(self, symbol: int) -> bool:
         """Whether `symbol` is an engine that the script starts."""
         return self._engine_of(self.engines, symbol) is not None
+
+    def steps_of(self, engine: int) -> Value | None:
+        """The number of micro-batches that the visible configuration of an engine says."""
+        _, config = self._engine_of(self.engines, engine) or (None, None)
+        return get(config.value, WINDOW) if config is not None else None
 
     def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
         """The entry in `engines` for the engine that `symbol` is, or whose inner module it is."""

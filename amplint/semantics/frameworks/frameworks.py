@@ -12,7 +12,7 @@ from dataclasses import replace
 from amplint.premises import Premise
 from amplint.semantics.accumulation.windows import record_backward
 from amplint.semantics.configs.display import Reader, get
-from amplint.semantics.events import Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.events import AllHalf, Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
@@ -48,12 +48,14 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
+    ALL_HALF,
     BY_HAND,
     COLLECTING,
     DIVIDING,
     LOOPS,
     MANAGERS,
     NEUTRAL_METHODS,
+    PLAIN_STRATEGIES,
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
@@ -78,6 +80,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     """The object that a call of one of the `MANAGERS` constructs."""
     kind = MANAGERS[name]
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
+    converts = converted_to(arguments) if kind == "fabric" else None
+    if converts is not None:
+        machine[Frameworks].halving[symbol] = converts, node
     return Manager(
         symbol,
         kind,
@@ -85,6 +90,20 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         _accumulates(arguments),
         _steps(machine, state, symbol, arguments),
     )
+
+
+def converted_to(arguments: Arguments) -> str | None:
+    """The dtype to which Lightning's Fabric or Trainer converts its module, unless a strategy decides it."""
+    asked = arguments.value("precision")
+    other = (arguments.value("strategy"), arguments.value("plugins"))
+    if not isinstance(asked, Const) or any(not _is_plain(value) for value in other):
+        return None
+    return ALL_HALF.get(str(asked.value))
+
+
+def _is_plain(value: Value | None) -> bool:
+    """Whether a strategy or plugin leaves the precision to Lightning."""
+    return value in (None, NONE) or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
 
 
 def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:
@@ -231,6 +250,9 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     loss = arguments.given[0]
     machine.idle.add(node)
     machine[Frameworks].passes[node] = manager
+    converts = machine[Frameworks].halving.get(manager.symbol)
+    if converts is not None:
+        machine.emit(state, AllHalf, node, dtype=converts[0], made=converts[1], runs="Fabric")
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
     if manager.kind not in DIVIDING:
         record_backward(machine, state, node, loss.value)
@@ -359,13 +381,17 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 
 
 class Frameworks(Tracker):
-    """Tracks the objects of frameworks that scale and step themselves; `passes` are their backward passes."""
+    """Tracks the objects of frameworks that scale and step themselves.
+
+    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype.
+    """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.passes: dict[cst.CSTNode, Manager] = {}
+        self.halving: dict[int, tuple[str, cst.CSTNode]] = {}
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""
