@@ -90,7 +90,8 @@ class ScalerBeside(Event):
 class EngineBypassed(Event):
     """PyTorch's own `call` (`backward`, `step`) replaces that of DeepSpeed's engine, which `made` starts.
 
-    `step` is the step of the engine or of its optimizer. `refused` says that its configuration makes each version
+    With the call `no step`, the engine runs a backward pass and nothing in the file steps. `step` is the step of the
+    engine or of its optimizer. `refused` says that its configuration makes each version
     refuse the call, None if it is not visible. `version` is what the project asks for of DeepSpeed.
     """
 

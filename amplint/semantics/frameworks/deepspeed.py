@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from amplint.premises import Premise
@@ -91,7 +91,8 @@ class DeepSpeed(Tracker):
     `plain` are engines without a region around them, `hidden` those with an unseen configuration, `unclipped` those
     whose gradients are not clipped although none are on their parameters, and `converted` those that convert their
     model, each with the dtype. `engines` are all of them, each with the call that constructs it and the configuration,
-    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them.
+    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them. `passes` are
+    their backward passes, `escaped` what unseen code is passed, and `other_steps` are those of unknown objects.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -107,6 +108,9 @@ class DeepSpeed(Tracker):
         self.engines: dict[int, tuple[cst.CSTNode, _Config | None]] = {}
         self.stepped: set[int] = set()
         self.bypassed: dict[int, _Call] = {}
+        self.passes: dict[int, cst.CSTNode] = {}
+        self.escaped: set[int] = set()
+        self.other_steps = False
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
@@ -130,12 +134,15 @@ class DeepSpeed(Tracker):
 
     def call_begins(self, state: State, call: Call) -> None:
         """Record a step of an engine, with the backward pass before it, or of its optimizer alone."""
+        if call.name == "backward" and isinstance(call.owner, Unknown) and self.engines:
+            self._passed_back(call, call.owner)
         if call.name != "step" or not self.engines or not isinstance(call.owner, (Unknown, Optimizer)):
             return
         symbols, symbol = self.machine.symbols, root(self.machine, call.owner.symbol)
         kind, *place = symbols.key(symbol)
         engine = symbols.parts(symbol)[0] if kind == "part" and place and place[0] in (0, 1) else symbol
         if engine not in self.engines:
+            self.other_steps |= kind != "call" or not (place and isinstance(place[0], Ref))
             return
         if place[:1] == [1] and kind == "part":
             self.bypassed.setdefault(engine, _Call("step", call.node, call.node))
@@ -145,11 +152,28 @@ class DeepSpeed(Tracker):
         if gradients.state is GradState.RAW and gradients.consumed is None and gradients.raw is not None:
             self.bypassed[engine] = _Call("backward", gradients.raw, call.node)
 
+    def _passed_back(self, call: Call, owner: Unknown) -> None:
+        """Record a backward pass of an engine."""
+        symbols, symbol = self.machine.symbols, root(self.machine, owner.symbol)
+        engine = symbols.parts(symbol)[0] if symbols.key(symbol)[:2] == ("part", 0) else symbol
+        if engine in self.engines:
+            self.passes.setdefault(engine, call.node)
+
+    def escape(self, state: State, values: Iterable[Value]) -> None:
+        """Unseen code that is passed an engine may step it."""
+        for value in values if self.engines else ():
+            if isinstance(value, Unknown):
+                self.escaped.update(self.machine.symbols.derivation(value.symbol))
+
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report engines whose backward pass, or whose step, no call in the file runs."""
         passes = any(_PASSES_LOSS.search(chunk.text) for chunk in self.machine.program.main.chunks)
         named = any(WINDOW in chunk.text for chunk in self.machine.program.main.chunks)
         version = self.machine.program.wanted("deepspeed")
+        for engine, node in self.passes.items() if not self.other_steps else ():
+            if engine not in self.stepped | self.escaped | self.bypassed.keys():
+                made, details = self.engines[engine][0], {"refused": True, "version": version}
+                self.machine.emit(State(), EngineBypassed, node, call="no step", step=node, made=made, **details)
         for engine, past in self.bypassed.items():
             made, config = self.engines[engine]
             if past.call == "step" and (engine in self.stepped or not _counts(config, named)):
