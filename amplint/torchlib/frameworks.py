@@ -211,9 +211,9 @@ _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")
 )
-_TRL_ARGUMENTS = tuple(
-    f"{name}Config"
-    for name in ("SFT", "DPO", "KTO", "ORPO", "CPO", "Reward", "GRPO", "BCO", "GKD", "NashMD", "PPO", "PRM", "RLOO", "XPO")
+_TRL_ARGUMENTS = (
+    *("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig", "GRPOConfig", "BCOConfig"),
+    *("GKDConfig", "NashMDConfig", "PPOConfig", "PRMConfig", "RLOOConfig", "XPOConfig"),
 )
 """Suffixes of classes that derive from `TrainingArguments` of transformers (trl 0.12 to 1.0)."""
 _TRAINER_PACKAGES = ("transformers.", "trl.", "sentence_transformers.")

@@ -36,8 +36,8 @@ class LossDividedTwice(Rule):
     loss = criterion(model(inputs), targets)
     accelerator.backward(loss)
     ```
-    Nothing is reported where the `Accelerator` gets no number, where `engine.backward` is told `scale_wrt_gas=False`, or
-    where what is divided is a sum of losses.
+    Nothing is reported where the `Accelerator` gets no number, where `engine.backward` is told
+    `scale_wrt_gas=False`, or where what is divided is a sum of losses.
 
     ## Fix safety
     Unsafe: gradients grow by the number of micro-batches, for which the learning rate may have been chosen.
@@ -56,12 +56,11 @@ class LossDividedTwice(Rule):
     reason = "backward() of the framework divides by gradient_accumulation_steps itself."
 
     def on_divided_twice(self, event: DividedTwice) -> Iterator[Report]:
-        call, title = (
-            ("engine.backward()", "DeepSpeed") if event.manager is None else ("accelerator.backward()", "the Accelerator")
-        )
+        deepspeed = event.manager is None
+        call, title = ("engine", "DeepSpeed") if deepspeed else ("accelerator", "the Accelerator")
         yield self.report(
             event,
-            f"the loss is divided by the number of micro-batches, and again by {call}",
+            f"the loss is divided by the number of micro-batches, and again by {call}.backward()",
             advice="Hand over the loss as it is.",
             at=event.division,
             notes=[(event.node, f"{title} divides it here")],

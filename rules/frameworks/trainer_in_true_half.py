@@ -33,7 +33,8 @@ class TrainerInTrueHalf(Rule):
     trainer = L.Trainer(precision="16-mixed")  # or "bf16-mixed"
     trainer.fit(module, loader)
     ```
-    The same holds of `Fabric`. Nothing is reported of `validate`, `test` and `predict`, and where a strategy is given that has its own precision.
+    The same holds of `Fabric`. Nothing is reported of `validate`, `test` and `predict`, and where a strategy is given
+    that has its own precision.
 
     ## References
     - <https://lightning.ai/docs/pytorch/stable/common/precision_intermediate.html>

@@ -67,8 +67,8 @@ class ManagedBackward(Event):
 class Bypassed(Event):
     """PyTorch's own `call` (`backward`, `clip_grad_norm_`, `step`) runs where `manager` steps, or has run backward.
 
-    `step` is where that shows, or the pass whose gradients a `step` takes. `spelled` names the manager there, `synced` means that the manager is known to finish a
-    window of micro-batches.
+    `step` is where that shows, or the pass whose gradients a `step` takes. `spelled` names the manager there, `synced`
+    means that the manager is known to finish a window of micro-batches.
     """
 
     manager: Manager

@@ -10,8 +10,18 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, Const, Instance, Items, Manager, Optimizer, Tensor, Unknown, Value
-from amplint.semantics.values.values import Scaler
+from amplint.semantics.values.values import (
+    TRUE,
+    Const,
+    Instance,
+    Items,
+    Manager,
+    Optimizer,
+    Scaler,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import RETURNED_LOSS, TRAINER_STEP
 
