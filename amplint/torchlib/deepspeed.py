@@ -10,7 +10,7 @@ INITIALIZE = frozenset({"deepspeed.initialize"})
 """Functions that return the engine as the first of four results."""
 CONFIGS = ("config", "config_params", "deepspeed", "hf_ds_config")
 """Arguments for a configuration: of `initialize`, of `TrainingArguments`, of Accelerate's plugin."""
-CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
+CONFIGURED = ("deepspeed", "transformers", "trl", "sentence_transformers", "accelerate")
 """The packages whose functions and classes have such an argument."""
 STRATEGY = ".DeepSpeedStrategy"
 """The suffix of Lightning's classes with such an argument."""

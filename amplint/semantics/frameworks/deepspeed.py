@@ -124,8 +124,10 @@ class DeepSpeed(Tracker):
         """Calls that clip gradients, run the backward pass or step, in a file that starts an engine."""
         if not any("deepspeed" in chunk.words for chunk in chunks):
             return Words(frozenset())
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        names = frozenset(word for word in said if word.endswith("TrainingArguments"))
         clips = _CLIPS if ClippingLost.kind in self.machine.wanted else frozenset()
-        return Words(clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else clips)
+        return Words(names | clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else names | clips)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Record the node of a dictionary bound to a name."""
