@@ -154,7 +154,15 @@ def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Ar
     """Record the device to which `model.cuda()` or `model.to(device)` moves a model, None if that is not certain."""
     if name not in ("cuda", "cpu", "to"):
         return
-    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved_to(name, arguments))
+    moved = None if _may_be_set_elsewhere(machine, state, arguments) else moved_to(name, arguments)
+    state.facts[_PLACE, root(machine, symbol_of(machine, owner))] = Const(moved)
+
+
+def _may_be_set_elsewhere(machine: Machine, state: State, arguments: Arguments) -> bool:
+    """Whether the device is an attribute of an unseen object, which may have it from elsewhere on another path."""
+    given = arguments.get("device", 0)
+    asked = given.node.value if given is not None else None
+    return isinstance(asked, cst.Attribute) and isinstance(machine.evaluate(state, asked.value), Unknown)
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:
