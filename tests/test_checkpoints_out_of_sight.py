@@ -10,6 +10,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
+from amplint.findings import Severity
 from amplint.rule import Registry
 from amplint.semantics import interpret
 from amplint.semantics.reading.program import Program
@@ -215,3 +216,28 @@ def test_a_step_shows_the_line_of_another_file_that_saves(tmp_path: Path) -> Non
     assert [(note.filename, note.span.start.row) for note in found.notes if "saved" in note.message] == [
         ("fitting.py", 11)
     ]
+
+
+PASSED = """import torch
+
+
+class Local(torch.optim.Optimizer):
+    def step(self, closure=None, scaler: torch.amp.GradScaler | None = None):
+        if scaler is not None:
+            scaler.step(self.inner)
+        else:
+            self.inner.step(closure=closure)
+
+    def state_dict(self):
+        inner = self.inner.state_dict()
+        return {"inner": inner, "epoch": self.epoch}
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state["inner"])
+"""
+
+
+def test_an_optimizer_saves_no_scaler_that_its_step_is_passed() -> None:
+    job = Job("local.py", "local.py", PASSED.encode(), tuple(RULES))
+    (found,) = analyse(job, Modules()).findings
+    assert found.severity is Severity.INFO

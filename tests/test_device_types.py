@@ -684,3 +684,20 @@ def test_a_function_that_is_returned_is_run() -> None:
             return None
     """
     assert told(program) == [("AMP106", INFO)]
+
+
+REPLACED = """
+import torch
+
+def run(net, x, args):
+    if args.device == "cuda" and not torch.cuda.is_available():
+        args.device = "cpu"
+    net = net.to(args.device)
+    with torch.autocast("cuda"):
+        return net(x.to(args.device))
+"""
+
+
+def test_a_device_that_is_replaced_without_cuda_is_not_the_only_one() -> None:
+    job = Job("script.py", "script.py", REPLACED.encode(), RULES)
+    assert all(found.severity is Severity.INFO for found in analyse(job, Modules()).findings)

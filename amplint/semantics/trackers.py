@@ -17,6 +17,7 @@ from amplint.semantics.frameworks.deepspeed import DeepSpeed
 from amplint.semantics.frameworks.float8 import Float8
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
+from amplint.semantics.frameworks.own_scalers import OwnScalers
 from amplint.semantics.frameworks.trainers import Trainers
 from amplint.semantics.frameworks.unscaled_again import UnscaledTwice
 from amplint.semantics.losses.penalties import Penalties
@@ -107,6 +108,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     MicroBatches,
     UnscaledTwice,
     DeepSpeed,
+    OwnScalers,
     Float8,
     Trainers,
     CustomFunctions,

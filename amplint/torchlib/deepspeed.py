@@ -10,7 +10,7 @@ INITIALIZE = frozenset({"deepspeed.initialize"})
 """Functions that return the engine as the first of four results."""
 CONFIGS = ("config", "config_params", "deepspeed", "hf_ds_config")
 """Arguments for a configuration: of `initialize`, of `TrainingArguments`, of Accelerate's plugin."""
-CONFIGURED = ("deepspeed", "transformers", "trl", "accelerate")
+CONFIGURED = ("deepspeed", "transformers", "trl", "sentence_transformers", "accelerate")
 """The packages whose functions and classes have such an argument."""
 STRATEGY = ".DeepSpeedStrategy"
 """The suffix of Lightning's classes with such an argument."""
@@ -47,6 +47,8 @@ STAGE = ("zero_optimization", "stage")
 """The setting of ZeRO's stage; 0, the default, disables it."""
 WINDOW = "gradient_accumulation_steps"
 """The number of micro-batches whose gradients `engine.step()` adds up, by which `engine.backward()` divides."""
+UNDIVIDED = ("scale_wrt_gas",)
+"""Arguments by which `engine.backward()` is told not to. Source: `backward` of `runtime/engine.py`."""
 PARTITIONED = (("zero_optimization", "stage"), 2)
 """The first stage of ZeRO whose backward pass leaves no gradients on parameters but in the optimizer's buffers.
 

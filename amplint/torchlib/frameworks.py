@@ -64,7 +64,7 @@ and `all_reduce` of lightning 2.0 to 2.6, where `reduce` divides in that dtype.
 """
 
 TITLES = {
-    "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning",
+    "accelerate": "the Accelerator", "fabric": "Fabric", "lightning": "Lightning", "deepspeed": "DeepSpeed",
     "loop": "the Trainer", "lightning loop": "the Trainer", "half loop": "the Trainer",
 }  # fmt: skip
 INSTEAD = {
@@ -86,8 +86,11 @@ Source: `MixedPrecision.predict_step_context` and `HalfPrecision.forward_context
 ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
 """Precisions of Lightning that cast the module, and scale no loss -> the dtype.
 
-Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own.
+Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own; that of Fabric
+and that of the Trainer are alike.
 """
+PLAIN_STRATEGIES = frozenset({"auto", "ddp"})
+"""Strategies that leave the precision to Lightning."""
 BY_HAND = frozenset({"clip_gradients"})
 """Methods of a Lightning module that do not unscale gradients; the loop does so in its optimizers' `step()`.
 
@@ -195,6 +198,8 @@ ADAPTED_BY = frozenset({"use_peft", "load_in_4bit", "load_in_8bit", "use_lora", 
 """Settings beside these for adapters or quantized weights; so are those that begin with "lora_"."""
 TRAINER_STEP = "training_step"
 """Method of Hugging Face's Trainer that runs the backward pass, which subclasses may override."""
+RETURNED_LOSS = "loss"
+"""The key of the loss, where such a method of Lightning returns a dictionary."""
 TRAINER_METHODS = frozenset({TRAINER_STEP, "compute_loss", "prediction_step"})
 """Its methods that are passed the model, which subclasses may override."""
 LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
@@ -211,14 +216,20 @@ _LIGHTNING_LOOPS = frozenset(
     f"{module}.Trainer"
     for module in ("lightning", "lightning.pytorch", "pytorch_lightning", "lightning.pytorch.trainer")
 )
-_TRL_ARGUMENTS = ("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig", "GRPOConfig")
+_TRL_ARGUMENTS = (
+    *("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "RewardConfig", "GRPOConfig", "BCOConfig"),
+    *("GKDConfig", "NashMDConfig", "PPOConfig", "PRMConfig", "RLOOConfig", "XPOConfig"),
+)
+"""Suffixes of classes that derive from `TrainingArguments` of transformers (trl 0.12 to 1.0)."""
+_TRAINER_PACKAGES = ("transformers.", "trl.", "sentence_transformers.")
+"""Packages of transformers' loop and of classes that derive from it (sentence-transformers 3.0 to 5.2)."""
 
 
 def loop_kind(name: str) -> str | None:
     """The kind of object that a call of a qualified name constructs: `arguments` of a loop, a loop, or None."""
     if name in _LIGHTNING_LOOPS:
         return "lightning loop"
-    if not name.startswith(("transformers.", "trl.")):
+    if not name.startswith(_TRAINER_PACKAGES):
         return None
     if name.endswith(("TrainingArguments", *_TRL_ARGUMENTS)):
         return "arguments"

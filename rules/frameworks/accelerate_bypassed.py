@@ -14,11 +14,12 @@ from amplint.torchlib.frameworks import INSTEAD, TITLES
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+PREPARES = {"accelerate": "accelerator.prepare()", "fabric": "fabric.setup()"}
 CLIPPING = {"parameters", "max_norm", "norm_type", "clip_value"}
 
 
 class AccelerateBypassed(Rule):
-    """A plain `backward()` or `clip_grad_norm_()` runs where Accelerate, Fabric or Lightning steps the optimizer.
+    """A plain `backward()`, `clip_grad_norm_()` or `step()` goes past Accelerate, Fabric or Lightning.
 
     ## Why is this bad?
     These frameworks own the loss scaler: `accelerator.backward(loss)` scales the loss, `accelerator.clip_grad_norm_`
@@ -27,6 +28,9 @@ class AccelerateBypassed(Rule):
     carried the scale; plain clipping compares gradients that still carry it with the limit. Accumulation over
     micro-batches, DeepSpeed and FSDP rely on these calls too, and Fabric raises `RuntimeError`. The precision is often
     chosen at the launch of a script, outside of it.
+
+    An optimizer that was not prepared steps the gradients of `accelerator.backward(loss)` with the loss scale in them,
+    65536 times too long, and on every micro-batch. Clipping by the framework does not unscale them either.
 
     With automatic optimization, Lightning runs the backward pass behind `training_step`. What that method clips, or a
     function that it calls, are the gradients of the batch before, or, where micro-batches add up, a sum that is not
@@ -53,7 +57,8 @@ class AccelerateBypassed(Rule):
         optimizer.step()
     ```
     Nothing is reported where the script itself asks for float32 or bfloat16 and accumulates nothing, or of clipping
-    that another backward pass follows instead of a step.
+    that another backward pass follows instead of a step. A step of an optimizer that was not prepared is an info where
+    the script leaves the precision open.
 
     ## Fix safety
     The framework's call takes the place of PyTorch's. It is unsafe where the framework accumulates micro-batches: its
@@ -86,7 +91,16 @@ class AccelerateBypassed(Rule):
         yield from ()
 
     def on_bypassed(self, event: Bypassed) -> Iterator[Report]:
-        if event.call == "backward":
+        if event.call == "step":
+            title = TITLES[event.manager.kind]
+            yield self.report(
+                event,
+                f"this optimizer steps gradients that carry the loss scale of {title}, which has not prepared it",
+                reason="Only the step of a prepared optimizer divides gradients by the scale.",
+                advice=f"Step what {PREPARES[event.manager.kind]} returns for the optimizer.",
+                notes=[(event.step, "the loss is scaled here")],
+            )
+        elif event.call == "backward":
             yield from self._bypass(event)
         else:
             self._clips.setdefault(event.node, event)
@@ -125,7 +139,7 @@ class AccelerateBypassed(Rule):
         yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=advice, notes=steps)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        if not isinstance(event, Bypassed):
+        if not isinstance(event, Bypassed) or event.call == "step":
             return None
         call, manager = event.node, event.manager
         if not isinstance(call, cst.Call) or event.spelled is None or not rewrite.same_function(call, event.step):

@@ -11,7 +11,7 @@ from amplint.torchlib.changes import PLAIN_BACKWARD
 
 
 class DeepspeedEngineBypassed(Rule):
-    """A plain `loss.backward()`, or a step of the optimizer alone, goes past DeepSpeed's engine.
+    """A plain `loss.backward()`, or a step of the optimizer alone, goes past DeepSpeed's engine, or nothing steps it.
 
     ## Why is this bad?
     `engine.backward(loss)` divides the loss by `gradient_accumulation_steps`, multiplies it by the loss scale, and
@@ -22,7 +22,7 @@ class DeepspeedEngineBypassed(Rule):
 
     `engine.step()` also counts micro-batches: it steps at the end of a window, clips, steps the scheduler and clears
     gradients. Where the script steps the optimizer instead, the engine never comes to the end of a window of several
-    micro-batches, and does not hand over their gradients.
+    micro-batches, and does not hand over their gradients. Where no step follows at all, no weight changes.
 
     ## Example
     ```python
@@ -52,12 +52,21 @@ class DeepspeedEngineBypassed(Rule):
     code = "AMP725"
     name = "deepspeed-engine-bypassed"
     severity = Severity.ERROR
-    screen = (b"deepspeed", b"initialize", b".step(")
+    screen = (b"deepspeed", b"initialize", (b".step(", b".backward("))
 
     def on_engine_bypassed(self, event: EngineBypassed) -> Iterator[Report]:
         older = event.version is not None and event.version.has(PLAIN_BACKWARD) is False
         notes = [(event.made, "the engine is made here")]
         severity = None if event.refused or older else Severity.INFO
+        if event.call == "no step":
+            yield self.report(
+                event,
+                "DeepSpeed's engine runs a backward pass, and nothing steps it",
+                reason="Only engine.step() updates the weights, and clears the gradients.",
+                advice="Call engine.step() after each backward pass.",
+                notes=notes,
+            )
+            return
         if event.call == "step":
             yield self.report(
                 event,

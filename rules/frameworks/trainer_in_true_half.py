@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import AllHalf
+from amplint.source import syntax as cst
 
 
 class TrainerInTrueHalf(Rule):
-    """Lightning's Trainer trains with `precision="16-true"` or `"bf16-true"`: half weights, without a float32 copy.
+    """Lightning trains with `precision="16-true"` or `"bf16-true"`: half weights, without a float32 copy.
 
     ## Why is this bad?
     `"16-true"` converts the whole module, its gradients and the state of its optimizer to float16, and scales nothing:
@@ -32,7 +33,8 @@ class TrainerInTrueHalf(Rule):
     trainer = L.Trainer(precision="16-mixed")  # or "bf16-mixed"
     trainer.fit(module, loader)
     ```
-    Nothing is reported of `validate`, `test` and `predict`, and where a strategy is given that has its own precision.
+    The same holds of `Fabric`. Nothing is reported of `validate`, `test` and `predict`, and where a strategy is given
+    that has its own precision.
 
     ## References
     - <https://lightning.ai/docs/pytorch/stable/common/precision_intermediate.html>
@@ -43,21 +45,27 @@ class TrainerInTrueHalf(Rule):
     code = "AMP742"
     name = "trainer-in-true-half"
     severity = Severity.WARNING
-    screen = (b"lightning", b"16-true", b".fit(")
+    screen = (b"lightning", b"16-true", (b".fit(", b".backward("))
     reason = "Small gradients and updates are 0 in float16, and nothing scales the loss."
 
+    def __init__(self) -> None:
+        self._reported: set[cst.CSTNode] = set()
+
     def on_all_half(self, event: AllHalf) -> Iterator[Report]:
+        if event.made in self._reported:
+            return
+        self._reported.add(event.made)
         if event.dtype == "float16":
             yield self.report(
                 event,
-                "the Trainer trains float16 weights, and scales no loss",
+                f"{event.runs} trains float16 weights, and scales no loss",
                 advice='Ask for "16-mixed", or for "bf16-mixed", which needs no scale.',
                 notes=[(event.made, "the precision is asked for here")],
             )
         else:
             yield self.report(
                 event,
-                "the Trainer trains bfloat16 weights, of which there is no float32 copy",
+                f"{event.runs} trains bfloat16 weights, of which there is no float32 copy",
                 reason="The optimizer updates bfloat16 weights, which lose an update below 1/256 of the weight.",
                 advice='Ask for "bf16-mixed", unless memory forbids it.',
                 notes=[(event.made, "the precision is asked for here")],

@@ -59,10 +59,11 @@ class TrainerWithHalfModel(Rule):
     screen = (
         regex(
             rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16|ArgumentParser|TrlParser"
+            rb"|def compute_loss"
         ),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
-        (b".step(", b".train(", b".fit("),
+        (b".step(", b".train(", b".fit(", b"def compute_loss"),
     )
     fixable = Applicability.UNSAFE
     reason = "Gradients are float16 like their parameters, and the scaler raises: Attempting to unscale FP16 gradients."

@@ -70,6 +70,8 @@ def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_saved = True
         machine[Ledger].scaler_restored |= not _is_named_scaler(node, owner)
+    if _within(machine, "state_dict"):
+        machine[Ledger].own.add(node)
     value = machine.unknown(STATE_OF, id(node), parts=(symbol,))
     machine[Ledger].taken.setdefault(value.symbol, _place(machine, state, node))
     return value
@@ -232,6 +234,7 @@ def conclude(machine: Machine) -> None:
             (symbol, first), *_ = missing
             if _is_reported_in_base(machine, first, scaler):
                 continue
+            passed = first.node in ledger.own and machine.symbols.key(scaler.symbol)[0] == "parameter"
             wrapped = _wrapper_guesses(machine, symbol, partners) if _path(first.node) not in paths else ()
             machine.statement = first.statement
             machine.emit(
@@ -246,7 +249,7 @@ def conclude(machine: Machine) -> None:
                 resumes=ledger.scaler_restored or bool(restores) or _resumes(machine),
                 perhaps_none=scaler.symbol in ledger.perhaps_none
                 or any(_is_none_at(machine, place) for _, place in (*saves, *restores)),
-                out_of_sight=not stepped,
+                out_of_sight=passed or not stepped,
                 guesses=(*machine.guesses_for(first.node), *(() if stepped else machine.guesses_for(step)), *wrapped),
             )
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
-from amplint.semantics.values.values import Items, Manager, Value
+from amplint.semantics.values.values import Items, Manager, Scaler, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.versions import Wanted
 
@@ -37,10 +37,14 @@ class HalvesMixed(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AllHalf(Event):
-    """A loop trains a model that it converts to `dtype` as a whole, by a precision that `made` asks for."""
+    """A model is trained that Lightning converts to `dtype` as a whole, by a precision that `made` asks for.
+
+    `runs` is what trains it.
+    """
 
     dtype: str
     made: cst.CSTNode
+    runs: str = "the Trainer"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -61,10 +65,10 @@ class ManagedBackward(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Bypassed(Event):
-    """PyTorch's own `call` (`backward`, `clip_grad_norm_`) runs where `manager` steps the optimizer.
+    """PyTorch's own `call` (`backward`, `clip_grad_norm_`, `step`) runs where `manager` steps, or has run backward.
 
-    `step` is where that shows, `spelled` names the manager there, `synced` means that the manager is known to finish a
-    window of micro-batches.
+    `step` is where that shows, or the pass whose gradients a `step` takes. `spelled` names the manager there, `synced`
+    means that the manager is known to finish a window of micro-batches.
     """
 
     manager: Manager
@@ -75,10 +79,19 @@ class Bypassed(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerBeside(Event):
+    """A script's own `scaler` scales a loss, or steps an optimizer, of a `framework`: its kind, or `deepspeed`."""
+
+    scaler: Scaler
+    framework: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EngineBypassed(Event):
     """PyTorch's own `call` (`backward`, `step`) replaces that of DeepSpeed's engine, which `made` starts.
 
-    `step` is the step of the engine or of its optimizer. `refused` says that its configuration makes each version
+    With the call `no step`, the engine runs a backward pass and nothing in the file steps. `step` is the step of the
+    engine or of its optimizer. `refused` says that its configuration makes each version
     refuse the call, None if it is not visible. `version` is what the project asks for of DeepSpeed.
     """
 
@@ -160,10 +173,13 @@ class ClippedTooEarly(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DividedTwice(Event):
-    """`manager` runs backward on a loss that `division` has divided by the number that it divides by itself."""
+    """A framework runs backward on a loss that `division` has divided by the number that it divides by itself.
+
+    `manager` is its object, None for DeepSpeed's engine.
+    """
 
     division: cst.CSTNode
-    manager: Manager
+    manager: Manager | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

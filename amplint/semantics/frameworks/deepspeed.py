@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from amplint.premises import Premise
@@ -13,6 +13,7 @@ from amplint.semantics.configs.display import Reader, find, get, names
 from amplint.semantics.events import (
     Because,
     ClippingLost,
+    DividedTwice,
     EngineBypassed,
     EngineConfigured,
     EngineDisagrees,
@@ -20,6 +21,7 @@ from amplint.semantics.events import (
     Evidence,
     GradState,
     LossOfOutput,
+    ScalerBeside,
 )
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, gradients_of
 from amplint.semantics.models import half_outputs
@@ -89,7 +91,8 @@ class DeepSpeed(Tracker):
     `plain` are engines without a region around them, `hidden` those with an unseen configuration, `unclipped` those
     whose gradients are not clipped although none are on their parameters, and `converted` those that convert their
     model, each with the dtype. `engines` are all of them, each with the call that constructs it and the configuration,
-    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them.
+    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them. `passes` are
+    their backward passes, `escaped` what unseen code is passed, and `other_steps` are those of unknown objects.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -105,18 +108,26 @@ class DeepSpeed(Tracker):
         self.engines: dict[int, tuple[cst.CSTNode, _Config | None]] = {}
         self.stepped: set[int] = set()
         self.bypassed: dict[int, _Call] = {}
+        self.passes: dict[int, cst.CSTNode] = {}
+        self.escaped: set[int] = set()
+        self.other_steps = False
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
-        events = (EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput)
+        events = (
+            *(EngineConfigured, EngineInRegion, EngineDisagrees, EngineBypassed, ClippingLost, LossOfOutput),
+            *(DividedTwice, ScalerBeside),
+        )
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that clip gradients, run the backward pass or step, in a file that starts an engine."""
         if not any("deepspeed" in chunk.words for chunk in chunks):
             return Words(frozenset())
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        names = frozenset(word for word in said if word.endswith("TrainingArguments"))
         clips = _CLIPS if ClippingLost.kind in self.machine.wanted else frozenset()
-        return Words(clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else clips)
+        return Words(names | clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else names | clips)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Record the node of a dictionary bound to a name."""
@@ -125,12 +136,15 @@ class DeepSpeed(Tracker):
 
     def call_begins(self, state: State, call: Call) -> None:
         """Record a step of an engine, with the backward pass before it, or of its optimizer alone."""
+        if call.name == "backward" and isinstance(call.owner, Unknown) and self.engines:
+            self._passed_back(call, call.owner)
         if call.name != "step" or not self.engines or not isinstance(call.owner, (Unknown, Optimizer)):
             return
         symbols, symbol = self.machine.symbols, root(self.machine, call.owner.symbol)
         kind, *place = symbols.key(symbol)
         engine = symbols.parts(symbol)[0] if kind == "part" and place and place[0] in (0, 1) else symbol
         if engine not in self.engines:
+            self.other_steps |= kind != "call" or not (place and isinstance(place[0], Ref))
             return
         if place[:1] == [1] and kind == "part":
             self.bypassed.setdefault(engine, _Call("step", call.node, call.node))
@@ -140,11 +154,28 @@ class DeepSpeed(Tracker):
         if gradients.state is GradState.RAW and gradients.consumed is None and gradients.raw is not None:
             self.bypassed[engine] = _Call("backward", gradients.raw, call.node)
 
+    def _passed_back(self, call: Call, owner: Unknown) -> None:
+        """Record a backward pass of an engine."""
+        symbols, symbol = self.machine.symbols, root(self.machine, owner.symbol)
+        engine = symbols.parts(symbol)[0] if symbols.key(symbol)[:2] == ("part", 0) else symbol
+        if engine in self.engines:
+            self.passes.setdefault(engine, call.node)
+
+    def escape(self, state: State, values: Iterable[Value]) -> None:
+        """Unseen code that is passed an engine may step it."""
+        for value in values if self.engines else ():
+            if isinstance(value, Unknown):
+                self.escaped.update(self.machine.symbols.derivation(value.symbol))
+
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report engines whose backward pass, or whose step, no call in the file runs."""
         passes = any(_PASSES_LOSS.search(chunk.text) for chunk in self.machine.program.main.chunks)
         named = any(WINDOW in chunk.text for chunk in self.machine.program.main.chunks)
         version = self.machine.program.wanted("deepspeed")
+        for engine, node in self.passes.items() if not self.other_steps else ():
+            if engine not in self.stepped | self.escaped | self.bypassed.keys():
+                made, details = self.engines[engine][0], {"refused": True, "version": version}
+                self.machine.emit(State(), EngineBypassed, node, call="no step", step=node, made=made, **details)
         for engine, past in self.bypassed.items():
             made, config = self.engines[engine]
             if past.call == "step" and (engine in self.stepped or not _counts(config, named)):
@@ -183,6 +214,15 @@ class DeepSpeed(Tracker):
                 premises = (Premise.CONFIGURED_WITHOUT,) if made in self.hidden else ()
                 details = {"made": made, "entered": entered, "version": version}
                 self.machine.emit(state, EngineInRegion, call.node, premises=premises, **details)
+
+    def is_engine(self, symbol: int) -> bool:
+        """Whether `symbol` is an engine that the script starts."""
+        return self._engine_of(self.engines, symbol) is not None
+
+    def steps_of(self, engine: int) -> Value | None:
+        """The number of micro-batches that the visible configuration of an engine says."""
+        _, config = self._engine_of(self.engines, engine) or (None, None)
+        return get(config.value, WINDOW) if config is not None else None
 
     def _engine_of(self, engines: dict[int, _Known], symbol: int) -> _Known | None:
         """The entry in `engines` for the engine that `symbol` is, or whose inner module it is."""

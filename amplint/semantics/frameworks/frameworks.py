@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from amplint.premises import Premise
 from amplint.semantics.accumulation.windows import record_backward
 from amplint.semantics.configs.display import Reader, get
-from amplint.semantics.events import Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.events import AllHalf, Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
 from amplint.semantics.frameworks import trainers
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python import attributes
@@ -46,12 +48,14 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
+    ALL_HALF,
     BY_HAND,
     COLLECTING,
     DIVIDING,
     LOOPS,
     MANAGERS,
     NEUTRAL_METHODS,
+    PLAIN_STRATEGIES,
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
@@ -76,6 +80,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     """The object that a call of one of the `MANAGERS` constructs."""
     kind = MANAGERS[name]
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
+    converts = converted_to(arguments) if kind == "fabric" else None
+    if converts is not None:
+        machine[Frameworks].halving[symbol] = converts, node
     return Manager(
         symbol,
         kind,
@@ -83,6 +90,20 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         _accumulates(arguments),
         _steps(machine, state, symbol, arguments),
     )
+
+
+def converted_to(arguments: Arguments) -> str | None:
+    """The dtype to which Lightning's Fabric or Trainer converts its module, unless a strategy decides it."""
+    asked = arguments.value("precision")
+    other = (arguments.value("strategy"), arguments.value("plugins"))
+    if not isinstance(asked, Const) or any(not _is_plain(value) for value in other):
+        return None
+    return ALL_HALF.get(str(asked.value))
+
+
+def _is_plain(value: Value | None) -> bool:
+    """Whether a strategy or plugin leaves the precision to Lightning."""
+    return value in (None, NONE) or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
 
 
 def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:
@@ -228,6 +249,10 @@ def manager_of(machine: Machine, optimizer: int) -> Manager | None:
 def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, arguments: Arguments) -> Value:
     loss = arguments.given[0]
     machine.idle.add(node)
+    machine[Frameworks].passes[node] = manager
+    converts = machine[Frameworks].halving.get(manager.symbol)
+    if converts is not None:
+        machine.emit(state, AllHalf, node, dtype=converts[0], made=converts[1], runs="Fabric")
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
     if manager.kind not in DIVIDING:
         record_backward(machine, state, node, loss.value)
@@ -251,10 +276,24 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
     if manager is not None and trained is not None and trained.model is not None and trained.plain:
         trainers.meet(machine, state, node, manager, trained.model)
     gradients = gradients_of(machine, state, optimizer.symbol)
-    if gradients.state is not GradState.RAW or gradients.consumed is not None or gradients.raw is None:
+    if gradients.consumed is not None:
         return
-    if manager is not None:
+    if manager is not None and gradients.state is GradState.RAW and gradients.raw is not None:
         _emit_bypassed(machine, state, manager, gradients.raw, "backward", node)
+    elif manager is None and gradients.state is GradState.UNKNOWN and gradients.backward is not None:
+        _stepped_unprepared(machine, state, node, optimizer, gradients.backward)
+
+
+def _stepped_unprepared(
+    machine: Machine, state: State, node: cst.Call, optimizer: Optimizer, backward: cst.CSTNode
+) -> None:
+    """Report a step of an optimizer, constructed in the script, with gradients that a framework has scaled."""
+    manager = machine[Frameworks].passes.get(backward)
+    if manager is None or manager.precision not in (None, "float16"):
+        return
+    if manager.kind in MANAGERS.values() and optimizer.symbol in machine[CallIndex].index.made:
+        premises = () if manager.precision is not None else (Premise.FLOAT16_CHOSEN,)
+        _emit_bypassed(machine, state, manager, node, "step", backward, premises)
 
 
 def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
@@ -272,7 +311,7 @@ def clipped_too_early(machine: Machine, state: State, node: cst.Call) -> bool:
     """Report that `node` clips in a step of Lightning which leaves the backward pass to the loop; whether it does."""
     running = [function.name.value if isinstance(function, cst.FunctionDef) else "" for function in machine.calls]
     if TRAINER_STEP not in running or not any(
-        isinstance(me, Instance) and _leaves_backward(machine, state, me)
+        isinstance(me, Instance) and leaves_backward(machine, state, me)
         for me in [frame.get("self") for frame in state.frames.values()]
     ):
         return False
@@ -282,7 +321,7 @@ def clipped_too_early(machine: Machine, state: State, node: cst.Call) -> bool:
     return True
 
 
-def _leaves_backward(machine: Machine, state: State, me: Instance) -> bool:
+def leaves_backward(machine: Machine, state: State, me: Instance) -> bool:
     """Whether `me` is a Lightning module whose backward pass the loop runs."""
     lineage = [*attributes.lineage(machine, state, me.cls)]
     bases = [base for cls in lineage for base in attributes.bases(machine, state, cls)]
@@ -307,11 +346,12 @@ def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
 
 
 def _emit_bypassed(
-    machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.Call
-) -> None:
+    machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.CSTNode,
+    premises: tuple[Premise, ...] = (),
+) -> None:  # fmt: skip
     machine.emit(
         state, Bypassed, node, manager=manager, call=call, step=step, spelled=spelled(machine, state, manager),
-        synced=synced(machine, state, manager),
+        synced=synced(machine, state, manager), premises=premises,
     )  # fmt: skip
 
 
@@ -341,9 +381,17 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 
 
 class Frameworks(Tracker):
-    """Tracks the objects of frameworks that scale and step themselves."""
+    """Tracks the objects of frameworks that scale and step themselves.
+
+    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype.
+    """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.passes: dict[cst.CSTNode, Manager] = {}
+        self.halving: dict[int, tuple[str, cst.CSTNode]] = {}
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""

@@ -15,6 +15,7 @@ from amplint.semantics.events import (
     UnscaledAgain,
     WindowOfOne,
 )
+from amplint.semantics.frameworks.deepspeed import DeepSpeed
 from amplint.semantics.frameworks.frameworks import spelled, synced
 from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
@@ -22,10 +23,11 @@ from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
-from amplint.semantics.values.symbols import Key
+from amplint.semantics.values.symbols import Callee, Key
 from amplint.semantics.values.values import NONE, Const, Manager, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.averages import UPDATES, UPDATING
+from amplint.torchlib.deepspeed import UNDIVIDED
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
@@ -120,6 +122,8 @@ class MicroBatches(Tracker):
             self._averaged(state, call, owner)
         if isinstance(owner, Manager) and owner.kind in DIVIDING:
             self._managed(state, call, owner)
+        elif isinstance(owner, Unknown) and call.name == "backward" and self.machine[DeepSpeed].is_engine(owner.symbol):
+            self._divided_by_engine(state, call, owner)
 
     def _managed(self, state: State, call: Call, manager: Manager) -> None:
         if call.name == WINDOW:
@@ -217,6 +221,18 @@ class MicroBatches(Tracker):
         own = self.machine.unknown("attribute", _STEPS, parts=(manager.symbol,)).symbol
         if division is not None and by in (symbol_of(self.machine, manager.steps), own):
             self.machine.emit(state, DividedTwice, call.node, division=division, manager=manager)
+
+    def _divided_by_engine(self, state: State, call: Call, engine: Unknown) -> None:
+        """Report a loss that the script has divided by the number by which DeepSpeed's `engine` divides it."""
+        if not call.arguments.given or any(call.arguments.get(name) is not None for name in UNDIVIDED):
+            return
+        division, by = self.divisions.get(symbol_of(self.machine, call.arguments.values[0]), (None, -1))
+        kind, *made = self.machine.symbols.key(by) if division is not None else ("", None)
+        asked = self.machine.unknown("attribute", _STEPS, parts=(engine.symbol,)).symbol
+        steps = self.machine[DeepSpeed].steps_of(engine.symbol)
+        own = kind == "call" and isinstance(made[0], Callee) and made[0].symbol == asked
+        if division is not None and (own or (steps is not None and symbol_of(self.machine, steps) == by)):
+            self.machine.emit(state, DividedTwice, call.node, division=division, manager=None)
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
         """Record a `with` statement that begins a micro-batch, and report one within another."""

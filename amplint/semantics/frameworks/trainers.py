@@ -243,7 +243,9 @@ class Trainers(Tracker):
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         loops = frozenset(word for word in said if word.endswith("Trainer"))
         in_region = loops and "autocast" in said and LoopInRegion.kind in self.machine.wanted
-        return Words(self._names(said), calls=loops | _RUNS if in_region else frozenset())
+        overridden = not TRAINER_METHODS.isdisjoint(said) and HalfManaged.kind in self.machine.wanted
+        casts = CONVERSIONS & said if overridden and loops else frozenset()
+        return Words(self._names(said) | casts, calls=loops | _RUNS if in_region else frozenset())
 
     def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:

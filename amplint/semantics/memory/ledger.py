@@ -18,10 +18,11 @@ class Ledger(Tracker):
     checkpoint saves or restores its state. `scaler_saved` and `scaler_restored` are whether the state of some scaler
     certainly or possibly is. `perhaps_none` are scalers that are missing on some path, and `fleeting` the calls that
     construct scalers which are gone before anything could save them. `spelled` maps the place of a save or restore to
-    the names there whose value is a scaler or None, one table for each path, and `elsewhere` maps a call that leads to
-    such places in other files to these files. `trained_unseen` maps a scaler to the optimizers that unseen code trains
-    with it, `kept` are the scalers that an unseen object keeps for that, and `exports` says that the method of
-    such an object may save them. `initialized` maps an optimizer to the call that puts it under apex's loss scaling.
+    the names there whose value is a scaler or None, one table for each path, `own` are the places in an object's own
+    `state_dict`, and `elsewhere` maps a call that leads to such places in other files to these files. `trained_unseen`
+    maps a scaler to the optimizers that unseen code trains with it, `kept` are the scalers that an unseen object keeps
+    for that, and `exports` says that the method of such an object may save them. `initialized` maps an optimizer to the
+    call that puts it under apex's loss scaling.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -41,6 +42,7 @@ class Ledger(Tracker):
         self.kept: set[int] = set()
         self.exports = False
         self.initialized: dict[int, cst.CSTNode] = {}
+        self.own: set[cst.CSTNode] = set()
         self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
 
     def train(self, scaler: Scaler, node: cst.CSTNode) -> None:

@@ -154,12 +154,20 @@ def _move(machine: Machine, state: State, owner: Value, name: str, arguments: Ar
     """Record the device to which `model.cuda()` or `model.to(device)` moves a model, None if that is not certain."""
     if name not in ("cuda", "cpu", "to"):
         return
-    moved, function = moved_to(name, arguments), machine.calls[-1] if machine.calls else None
+    moved = None if _may_be_set_elsewhere(machine, state, arguments) else moved_to(name, arguments)
+    function = machine.calls[-1] if machine.calls else None
     symbol = root(machine, symbol_of(machine, owner))
     while (method := machine.symbols.method(symbol)) is not None and method[0] in CONVERSIONS and method[1]:
         symbol = root(machine, method[1][0])
     machine[Parameters].moves.setdefault(symbol, {}).setdefault(function, set()).add(moved)
     state.facts[_PLACE, symbol], state.facts[_MOVER, symbol] = Const(moved), Const(id(function))
+
+
+def _may_be_set_elsewhere(machine: Machine, state: State, arguments: Arguments) -> bool:
+    """Whether the device is an attribute of an unseen object, which may have it from elsewhere on another path."""
+    given = arguments.get("device", 0)
+    asked = given.node.value if given is not None else None
+    return isinstance(asked, cst.Attribute) and isinstance(machine.evaluate(state, asked.value), Unknown)
 
 
 def place(machine: Machine, state: State, model: Value) -> str | None:

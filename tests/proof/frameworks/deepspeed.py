@@ -55,6 +55,10 @@ class Engine:
             for weight in weights:
                 weight.grad = None
 
+    def gradient_accumulation_steps(self) -> int:
+        """The number of micro-batches in a window."""
+        return self.window
+
     def step(self) -> None:
         """Step by the float32 copies at the end of a window, or skip the step and halve the scale."""
         self.micro_steps += 1

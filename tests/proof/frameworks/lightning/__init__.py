@@ -23,7 +23,7 @@ class _Precision:
     def lifted(self, forward: Any) -> Any:
         def run(*args: Any, **options: Any) -> Any:
             with self.region():
-                return forward(*args, **options).float()
+                return forward(*(each.to(self.weights) for each in args), **options).float()
 
         return run
 
@@ -58,7 +58,7 @@ class Fabric:
 
     def setup(self, module: torch.nn.Module, *optimizers: torch.optim.Optimizer) -> Any:
         """The model and its optimizers."""
-        forward = self._precision.lifted(module.to(self.device).forward)
+        forward = self._precision.lifted(module.to(self.device).to(self._precision.weights).forward)
 
         def run(*args: Any, **options: Any) -> Any:
             outputs = forward(*args, **options)
