@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from amplint.codemods import hazards, outputs
-from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS
 from amplint.codemods.conversion import Remark, Wish
@@ -110,7 +110,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    yield from _unread(source)
+    yield from _unread(program, names)
     yield from _foreign_layers(run_here, source, row)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
@@ -251,13 +251,26 @@ def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     return "forward" in functions and {"forward", "backward"} <= methods
 
 
-def _unread(source: Source) -> Iterator[Remark]:
-    """A remark on the first dynamic import of the file."""
-    calls = (one for chunk in source.chunks if _IMPORTERS & chunk.words for one in every(chunk.module, cst.Call))
-    call = next((one for one in calls if called_name(one) in _IMPORTERS), None)
-    if call is not None:
-        why = "what is imported here is known to a run alone; see what of it runs in the regions"
-        yield Remark(source.span(call).start.row, why)
+def _unread(program: Program, names: Set[str]) -> Iterator[Remark]:
+    """A remark on the first dynamic import of the file, or that by another file of what regions call by `names`."""
+    source = program.main
+
+    def imports(call: cst.Call) -> bool:
+        target = program.resolve(source, dotted(call.func) or "")
+        return isinstance(target, Chunk) and not target.is_class and not _IMPORTERS.isdisjoint(target.words)
+
+    for chunk in source.chunks:
+        made = {
+            call
+            for one in every(chunk.module, cst.Assign)
+            if any(path.rpartition(".")[2] in names for path in bound_paths(one, whole=True))
+            for call in every(one.value, cst.Call)
+        }
+        for call in every(chunk.module, cst.Call):
+            if called_name(call) in _IMPORTERS or (call in made and imports(call)):
+                why = "what is imported here is known to a run alone; see what of it runs in the regions"
+                yield Remark(source.span(call).start.row, why)
+                return
 
 
 def _replicated(program: Program, row: int) -> Iterator[Remark]:

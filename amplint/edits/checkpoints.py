@@ -20,8 +20,9 @@ def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     """Save the scaler's state beside the optimizer's, and restore it after it, if both places are known."""
     together = [] if event.saved else _together(event.saves, rewrite)
     shared = bool(together) and all(len(places) > 1 for places in together)
-    alone = [] if event.saved else [[place] for place in event.saves]
-    loads = _together(event.restores, rewrite) if shared else [[place] for place in event.restores]
+    alone = [] if event.saved else [[place] for place in _of_one_optimizer(event.saves, rewrite)]
+    restored_once = [[place] for place in _of_one_optimizer(event.restores, rewrite)]
+    loads = _together(event.restores, rewrite) if shared else restored_once
     saves = [_saving(event, places[-1], rewrite, shared=shared) for places in (together if shared else alone)]
     restores = [_restoring(event, places[-1], rewrite, shared=shared) for places in loads]
     saving, restoring = ([edit for edit in edits if edit is not None] for edits in (saves, restores))
@@ -65,6 +66,17 @@ def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
         shared = rewrite.text(given.value) if isinstance(given, cst.Subscript) else display
         groups.setdefault((place.scaler, shared), []).append(place)
     return list(groups.values())
+
+
+def _of_one_optimizer(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
+    """Those of `places` that are of the same optimizer as the first in their function: one file is enough."""
+    kept, first = list[Place](), dict[cst.CSTNode | None, str]()
+    for place in places:
+        function = next((one for one in rewrite.source.ancestors(place.node) if isinstance(one, cst.FunctionDef)), None)
+        func = place.node.func if isinstance(place.node, cst.Call) else place.node
+        owner = rewrite.text(func.value) if isinstance(func, cst.Attribute) else ""
+        kept += [place] if first.setdefault(function, owner) == owner else []
+    return kept
 
 
 def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:

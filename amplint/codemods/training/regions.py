@@ -354,11 +354,11 @@ class Regions:
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
         """`statement`, a forward pass, and its dependents up to the last loss function that training uses as well.
 
-        If these follow the condition around it, or a block without gradients of the forward pass alone, that is
-        included.
+        If these follow the condition or `try` around it, or a block without gradients of the forward pass alone, that
+        is included.
         """
         for one, block in self._script.enclosing_statements(statement):
-            around = isinstance(one, cst.If) or self._only_runs_without_gradients(one)
+            around = isinstance(one, (cst.If, cst.Try)) or self._only_runs_without_gradients(one)
             if one is not statement and (not around or self._flow.trains(one)):
                 break
             run = self._up_to_loss(one, block, losses)
