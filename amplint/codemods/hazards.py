@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.semantics.reading.scopes import dotted
@@ -23,7 +23,6 @@ _Body = cst.FunctionDef | cst.Module
 _FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
 _LOGARITHMS = frozenset({"log", "log2", "log10"})
-_TURNS = frozenset({"transpose", "t", "permute", "T", "mT"})
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
@@ -47,10 +46,6 @@ _WORDS = {
 }
 """Words of which all such code has one."""
 REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
-_OVERFLOWS = (
-    "a product of a feature map with itself can be past what float16 holds before it is divided; compute it in a region"
-    " that is off"
-)
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """The distance below which numbers round to 1."""
 
@@ -115,7 +110,6 @@ def _found_in(
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
-                yield from _grams(node)
     yield from _losses_of_probabilities(chunk)
 
 
@@ -249,31 +243,6 @@ def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
         divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
         if divides and (_multiplies(quotient.right) or dotted(quotient.right) in products):
             yield quotient, "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
-
-
-def _grams(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Products of a tensor with its transpose in `function` that are divided by a number of elements."""
-    values = {path: one.value for one in every(function, cst.Assign) for path in bound_paths(one)}
-    for quotient in every(function, cst.BinaryOperation, cst.Call):
-        divided, divisor = _operands(quotient, cst.Divide, {"div"})
-        first, second = _operands(values.get(dotted(divided) or "", divided), cst.MatrixMultiply, _PRODUCTS)
-        second = values.get(dotted(second) or "", second)
-        func = second.func if isinstance(second, cst.Call) else second
-        turned = func.value if isinstance(func, cst.Attribute) and func.attr.value in _TURNS else None
-        counts = any(isinstance(one.operator, cst.Multiply) for one in every(divisor, cst.BinaryOperation))
-        if counts and turned is not None and dotted(turned) == dotted(first) and not _is_wide(divided):
-            yield quotient, _OVERFLOWS
-
-
-def _operands(node: cst.CSTNode, operator: type[cst.CSTNode], functions: Set[str]) -> tuple[cst.CSTNode, cst.CSTNode]:
-    """The operands of a binary `operator`, or of a call of one of `functions` that does the same; `node` for others."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, operator):
-        return node.left, node.right
-    func = node.func if isinstance(node, cst.Call) and called_name(node) in functions else None
-    given: list[cst.CSTNode] = [one.value for one in node.args] if isinstance(node, cst.Call) else []
-    if isinstance(func, cst.Attribute) and dotted(func.value) != "torch":
-        given = [func.value, *given]
-    return (given[0], given[1]) if func is not None and len(given) == 2 else (node, node)
 
 
 def _picks(call: cst.Call) -> bool:
