@@ -22,7 +22,6 @@ _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 _Body = cst.FunctionDef | cst.Module
 _FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
-_LOGARITHMS = frozenset({"log", "log2", "log10"})
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
@@ -34,7 +33,6 @@ _WORDS = {
     "sqrt",
     "rsqrt",
     "exp_",
-    *_LOGARITHMS,
     *_AVERAGES,
     *_SOLVERS,
     *_SPARSE,
@@ -106,7 +104,6 @@ def _found_in(
             yield from _nearest(node)
             yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
             yield from _sines(node)
-            yield from (one for one in _complements(node, chunk) if not is_wide(one[0]))
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
@@ -188,28 +185,6 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
         for difference in every(call, cst.BinaryOperation):
             if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
-
-
-def _complements(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Logarithms of 1 minus a sigmoid in `function`."""
-    made = [one for one in every(function, cst.Assign) if _is_sigmoid(one.value) and not _is_wide(one.value)]
-    probabilities = {path for one in made for path in bound_paths(one)}
-    for call in every(function, cst.Call):
-        if called_name(call) not in _LOGARITHMS or _is_wide(call):
-            continue
-        owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
-        for part in (each for one in (*owner, *call.args[:1]) for each in every(one, cst.BinaryOperation)):
-            less = isinstance(part.operator, cst.Subtract) and _number(part.left, chunk) == 1
-            if less and (dotted(part.right) in probabilities or _is_sigmoid(part.right)):
-                yield (
-                    call,
-                    "a sigmoid that half rounds is 1 from 8.4 on in float16, 6.3 in bfloat16, and its gradient 0",
-                )
-                break
-
-
-def _is_sigmoid(value: cst.CSTNode) -> bool:
-    return isinstance(value, cst.Call) and called_name(value) in ("sigmoid", "sigmoid_")
 
 
 def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:

@@ -264,13 +264,21 @@ def _unread(program: Program, names: Set[str]) -> Iterator[Remark]:
             call
             for one in every(chunk.module, cst.Assign)
             if any(path.rpartition(".")[2] in names for path in bound_paths(one, whole=True))
-            for call in every(one.value, cst.Call)
+            for call in _in_turn(one.value)
         }
         for call in every(chunk.module, cst.Call):
             if called_name(call) in _IMPORTERS or (call in made and imports(call)):
                 why = "what is imported here is known to a run alone; see what of it runs in the regions"
                 yield Remark(source.span(call).start.row, why)
                 return
+
+
+def _in_turn(value: cst.BaseExpression) -> Iterator[cst.Call]:
+    """The calls that make `value` in turn, the last one first: `.cuda()` and `Net()` for `Net().cuda()`."""
+    while isinstance(value, (cst.Call, cst.Attribute)):
+        if isinstance(value, cst.Call):
+            yield value
+        value = value.func if isinstance(value, cst.Call) else value.value
 
 
 def _replicated(program: Program, row: int) -> Iterator[Remark]:

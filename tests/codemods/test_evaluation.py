@@ -162,6 +162,13 @@ def test_another_condition_gets_none_round_its_metrics() -> None:
     assert not any(ON.search(above) and "hit_rate" in line for above, line in itertools.pairwise(lines))
 
 
+def test_a_forward_pass_under_try_and_the_loss_below_it_get_one_region() -> None:
+    tried = "try:\n    out, far = model(x.view(8, 4))\nexcept RuntimeError:\n    out, far = model(x)\n"
+    tried += "loss = criterion(out, y)\n"
+    evaluated = _of(tried, WITHOUT + textwrap.indent(tried, "    "))
+    assert len(ON.findall(evaluated)) == 1
+
+
 LONG = """    out, far = model(x)
 shifted = y + 1
 near = F.mse_loss(out, y, reduction="none")

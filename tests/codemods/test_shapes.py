@@ -239,6 +239,15 @@ def test_optimizers_that_share_a_scaler_share_its_state() -> None:
     assert "(self.D.parameters())\n        self.scaler = " in text
 
 
+def test_a_scaler_is_saved_beside_one_optimizer_of_a_function() -> None:
+    save = TWO[TWO.index("torch.save(") : TWO.index('"a.pt")')] + '"a.pt")'
+    apart = 'torch.save({"opt_G": self.opt_G.state_dict()}, "G.pt")\n'
+    apart += '        torch.save({"opt_D": self.opt_D.state_dict()}, "D.pt")'
+    text = _converted(TWO.replace(save, apart).replace('["optims"]', "")).text
+    assert text.count("self.scaler.state_dict()") == text.count("self.scaler.load_state_dict(") == 1
+    assert '{"opt_G": self.opt_G.state_dict(), "scaler' in text
+
+
 NESTED = """import torch
 from torch import nn
 
