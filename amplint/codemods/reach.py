@@ -42,6 +42,7 @@ _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.flo
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
+_CALL = re.compile(r"^\s+def (?:forward|__call__)\(", re.MULTILINE)
 
 
 def introduced_dtype(wish: Wish) -> str | None:
@@ -324,7 +325,7 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     source = Source(path, text, path)
     calls = []
     for chunk in source.chunks:
-        if chunk.is_class and _FORWARD.search(chunk.text):
+        if chunk.is_class and _CALL.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
         elif (
             chunk.name

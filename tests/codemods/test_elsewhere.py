@@ -318,3 +318,24 @@ def test_replicas_in_threads_are_named_where_another_file_makes_them(
     wish = Wish(to="amp", dtype="bfloat16")
     left = convert(REPLICATED.format(saved=saved), wish, str(tmp_path / "train.py")).left
     assert [remark.row for remark in left if "computes in float16" in remark.text] == ([row] if row else [])
+
+
+INVERSE = """import torch
+
+
+def spread(out, y):
+    return torch.linalg.inv(out.t() @ out).trace() + y.mean()
+"""
+
+
+@pytest.mark.parametrize(("device", "spelled"), [("cuda", '"cuda"'), ("auto", "device.type")])
+def test_a_loss_of_another_file_that_raises_in_half_is_computed_in_float32(
+    tmp_path: Path, device: str, spelled: str
+) -> None:
+    text = UNUSED.format(loss="1").replace("from losses import close, penalty\n", "from losses import spread\n")
+    text = text.replace("    loss = measure(net(x), x)\n", "    out = net(x)\n    loss = spread(out, x)\n")
+    text = text.replace("net = ", 'device = torch.device("cuda")\nnet = ', 1)
+    conversion = _converted(tmp_path, Wish(to="amp", device=device, dtype="bfloat16"), text, losses=INVERSE)
+    island = f"        with torch.autocast({spelled}, enabled=False):\n            loss = spread(out.float(), x)\n"
+    assert island in conversion.text
+    assert not any("inv raises" in remark.text for remark in conversion.left)

@@ -187,8 +187,8 @@ def _project(folder: Path, optimizer: str, loss: str) -> str:
 @pytest.mark.parametrize(
     ("loss", "told"),
     [
-        ("F.binary_cross_entropy(output, target)", "losses.py:7: binary_cross_entropy raises"),
-        ("-(1 - output.sigmoid() + 1e-8).log().mean()", "losses.py:7: a sigmoid that half rounds is 1"),
+        ("F.binary_cross_entropy(output, target)", "losses.py:7: binary cross-entropy of probabilities raises"),
+        ("-(1 - output.sigmoid() + 1e-8).log().mean()", "losses.py:7: sigmoid runs in half where its input is"),
         ("F.mse_loss(output, target)", None),
     ],
     ids=["cross-entropy", "logarithm", "neither"],

@@ -243,9 +243,13 @@ def test_a_scaler_is_saved_beside_one_optimizer_of_a_function() -> None:
     save = TWO[TWO.index("torch.save(") : TWO.index('"a.pt")')] + '"a.pt")'
     apart = 'torch.save({"opt_G": self.opt_G.state_dict()}, "G.pt")\n'
     apart += '        torch.save({"opt_D": self.opt_D.state_dict()}, "D.pt")'
-    text = _converted(TWO.replace(save, apart).replace('["optims"]', "")).text
+    text = TWO.replace(save, apart).replace('["optims"]', "").replace('"a.pt"', '"G.pt"')
+    again = '        saved = torch.load("D.pt")\n'
+    text = text.replace("        self.opt_D.load", f"{again}        self.opt_D.load")
+    text = _converted(text).text
     assert text.count("self.scaler.state_dict()") == text.count("self.scaler.load_state_dict(") == 1
-    assert '{"opt_G": self.opt_G.state_dict(), "scaler' in text
+    assert '{"opt_G": self.opt_G.state_dict(), "scaler": self' in text
+    assert text.index('self.scaler.load_state_dict(saved["scaler"])') < text.index(again)
 
 
 NESTED = """import torch
