@@ -42,6 +42,10 @@ class Completion:
         self._known = Counter[_Key]()
         self._asked = frozenset[str]()
 
+    def accept(self, names: Sequence[str]) -> None:
+        """Accept the findings of the rules with these `names` as well."""
+        self._accepted |= frozenset(names)
+
     def repaired(self, text: str, names: Sequence[str], half: str) -> tuple[str, list[Remark]]:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them.
 

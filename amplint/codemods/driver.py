@@ -70,6 +70,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         if not applied or why is not None:
             row = (applied or plan.changes)[0].done[0].row
             return _refusal(original, row, why or "the edits would get in each other's way")
+        completion.accept(plan.accepted)
         left = list(moved(text, new, left))
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]

@@ -57,14 +57,14 @@ def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:
 
 def _once(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
     """The last of `places` in each dict with the optimizer that comes first in its function: these share a scaler."""
-    groups: dict[tuple[object, ...], list[Place]] = {}
+    groups: dict[tuple[cst.CSTNode | None, str | None, object], list[Place]] = {}
     for place in places:
         function = next((one for one in rewrite.source.ancestors(place.node) if isinstance(one, cst.FunctionDef)), None)
         groups.setdefault((function, place.scaler, _holder(place.node, rewrite)), []).append(place)
     first, kept = dict[object, str](), list[Place]()
-    for (function, *_), group in groups.items():
+    for (home, _, _), group in groups.items():
         owners = [_owner(place.node, rewrite) for place in group]
-        kept += [group[-1]] if first.setdefault(function, owners[0]) in owners else []
+        kept += [group[-1]] if first.setdefault(home, owners[0]) in owners else []
     return kept
 
 

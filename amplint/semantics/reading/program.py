@@ -124,10 +124,10 @@ class Program:
         return found or self._find(source, submodule) or submodule
 
     def _resolved(self, source: Source, name: str) -> Target:
-        module, _, last = name.rpartition(".")
-        if module:
-            behind = self.resolve(source, module)
-            return self.resolve(behind, last) if isinstance(behind, Source) else None
+        above, _, last = name.rpartition(".")
+        if above:
+            owner = self.resolve(source, above)
+            return self.resolve(owner, last) if isinstance(owner, Source) else None
         one = source.imports.get(name)
         if one is not None:
             return self.imported(source, one.module, one.name)
