@@ -14,7 +14,7 @@ from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
-from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
+from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
@@ -148,37 +148,43 @@ def _arrays(program: Program, halves: Halves, run: outputs.Found, reported: Set[
     for chunk in program.chunks if halves.leaving else ():
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
             functions.setdefault(function.name.value, []).append((chunk, function))
-    for name, (row, places) in halves.leaving.items():
+    for callee, (row, places) in halves.leaving.items():
         if row in reported:
             continue
+        name = callee[0]
         if name not in functions and name in halves.on_cpu:
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
-        where = _array_of(functions, name, places, _CALLS)
+        where = _array_of(functions, callee, places, _CALLS)
         if where is not None:
             yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY}")
 
 
 def _array_of(
-    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], name: str, places: Set[str], depth: int
+    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], callee: Callee, places: Set[str], depth: int
 ) -> tuple[Source, int] | None:
-    """The file and row where the function of this name, the only one, makes an array of its arguments at `places`.
+    """The file and row where a function, the only one of its name or class, makes an array of what it gets at `places`.
 
     What it hands on is followed through `depth` calls.
     """
-    there = functions.get(name, ())
-    if len(there) != 1 or not depth:
-        return None
-    chunk, function = there[0]
-    params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
-    given = {
-        params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
-    }
-    halves = Halves(chunk.source, (), {function: given})
-    span = next(halves.to_arrays(), None)
-    if span is not None:
-        return chunk.source, span.start.row
-    further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
-    return next((one for one in further if one is not None), None)
+    name, classes = callee
+    there = [one for one in functions.get(name, ()) if not classes or one[0].name in classes]
+    for chunk, function in there if depth and (classes or len(there) == 1) else ():
+        params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
+        numbered = [one.partition("[") for one in places]
+        given = {
+            (params[int(one)] if one.isdigit() else one) + bracket + element
+            for one, bracket, element in numbered
+            if not one.isdigit() or int(one) < len(params)
+        }
+        halves = Halves(chunk.source, (), {function: given})
+        span = next(halves.to_arrays(), None)
+        if span is not None:
+            return chunk.source, span.start.row
+        further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
+        found = next((one for one in further if one is not None), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _hazards(
