@@ -27,8 +27,6 @@ _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d",
 _WORDS = {
     "grad",
     "sparse",
-    "binary_cross_entropy",
-    "BCELoss",
     "batch_norm",
     "sqrt",
     "rsqrt",
@@ -43,7 +41,6 @@ _WORDS = {
     *_FOURIER,
 }
 """Words of which all such code has one."""
-REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """The distance below which numbers round to 1."""
 
@@ -62,30 +59,25 @@ def of(
     dtype: str,
     *,
     sparse: bool,
-    unseen: bool = False,
     is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> Iterator[tuple[cst.CSTNode, str]]:
     """The hazards in `chunk`, each with a message; sparse tensors only with `sparse`.
 
-    A chunk that interpretation has not reached is `unseen`: rules tell nothing of it.
-
     `is_wide` tells operations that run in float32 anyway.
     """
-    for node, why in _found_in(chunk, dtype, sparse=sparse, unseen=unseen, is_wide=is_wide):
+    for node, why in _found_in(chunk, dtype, sparse=sparse, is_wide=is_wide):
         if not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
             yield node, why
 
 
 def _found_in(
-    chunk: Chunk, dtype: str, *, sparse: bool, unseen: bool, is_wide: Callable[[cst.CSTNode], bool]
+    chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool]
 ) -> Iterator[tuple[cst.CSTNode, str]]:
     if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
-        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_refused(chunk, node, called=unseen):
-            yield node, REFUSED
         elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
         elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
@@ -107,26 +99,6 @@ def _found_in(
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
-    yield from _losses_of_probabilities(chunk)
-
-
-def _is_refused(chunk: Chunk, node: cst.Attribute | cst.Name, *, called: bool) -> bool:
-    """Whether `node` is the function that autocast refuses, used as a value, or `called`."""
-    if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
-        return False
-    above = chunk.source.parent(node)
-    if isinstance(above, cst.Call) and above.func is node:
-        return called
-    return not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
-
-
-def _losses_of_probabilities(chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
-    """The calls of a `BCELoss` that a chunk constructs."""
-    made = (one for one in every(chunk.module, cst.Assign) if called_name(one.value) == "BCELoss")
-    losses = {path for one in made for path in bound_paths(one, whole=True)}
-    for call in every(chunk.module, cst.Call) if losses else ():
-        if dotted(call.func) in losses:
-            yield call, REFUSED
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:

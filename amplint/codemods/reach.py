@@ -120,10 +120,9 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     if dtype == "bfloat16":
         reported_here = rows | {one.row for one in brought.values()}
         yield from _arrays(program, halves, run, reported_here)
-    reported_there = {place[-2:] for place in brought}
     for chunk in reached:
         rows_of = _rows_of(chunk, live)
-        yield from _hazards(chunk, source, dtype, row, run, rows_of, reported_there, unseen=chunk in made)
+        yield from _hazards(chunk, source, dtype, row, run, rows_of)
 
 
 def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -194,21 +193,13 @@ def _hazards(
     row: int,
     run: outputs.Found,
     live: list[range],
-    reported: Set[tuple[object, ...]],
-    *,
-    unseen: bool,
 ) -> Iterator[Remark]:
-    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file.
-
-    Losses that raise at rows of other files that are `reported` are left out.
-    """
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
     name, said = _relative(chunk.source, main), set[str]()
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
-    for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
+    for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
         span = chunk.span(node)
-        if why == hazards.REFUSED and (name, span.start.row) in reported:
-            continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             if why not in said:
                 yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
