@@ -8,13 +8,15 @@ from amplint.codemods.bindings import called_name
 from amplint.codemods.halves import halves_of, regions_of
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Finding, Fix
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
 from amplint.source.tree import every
 
-RULES = ("bce-in-autocast", "unsupported-half-op", "dtype-mismatch-after-autocast")
+_OF_LOSSES = "bce-in-autocast"
+RULES = (_OF_LOSSES, "unsupported-half-op", "dtype-mismatch-after-autocast")
 """The rules about operations that raise for half."""
 
 
@@ -23,12 +25,17 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
 
     A finding names one of the calls in regions that lead to its place, of which each needs the fix.
     """
-    spans = {one.span for one in findings if one.name in RULES and one.elsewhere is not None}
-    if not spans:
+    found = {one.span: one.name for one in findings if one.name in RULES and one.elsewhere is not None}
+    if not found:
         return
     halves = halves_of(text, path)
     source, rewrite = halves.source, Rewriter(halves.source)
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+    spans = {
+        span
+        for call in calls
+        if (span := source.span(call)) in found and (found[span] == _OF_LOSSES or _is_no_network(source, call))
+    }
     names = {dotted(call.func) for call in calls if source.span(call) in spans}
     for call in calls:
         if source.span(call) not in spans and not (dotted(call.func) in names and halves.is_inside(call)):
@@ -42,6 +49,11 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
         if wrapped is not None:
             casts = (rewrite.add_float(one) for one in half)
             yield Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def _is_no_network(source: Source, call: cst.Call) -> bool:
+    """Whether `call` is of an imported function, or of a loss by its name: a network is to compute in half."""
+    return (dotted(call.func) or "").partition(".")[0] in source.imports or is_loss(called_name(call))
 
 
 def _device_type(source: Source) -> str:

@@ -339,3 +339,14 @@ def test_a_loss_of_another_file_that_raises_in_half_is_computed_in_float32(
     island = f"        with torch.autocast({spelled}, enabled=False):\n            loss = spread(out.float(), x)\n"
     assert island in conversion.text
     assert not any("inv raises" in remark.text for remark in conversion.left)
+
+
+def test_a_network_of_another_file_that_raises_in_half_is_named(tmp_path: Path) -> None:
+    judge = INVERSE.replace("def spread(out, y)", "class Judge(torch.nn.Module):\n    def forward(self, out, y)")
+    judge = judge.replace("    return torch", "        return torch")
+    text = UNUSED.format(loss="1").replace("from losses import close, penalty\n", "from losses import Judge\n")
+    text = text.replace("    loss = measure(net(x), x)\n", "    out = net(x)\n    loss = judge(out, x)\n")
+    text = text.replace("net = ", "judge = Judge()\nnet = ", 1)
+    conversion = _converted(tmp_path, Wish(to="amp"), text, losses=judge)
+    assert "enabled=False" not in conversion.text
+    assert any("inv raises" in remark.text for remark in conversion.left)
