@@ -231,3 +231,18 @@ def test_a_comment_on_gradients_moves_with_them(comment: str, moves: bool) -> No
     result = convert(text, Wish(to="amp", dtype="bfloat16")).text
     assert (f"    # {comment}\n    optimizer.zero_grad()" in result) is moves
     assert (f"        # {comment}\n        loss = " in result) is not moves
+
+
+CHECKED = """def checked(model, x, y):
+    out, far = model(x)
+    return criterion(out, y)
+"""
+
+
+def test_a_call_of_a_function_with_a_region_gets_none() -> None:
+    text = SCRIPT.replace("deep = True\n", "@@\n\n\ndeep = True\n").replace("@@", CHECKED)
+    text = text.format(trained=textwrap.indent(PLAIN, "    "), evaluated="    loss = checked(model, x, y)")
+    text = text.replace("    loss = checked", "    with torch.no_grad():\n        loss = checked")
+    result = converted(text, Wish(to="amp", device="cpu", dtype="bfloat16"))
+    assert "    with torch.no_grad():\n        loss = checked(model, x, y)\n" in result
+    assert len(ON.findall(result)) == 2
