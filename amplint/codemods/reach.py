@@ -90,11 +90,10 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     names = called_names(source, regions_of(source))
     reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
-    run_here = list(_made_of(program, modules_reached))
+    run_here = dict.fromkeys(_made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
     given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
-    made = dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
-    run_here = list(dict.fromkeys((*run_here, *made)))
+    run_here |= dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
@@ -121,8 +120,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
         reported_here = rows | {one.row for one in brought.values()}
         yield from _arrays(program, halves, run, reported_here)
     for chunk in reached:
-        rows_of = _rows_of(chunk, live)
-        yield from _hazards(chunk, source, dtype, row, run, rows_of)
+        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live))
 
 
 def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
