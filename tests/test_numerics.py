@@ -884,6 +884,14 @@ def scores(query, key, scale):
     attention = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(64)  # AMP405
     return attention, query.mul(0.125) @ key.transpose(-2, -1), (query.float() @ key.float().transpose(-2, -1)) / 8
 
+def gram(features):
+    count, channels, height, width = features.size()
+    rows = features.view(count, channels, height * width)
+    return torch.bmm(rows, rows.transpose(1, 2)) / (channels * height * width)  # AMP405
+
+def similar(rows, share, ways):
+    return torch.mm(rows, rows.t()) / 0.07, torch.mm(rows, rows.t()) / (share * ways)
+
 class Tried(nn.Module):
     def forward(self, x):
         return torch.linalg.pinv(x)  # AMP503

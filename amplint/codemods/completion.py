@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from amplint.codemods import outputs
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import halves_of
-from amplint.codemods.islands import islands
+from amplint.codemods.islands import RULES, islands
 from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
@@ -41,12 +42,20 @@ class Completion:
         self._known = Counter[_Key]()
         self._asked = frozenset[str]()
 
-    def repaired(self, text: str, names: Sequence[str]) -> tuple[str, list[Remark]]:
-        """`text` with the fixes for findings of the rules with these `names`, and remarks on them."""
+    def accept(self, names: Sequence[str]) -> None:
+        """Accept the findings of the rules with these `names` as well."""
+        self._accepted |= frozenset(names)
+
+    def repaired(self, text: str, names: Sequence[str], half: str) -> tuple[str, list[Remark]]:
+        """`text` with the fixes for findings of the rules with these `names`, and remarks on them.
+
+        Where models return `half`, calls of other files that raise for it are among them.
+        """
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
             new = [one for one in self._new(text) if one.name in names]
-            fixes = [*even_fixes(text, self._path, new), *islands(text, self._path, new)]
+            raising = self._raising(text, half) if half else []
+            fixes = [*even_fixes(text, self._path, new), *islands(text, self._path, [*new, *raising])]
             repaired, applied, why = apply_verified(text, fixes)
             if not applied or why is not None:
                 break
@@ -55,6 +64,12 @@ class Completion:
                 Remark(row_before(self._before, text, fix.edits[0].span.start.row), fix.message) for fix in applied
             ]
         return text, done
+
+    def _raising(self, text: str, half: str) -> list[Finding]:
+        """The findings in other files about operations that certainly raise for `half` outputs of models."""
+        found = outputs.found(text, self._path).findings
+        errors = (one for one in found if one.severity is Severity.ERROR and one.elsewhere is not None)
+        return [one for one in errors if one.name in RULES and outputs.can_happen(one, half)]
 
     def new_problems(self, text: str) -> list[Remark]:
         """The new errors and warnings in `text` that are not accepted, by the rows of the original."""

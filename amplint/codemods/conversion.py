@@ -52,15 +52,17 @@ class Plan:
 
     Conflicting changes are applied in turn: the codemod plans again on the result until there is no change. Any remark
     in `refused` refuses the whole conversion. `left` are remarks for review by a person. `repairs` names the rules
-    whose fixes complete the changes. Where models return `half` from here on, operations that fail in that dtype are
-    computed in float32. After a `complete` plan the codemod has nothing left to do. A result with new errors or
-    warnings is refused; new infos, without opportunities, are left to a person.
+    whose fixes complete the changes, `accepted` those that find in the result what was wrong before. Where models
+    return `half` from here on, operations that fail in that dtype are computed in float32. After a `complete` plan the
+    codemod has nothing left to do. A result with new errors or warnings is refused; new infos, without opportunities,
+    are left to a person.
     """
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
     repairs: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     half: str = ""
     complete: bool = False
 

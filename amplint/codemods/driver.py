@@ -70,12 +70,13 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         if not applied or why is not None:
             row = (applied or plan.changes)[0].done[0].row
             return _refusal(original, row, why or "the edits would get in each other's way")
+        completion.accept(plan.accepted)
         left = list(moved(text, new, left))
         left += [remark for change in applied for remark in change.left]
         done += [remark for change in applied for remark in change.done]
         wide, lifts = outputs.in_float32(new, path, plan.half) if plan.half else (new, [])
         done += [Remark(row_before(original, new, remark.row), remark.text) for remark in lifts]
-        text, more = completion.repaired(wide, plan.repairs)
+        text, more = completion.repaired(wide, plan.repairs, plan.half)
         left = list(moved(new, text, left))
         done += more
     return _refusal(original, 1, "the conversion comes to no end")

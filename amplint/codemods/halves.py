@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
-from amplint.codemods.bindings import called_name, matched, positional
+from amplint.codemods.bindings import bound_paths, called_name, constructor, matched, positional
 from amplint.codemods.script import parsed
 from amplint.codemods.surroundings import cached_by_text
 from amplint.edits.casting import UNTOUCHED
@@ -77,6 +77,8 @@ _LOOK_UP = re.compile(r"(?:^|_)emb(?:edding)?s?$")
 _ARRAYS = frozenset({"numpy", "sklearn", "scipy"})
 _OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
 _Blocks = Iterator[Sequence[cst.CSTNode]]
+Callee = tuple[str, frozenset[str]]
+"""The name of a function, and for a method those of the classes of its object, as far as the file constructs it."""
 
 
 def regions_of(source: Source) -> Iterator[cst.With]:
@@ -104,15 +106,23 @@ class Halves:
         self, source: Source, regions: Iterable[cst.CSTNode], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
     ) -> None:
         self.source = source
-        self.leaving: dict[str, tuple[int, set[str]]] = {}
-        """Name of a function of another file -> the row of a call, and its half arguments, by place or name."""
+        self.leaving: dict[Callee, tuple[int, set[str]]] = {}
+        """Function of another file -> the row of a call, and its half arguments, by place or name.
+
+        Of a tuple it is an element: `0[1]`.
+        """
         self.on_cpu: set[str] = set()
         """The names of those that are given such a value on the CPU."""
         self._regions = set(regions)
+        self._classes: dict[str, set[str]] = {}
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
+            for one in every(chunk.module, cst.Assign):
+                made = called_name(constructor(one.value))
+                for path in bound_paths(one, whole=True) if made[:1].isupper() else ():
+                    self._classes.setdefault(path, set()).add(made)
         self._given = {function: set(names) for function, names in given.items()}
         self.inside: set[cst.FunctionDef] = set()
         """The functions of the file that run in regions."""
@@ -319,6 +329,9 @@ class Halves:
                 carried = [index in places or None in places for index in range(len(into))]
             elif len(into) > 1 and isinstance(value, cst.Call) and is_loss(called_name(value)):
                 carried = [any(self._carries(one.value, half, inside=inside) for one in value.args)] * len(into)
+            elements = [f"{_path(value)}[{index}]" for index in range(len(into))]
+            if not half.isdisjoint(elements):
+                carried = [element in half for element in elements]
             if called_name(value) in _CHOICES and len(into) > 1:
                 carried[1:] = [False] * (len(into) - 1)
         for one, carries in zip(into, carried, strict=True):
@@ -374,14 +387,20 @@ class Halves:
 
     def _leave(self, call: cst.Call, half: Set[str]) -> None:
         name = called_name(call)
-        if name in OPERATIONS or name in UNTOUCHED or name in _WIDENING or name in _COLLECTING:
+        owner = dotted(call.func.value) if isinstance(call.func, cst.Attribute) else None
+        classes = frozenset(self._classes.get(owner or "", ()))
+        if name in OPERATIONS or name in UNTOUCHED or name in _WIDENING or (name in _COLLECTING and not classes):
             return
         for index, argument in enumerate(call.args):
             if not argument.star and self._carries(argument.value, half, inside=False):
                 place = argument.keyword.value if argument.keyword is not None else str(index)
+                parts = argument.value.elements if isinstance(argument.value, cst.Tuple) else ()
+                inside = (at for at, one in enumerate(parts) if self._carries(one.value, half, inside=False))
+                places = {f"{place}[{at}]" for at in inside} or {place}
                 if any(called_name(each) == "cpu" for each in every(argument, cst.Call)):
                     self.on_cpu.add(name)
-                self.leaving.setdefault(name, (self.source.span(call).start.row, set()))[1].add(place)
+                row = self.source.span(call).start.row
+                self.leaving.setdefault((name, classes), (row, set()))[1].update(places)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""

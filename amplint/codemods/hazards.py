@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.semantics.reading.scopes import dotted
@@ -22,20 +22,15 @@ _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 _Body = cst.FunctionDef | cst.Module
 _FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint")
-_LOGARITHMS = frozenset({"log", "log2", "log10"})
-_TURNS = frozenset({"transpose", "t", "permute", "T", "mT"})
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
     "grad",
     "sparse",
-    "binary_cross_entropy",
-    "BCELoss",
     "batch_norm",
     "sqrt",
     "rsqrt",
     "exp_",
-    *_LOGARITHMS,
     *_AVERAGES,
     *_SOLVERS,
     *_SPARSE,
@@ -46,11 +41,6 @@ _WORDS = {
     *_FOURIER,
 }
 """Words of which all such code has one."""
-REFUSED = "binary_cross_entropy raises where autocast is on for CUDA, wherever this is called there"
-_OVERFLOWS = (
-    "a product of a feature map with itself can be past what float16 holds before it is divided; compute it in a region"
-    " that is off"
-)
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """The distance below which numbers round to 1."""
 
@@ -69,30 +59,25 @@ def of(
     dtype: str,
     *,
     sparse: bool,
-    unseen: bool = False,
     is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> Iterator[tuple[cst.CSTNode, str]]:
     """The hazards in `chunk`, each with a message; sparse tensors only with `sparse`.
 
-    A chunk that interpretation has not reached is `unseen`: rules tell nothing of it.
-
     `is_wide` tells operations that run in float32 anyway.
     """
-    for node, why in _found_in(chunk, dtype, sparse=sparse, unseen=unseen, is_wide=is_wide):
+    for node, why in _found_in(chunk, dtype, sparse=sparse, is_wide=is_wide):
         if not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
             yield node, why
 
 
 def _found_in(
-    chunk: Chunk, dtype: str, *, sparse: bool, unseen: bool, is_wide: Callable[[cst.CSTNode], bool]
+    chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool]
 ) -> Iterator[tuple[cst.CSTNode, str]]:
     if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
             yield node, "a sparse tensor; not every product of these has a kernel for half"
-        elif isinstance(node, (cst.Attribute, cst.Name)) and _is_refused(chunk, node, called=unseen):
-            yield node, REFUSED
         elif dtype == "float16" and isinstance(node, cst.Call) and _differentiates(chunk, node):
             yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
         elif dtype == "float16" and isinstance(node, cst.Call) and _transforms(node) and not is_wide(node):
@@ -111,31 +96,9 @@ def _found_in(
             yield from _nearest(node)
             yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
             yield from _sines(node)
-            yield from (one for one in _complements(node, chunk) if not is_wide(one[0]))
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
-                yield from _grams(node)
-    yield from _losses_of_probabilities(chunk)
-
-
-def _is_refused(chunk: Chunk, node: cst.Attribute | cst.Name, *, called: bool) -> bool:
-    """Whether `node` is the function that autocast refuses, used as a value, or `called`."""
-    if (dotted(node) or "").rpartition(".")[2] != "binary_cross_entropy":
-        return False
-    above = chunk.source.parent(node)
-    if isinstance(above, cst.Call) and above.func is node:
-        return called
-    return not isinstance(above, (cst.Attribute, cst.ImportAlias, cst.FunctionDef))
-
-
-def _losses_of_probabilities(chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
-    """The calls of a `BCELoss` that a chunk constructs."""
-    made = (one for one in every(chunk.module, cst.Assign) if called_name(one.value) == "BCELoss")
-    losses = {path for one in made for path in bound_paths(one, whole=True)}
-    for call in every(chunk.module, cst.Call) if losses else ():
-        if dotted(call.func) in losses:
-            yield call, REFUSED
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
@@ -196,28 +159,6 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
 
 
-def _complements(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Logarithms of 1 minus a sigmoid in `function`."""
-    made = [one for one in every(function, cst.Assign) if _is_sigmoid(one.value) and not _is_wide(one.value)]
-    probabilities = {path for one in made for path in bound_paths(one)}
-    for call in every(function, cst.Call):
-        if called_name(call) not in _LOGARITHMS or _is_wide(call):
-            continue
-        owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
-        for part in (each for one in (*owner, *call.args[:1]) for each in every(one, cst.BinaryOperation)):
-            less = isinstance(part.operator, cst.Subtract) and _number(part.left, chunk) == 1
-            if less and (dotted(part.right) in probabilities or _is_sigmoid(part.right)):
-                yield (
-                    call,
-                    "a sigmoid that half rounds is 1 from 8.4 on in float16, 6.3 in bfloat16, and its gradient 0",
-                )
-                break
-
-
-def _is_sigmoid(value: cst.CSTNode) -> bool:
-    return isinstance(value, cst.Call) and called_name(value) in ("sigmoid", "sigmoid_")
-
-
 def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
     """Differences of an average of a square and a squared average, in bfloat16; of float16 a rule tells."""
     squares = {
@@ -249,31 +190,6 @@ def _quotients(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
         divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
         if divides and (_multiplies(quotient.right) or dotted(quotient.right) in products):
             yield quotient, "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
-
-
-def _grams(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Products of a tensor with its transpose in `function` that are divided by a number of elements."""
-    values = {path: one.value for one in every(function, cst.Assign) for path in bound_paths(one)}
-    for quotient in every(function, cst.BinaryOperation, cst.Call):
-        divided, divisor = _operands(quotient, cst.Divide, {"div"})
-        first, second = _operands(values.get(dotted(divided) or "", divided), cst.MatrixMultiply, _PRODUCTS)
-        second = values.get(dotted(second) or "", second)
-        func = second.func if isinstance(second, cst.Call) else second
-        turned = func.value if isinstance(func, cst.Attribute) and func.attr.value in _TURNS else None
-        counts = any(isinstance(one.operator, cst.Multiply) for one in every(divisor, cst.BinaryOperation))
-        if counts and turned is not None and dotted(turned) == dotted(first) and not _is_wide(divided):
-            yield quotient, _OVERFLOWS
-
-
-def _operands(node: cst.CSTNode, operator: type[cst.CSTNode], functions: Set[str]) -> tuple[cst.CSTNode, cst.CSTNode]:
-    """The operands of a binary `operator`, or of a call of one of `functions` that does the same; `node` for others."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, operator):
-        return node.left, node.right
-    func = node.func if isinstance(node, cst.Call) and called_name(node) in functions else None
-    given: list[cst.CSTNode] = [one.value for one in node.args] if isinstance(node, cst.Call) else []
-    if isinstance(func, cst.Attribute) and dotted(func.value) != "torch":
-        given = [func.value, *given]
-    return (given[0], given[1]) if func is not None and len(given) == 2 else (node, node)
 
 
 def _picks(call: cst.Call) -> bool:

@@ -1,18 +1,23 @@
-"""Calls that compute binary cross-entropy of half probabilities in other files: float32, in a region that is off."""
+"""Calls of functions in other files that raise for half, as losses do: float32, in a region that is off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.halves import halves_of
+from amplint.codemods.bindings import called_name
+from amplint.codemods.halves import halves_of, regions_of
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Finding, Fix
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
+from amplint.source.source import Source
 from amplint.source.tree import every
 
-_RULE = "bce-in-autocast"
+_OF_LOSSES = "bce-in-autocast"
+RULES = (_OF_LOSSES, "unsupported-half-op", "dtype-mismatch-after-autocast")
+"""The rules about operations that raise for half."""
 
 
 def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
@@ -20,12 +25,17 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
 
     A finding names one of the calls in regions that lead to its place, of which each needs the fix.
     """
-    spans = {one.span for one in findings if one.name == _RULE and one.elsewhere is not None}
-    if not spans:
+    found = {one.span: one.name for one in findings if one.name in RULES and one.elsewhere is not None}
+    if not found:
         return
     halves = halves_of(text, path)
     source, rewrite = halves.source, Rewriter(halves.source)
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+    spans = {
+        span
+        for call in calls
+        if (span := source.span(call)) in found and (found[span] == _OF_LOSSES or _is_no_network(source, call))
+    }
     names = {dotted(call.func) for call in calls if source.span(call) in spans}
     for call in calls:
         if source.span(call) not in spans and not (dotted(call.func) in names and halves.is_inside(call)):
@@ -35,10 +45,24 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
             continue
         if any(not _is_variable(one) or used_as_tensor(one, rewrite) is False for one in half):
             continue
-        wrapped = rewrite.wrap_statements([statement], 'with torch.autocast("cuda", enabled=False)')
+        wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({_device_type(source)}, enabled=False)")
         if wrapped is not None:
             casts = (rewrite.add_float(one) for one in half)
             yield Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def _is_no_network(source: Source, call: cst.Call) -> bool:
+    """Whether `call` is of an imported function, or of a loss by its name: a network is to compute in half."""
+    return (dotted(call.func) or "").partition(".")[0] in source.imports or is_loss(called_name(call))
+
+
+def _device_type(source: Source) -> str:
+    """The device type of the regions of a file, as the first one spells it."""
+    items = (item for region in regions_of(source) for item in region.items)
+    calls = (call for item in items for call in every(item, cst.Call) if called_name(call) == "autocast")
+    given = (one for call in calls for one in call.args if one.keyword is None or one.keyword.value == "device_type")
+    first = next(given, None)
+    return source.code(first.value) if first is not None else '"cuda"'
 
 
 def _is_variable(node: cst.BaseExpression) -> bool:

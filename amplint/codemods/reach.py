@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from amplint.codemods import hazards, outputs
-from amplint.codemods.bindings import called_name, positional
+from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import HARMLESS
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
-from amplint.codemods.halves import ABOUT_HALF, Halves, halves_of, regions_of
+from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
@@ -42,6 +42,7 @@ _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.flo
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
 _FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
+_CALL = re.compile(r"^\s+def (?:forward|__call__)\(", re.MULTILINE)
 
 
 def introduced_dtype(wish: Wish) -> str | None:
@@ -89,11 +90,10 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     names = called_names(source, regions_of(source))
     reached = list(_reached(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
-    run_here = list(_made_of(program, modules_reached))
+    run_here = dict.fromkeys(_made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
     given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
-    made = dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
-    run_here = list(dict.fromkeys((*run_here, *made)))
+    run_here |= dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
@@ -110,7 +110,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    yield from _unread(source)
+    yield from _unread(program, names)
     yield from _foreign_layers(run_here, source, row)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
@@ -119,10 +119,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     if dtype == "bfloat16":
         reported_here = rows | {one.row for one in brought.values()}
         yield from _arrays(program, halves, run, reported_here)
-    reported_there = {place[-2:] for place in brought}
     for chunk in reached:
-        rows_of = _rows_of(chunk, live)
-        yield from _hazards(chunk, source, dtype, row, run, rows_of, reported_there, unseen=chunk in made)
+        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live))
 
 
 def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -147,37 +145,43 @@ def _arrays(program: Program, halves: Halves, run: outputs.Found, reported: Set[
     for chunk in program.chunks if halves.leaving else ():
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
             functions.setdefault(function.name.value, []).append((chunk, function))
-    for name, (row, places) in halves.leaving.items():
+    for callee, (row, places) in halves.leaving.items():
         if row in reported:
             continue
+        name = callee[0]
         if name not in functions and name in halves.on_cpu:
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
-        where = _array_of(functions, name, places, _CALLS)
+        where = _array_of(functions, callee, places, _CALLS)
         if where is not None:
             yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY}")
 
 
 def _array_of(
-    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], name: str, places: Set[str], depth: int
+    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], callee: Callee, places: Set[str], depth: int
 ) -> tuple[Source, int] | None:
-    """The file and row where the function of this name, the only one, makes an array of its arguments at `places`.
+    """The file and row where a function, the only one of its name or class, makes an array of what it gets at `places`.
 
     What it hands on is followed through `depth` calls.
     """
-    there = functions.get(name, ())
-    if len(there) != 1 or not depth:
-        return None
-    chunk, function = there[0]
-    params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
-    given = {
-        params[int(one)] if one.isdigit() else one for one in places if not one.isdigit() or int(one) < len(params)
-    }
-    halves = Halves(chunk.source, (), {function: given})
-    span = next(halves.to_arrays(), None)
-    if span is not None:
-        return chunk.source, span.start.row
-    further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
-    return next((one for one in further if one is not None), None)
+    name, classes = callee
+    there = [one for one in functions.get(name, ()) if not classes or one[0].name in classes]
+    for chunk, function in there if depth and (classes or len(there) == 1) else ():
+        params = [one.name.value for one in positional(function) if one.name.value not in ("self", "cls")]
+        numbered = [one.partition("[") for one in places]
+        given = {
+            (params[int(one)] if one.isdigit() else one) + bracket + element
+            for one, bracket, element in numbered
+            if not one.isdigit() or int(one) < len(params)
+        }
+        halves = Halves(chunk.source, (), {function: given})
+        span = next(halves.to_arrays(), None)
+        if span is not None:
+            return chunk.source, span.start.row
+        further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
+        found = next((one for one in further if one is not None), None)
+        if found is not None:
+            return found
+    return None
 
 
 def _hazards(
@@ -187,21 +191,13 @@ def _hazards(
     row: int,
     run: outputs.Found,
     live: list[range],
-    reported: Set[tuple[object, ...]],
-    *,
-    unseen: bool,
 ) -> Iterator[Remark]:
-    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file.
-
-    Losses that raise at rows of other files that are `reported` are left out.
-    """
+    """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
     name, said = _relative(chunk.source, main), set[str]()
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
-    for node, why in hazards.of(chunk, dtype, sparse=bool(name), unseen=unseen, is_wide=is_wide):
+    for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
         span = chunk.span(node)
-        if why == hazards.REFUSED and (name, span.start.row) in reported:
-            continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             if why not in said:
                 yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
@@ -251,13 +247,34 @@ def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     return "forward" in functions and {"forward", "backward"} <= methods
 
 
-def _unread(source: Source) -> Iterator[Remark]:
-    """A remark on the first dynamic import of the file."""
-    calls = (one for chunk in source.chunks if _IMPORTERS & chunk.words for one in every(chunk.module, cst.Call))
-    call = next((one for one in calls if called_name(one) in _IMPORTERS), None)
-    if call is not None:
-        why = "what is imported here is known to a run alone; see what of it runs in the regions"
-        yield Remark(source.span(call).start.row, why)
+def _unread(program: Program, names: Set[str]) -> Iterator[Remark]:
+    """A remark on the first dynamic import of the file, or that by another file of what regions call by `names`."""
+    source = program.main
+
+    def imports(call: cst.Call) -> bool:
+        target = program.resolve(source, dotted(call.func) or "")
+        return isinstance(target, Chunk) and not target.is_class and not _IMPORTERS.isdisjoint(target.words)
+
+    for chunk in source.chunks:
+        made = {
+            call
+            for one in every(chunk.module, cst.Assign)
+            if any(path.rpartition(".")[2] in names for path in bound_paths(one, whole=True))
+            for call in _in_turn(one.value)
+        }
+        for call in every(chunk.module, cst.Call):
+            if called_name(call) in _IMPORTERS or (call in made and imports(call)):
+                why = "what is imported here is known to a run alone; see what of it runs in the regions"
+                yield Remark(source.span(call).start.row, why)
+                return
+
+
+def _in_turn(value: cst.BaseExpression) -> Iterator[cst.Call]:
+    """The calls that make `value` in turn, the last one first: `.cuda()` and `Net()` for `Net().cuda()`."""
+    while isinstance(value, (cst.Call, cst.Attribute)):
+        if isinstance(value, cst.Call):
+            yield value
+        value = value.func if isinstance(value, cst.Call) else value.value
 
 
 def _replicated(program: Program, row: int) -> Iterator[Remark]:
@@ -303,7 +320,7 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     source = Source(path, text, path)
     calls = []
     for chunk in source.chunks:
-        if chunk.is_class and _FORWARD.search(chunk.text):
+        if chunk.is_class and _CALL.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
         elif (
             chunk.name

@@ -11,6 +11,7 @@ from amplint.findings import Edit, Fix
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.words import OPTIMIZER_ENTRY
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
 
 def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     """Save the scaler's state beside the optimizer's, and restore it after it, if both places are known."""
-    together = [] if event.saved else _together(event.saves, rewrite)
-    shared = bool(together) and all(len(places) > 1 for places in together)
-    alone = [] if event.saved else [[place] for place in event.saves]
-    loads = _together(event.restores, rewrite) if shared else [[place] for place in event.restores]
-    saves = [_saving(event, places[-1], rewrite, shared=shared) for places in (together if shared else alone)]
-    restores = [_restoring(event, places[-1], rewrite, shared=shared) for places in loads]
-    saving, restoring = ([edit for edit in edits if edit is not None] for edits in (saves, restores))
+    saves = [] if event.saved else _once(event.saves, rewrite)
+    restores = [*event.restores] if event.saved else _once(event.restores, rewrite)
+    shared = not event.saved and len(saves) + len(restores) < len(event.saves) + len(event.restores)
+    places = [_saving(event, place, rewrite, shared=shared) for place in saves]
+    others = [_restoring(event, place, rewrite, shared=shared) for place in restores]
+    saving, restoring = ([edit for edit in edits if edit is not None] for edits in (places, others))
     unsaved = not event.saved and not event.saves
     if len(saving) < len(saves) or unsaved or not (saving or restoring):
         return None
@@ -55,16 +55,36 @@ def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:
     return re.search(f"{given}|{asked}", rewrite.source.text) is not None
 
 
-def _together(places: Iterable[Place], rewrite: Rewriter) -> list[list[Place]]:
-    """`places` grouped by the dict that they write or read: several optimizers that share a scaler need one entry."""
-    groups: dict[object, list[Place]] = {}
+def _once(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
+    """The last of `places` in each dict with the optimizer that comes first in its function: these share a scaler."""
+    groups: dict[tuple[cst.CSTNode | None, str | None, object], list[Place]] = {}
     for place in places:
-        given = place.node.args[0].value if isinstance(place.node, cst.Call) and place.node.args else None
-        elements = (one for one in rewrite.source.ancestors(place.node) if _is_entry(one, rewrite))
-        display = rewrite.source.parent(next(elements, place.node))
-        shared = rewrite.text(given.value) if isinstance(given, cst.Subscript) else display
-        groups.setdefault((place.scaler, shared), []).append(place)
-    return list(groups.values())
+        function = next((one for one in rewrite.source.ancestors(place.node) if isinstance(one, cst.FunctionDef)), None)
+        groups.setdefault((function, place.scaler, _holder(place.node, rewrite)), []).append(place)
+    first, kept = dict[object, str](), list[Place]()
+    for (home, _, _), group in groups.items():
+        owners = [_owner(place.node, rewrite) for place in group]
+        kept += [group[-1]] if first.setdefault(home, owners[0]) in owners else []
+    return kept
+
+
+def _holder(node: cst.CSTNode, rewrite: Rewriter) -> object:
+    """The dict display that `node` stands in, or the dict that it writes or reads: the expression, since its row."""
+    given = node.args[0].value if isinstance(node, cst.Call) and node.args else None
+    elements = (one for one in rewrite.source.ancestors(node) if _is_entry(one, rewrite))
+    display = rewrite.source.parent(next(elements, node))
+    target = display.targets[0].target if isinstance(display, cst.Assign) else given
+    if not isinstance(target, cst.Subscript):
+        return display
+    name, row = rewrite.text(target.value), rewrite.source.span(node).start.row
+    assigns = (one for chunk in rewrite.source.chunks for one in every(chunk.module, cst.Assign))
+    bound = (one for one in assigns if any(rewrite.text(each.target) == name for each in one.targets))
+    return name, max((begun for one in bound if (begun := rewrite.source.span(one).start.row) <= row), default=0)
+
+
+def _owner(node: cst.CSTNode, rewrite: Rewriter) -> str:
+    func = node.func if isinstance(node, cst.Call) else node
+    return rewrite.text(func.value) if isinstance(func, cst.Attribute) else ""
 
 
 def _is_entry(node: cst.CSTNode, rewrite: Rewriter) -> bool:

@@ -429,3 +429,27 @@ def test_what_is_only_handed_back_goes() -> None:
     assert converted(inside).text == new
     kept = converted(old.replace("args, net, loader):\n", "args, net, loader):\n    other = 1\n")).text
     assert "        model, other = net, optimizer\n        net = model\n" in kept
+
+
+FALLBACK = """try:
+    from apex import amp
+
+    HAS_AMP = True
+except ImportError:
+    HAS_AMP = False
+try:
+    from apex.normalization import FusedLayerNorm
+except ImportError:
+    from layers import LayerNorm as FusedLayerNorm
+if args.half and HAS_AMP is False:
+    args.half = False
+"""
+
+
+def test_what_stands_in_for_apex_elsewhere_stays() -> None:
+    text = converted(
+        LOOP.replace("from apex import amp\n", "").replace("import torch\n", f"import torch\n{FALLBACK}", 1)
+    ).text
+    assert "    from layers import LayerNorm as FusedLayerNorm\n" in text
+    assert "HAS_AMP" not in text
+    assert "amp.initialize" not in text

@@ -255,6 +255,30 @@ def test_only_what_regions_may_call_is_named(tmp_path: Path, loss: str, told: bo
     assert any("0.9999999 is 1 in float16" in remark.text for remark in left) is told
 
 
+FOUND = """import importlib
+
+
+def found(name):
+    return getattr(importlib.import_module("nets"), name)
+
+
+def read(name):
+    return importlib.import_module(name).rows
+"""
+
+
+@pytest.mark.parametrize(("made", "told"), [("tools.found(name)()", 1), ("nn.Linear(tools.read(name), 4)", 0)])
+def test_a_class_that_another_file_imports_by_its_name_is_named(tmp_path: Path, made: str, told: int) -> None:
+    (tmp_path / "tools.py").write_text(FOUND, encoding="utf-8")
+    text = (
+        UNUSED.format(loss="close")
+        .replace("nn.Linear(4, 4)", made)
+        .replace("import torch\n", "import torch\nimport tools\n", 1)
+    )
+    left = convert(text, Wish(to="amp"), str(tmp_path / "train.py")).left
+    assert sum("is known to a run alone" in remark.text for remark in left) == told
+
+
 def test_data_of_a_loop_leads_to_no_functions(tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text(LOSSES, encoding="utf-8")
     text = (
@@ -294,3 +318,35 @@ def test_replicas_in_threads_are_named_where_another_file_makes_them(
     wish = Wish(to="amp", dtype="bfloat16")
     left = convert(REPLICATED.format(saved=saved), wish, str(tmp_path / "train.py")).left
     assert [remark.row for remark in left if "computes in float16" in remark.text] == ([row] if row else [])
+
+
+INVERSE = """import torch
+
+
+def spread(out, y):
+    return torch.linalg.inv(out.t() @ out).trace() + y.mean()
+"""
+
+
+@pytest.mark.parametrize(("device", "spelled"), [("cuda", '"cuda"'), ("auto", "device.type")])
+def test_a_loss_of_another_file_that_raises_in_half_is_computed_in_float32(
+    tmp_path: Path, device: str, spelled: str
+) -> None:
+    text = UNUSED.format(loss="1").replace("from losses import close, penalty\n", "from losses import spread\n")
+    text = text.replace("    loss = measure(net(x), x)\n", "    out = net(x)\n    loss = spread(out, x)\n")
+    text = text.replace("net = ", 'device = torch.device("cuda")\nnet = ', 1)
+    conversion = _converted(tmp_path, Wish(to="amp", device=device, dtype="bfloat16"), text, losses=INVERSE)
+    island = f"        with torch.autocast({spelled}, enabled=False):\n            loss = spread(out.float(), x)\n"
+    assert island in conversion.text
+    assert not any("inv raises" in remark.text for remark in conversion.left)
+
+
+def test_a_network_of_another_file_that_raises_in_half_is_named(tmp_path: Path) -> None:
+    judge = INVERSE.replace("def spread(out, y)", "class Judge(torch.nn.Module):\n    def forward(self, out, y)")
+    judge = judge.replace("    return torch", "        return torch")
+    text = UNUSED.format(loss="1").replace("from losses import close, penalty\n", "from losses import Judge\n")
+    text = text.replace("    loss = measure(net(x), x)\n", "    out = net(x)\n    loss = judge(out, x)\n")
+    text = text.replace("net = ", "judge = Judge()\nnet = ", 1)
+    conversion = _converted(tmp_path, Wish(to="amp"), text, losses=judge)
+    assert "enabled=False" not in conversion.text
+    assert any("inv raises" in remark.text for remark in conversion.left)

@@ -162,6 +162,13 @@ def test_another_condition_gets_none_round_its_metrics() -> None:
     assert not any(ON.search(above) and "hit_rate" in line for above, line in itertools.pairwise(lines))
 
 
+def test_a_forward_pass_under_try_and_the_loss_below_it_get_one_region() -> None:
+    tried = "try:\n    out, far = model(x.view(8, 4))\nexcept RuntimeError:\n    out, far = model(x)\n"
+    tried += "loss = criterion(out, y)\n"
+    evaluated = _of(tried, WITHOUT + textwrap.indent(tried, "    "))
+    assert len(ON.findall(evaluated)) == 1
+
+
 LONG = """    out, far = model(x)
 shifted = y + 1
 near = F.mse_loss(out, y, reduction="none")
@@ -224,3 +231,18 @@ def test_a_comment_on_gradients_moves_with_them(comment: str, moves: bool) -> No
     result = convert(text, Wish(to="amp", dtype="bfloat16")).text
     assert (f"    # {comment}\n    optimizer.zero_grad()" in result) is moves
     assert (f"        # {comment}\n        loss = " in result) is not moves
+
+
+CHECKED = """def checked(model, x, y):
+    out, far = model(x)
+    return criterion(out, y)
+"""
+
+
+def test_a_call_of_a_function_with_a_region_gets_none() -> None:
+    text = SCRIPT.replace("deep = True\n", "@@\n\n\ndeep = True\n").replace("@@", CHECKED)
+    text = text.format(trained=textwrap.indent(PLAIN, "    "), evaluated="    loss = checked(model, x, y)")
+    text = text.replace("    loss = checked", "    with torch.no_grad():\n        loss = checked")
+    result = converted(text, Wish(to="amp", device="cpu", dtype="bfloat16"))
+    assert "    with torch.no_grad():\n        loss = checked(model, x, y)\n" in result
+    assert len(ON.findall(result)) == 2

@@ -109,6 +109,38 @@ def measure(output, target):
 """
 
 
+RANKING = """import numpy as np
+import torch
+
+
+class Ranking:
+    def __init__(self):
+        self.outs, self.ids = [], []
+
+    def update(self, kept):
+        out, y = kept
+        self.outs.append(out.cpu())
+        self.ids.extend(np.asarray(y))
+
+    def compute(self):
+        return torch.cat(self.outs).numpy()
+
+
+class Other:
+    def update(self, kept):
+        return kept
+"""
+
+
+@pytest.mark.parametrize(("made", "told"), [("Ranking", ["metrics.py:15:"]), ("Other", [])])
+def test_it_is_followed_through_an_object_of_another_file(tmp_path: Path, made: str, told: list[str]) -> None:
+    (tmp_path / "metrics.py").write_text(RANKING, encoding="utf-8")
+    text = TRAINER.replace("{row}", "ranking.update((out, y))").replace("import measure", f"import {made}")
+    text += f"\n\nranking = {made}()\n"
+    left = _told(text, path=str(tmp_path / "trainer.py"))
+    assert [one.split(" ")[0] for one in left if "bfloat16 raises" in one] == told
+
+
 @pytest.mark.parametrize(
     ("row", "told"),
     [
@@ -187,8 +219,8 @@ def _project(folder: Path, optimizer: str, loss: str) -> str:
 @pytest.mark.parametrize(
     ("loss", "told"),
     [
-        ("F.binary_cross_entropy(output, target)", "losses.py:7: binary_cross_entropy raises"),
-        ("-(1 - output.sigmoid() + 1e-8).log().mean()", "losses.py:7: a sigmoid that half rounds is 1"),
+        ("F.binary_cross_entropy(output, target)", "losses.py:7: binary cross-entropy of probabilities raises"),
+        ("-(1 - output.sigmoid() + 1e-8).log().mean()", "losses.py:7: sigmoid runs in half where its input is"),
         ("F.mse_loss(output, target)", None),
     ],
     ids=["cross-entropy", "logarithm", "neither"],

@@ -513,3 +513,37 @@ def test_what_a_model_runs_outside_of_regions_is_not_named(tmp_path: Path, squar
     (tmp_path / "nets.py").write_text(LIFTED.format(square=square), encoding="utf-8")
     left = [one for _, one in _left(LAYERED, "float16", str(tmp_path / "train.py"))]
     assert [one[:23] for one in left if one.startswith("nets.py")] == ["nets.py:22: the squares"][: 1 * told]
+
+
+PLAIN = """import torch
+from torch import nn
+
+net = nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in [torch.ones(2, 4).cuda()]:
+    optimizer.zero_grad()
+    loss = net(x).mean()
+{body}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("    if loss > 0:\n        loss.backward()\n    optimizer.step()\n", True),
+        ("    if loss > 0:\n        loss.backward()\n        optimizer.step()\n", False),
+        (
+            "    if loss > 0:\n        loss.backward()\n    else:\n        (-loss).backward()\n    optimizer.step()\n",
+            False,
+        ),
+    ],
+    ids=["backward alone", "both", "either"],
+)
+def test_a_step_that_no_backward_pass_precedes_is_named(body: str, told: bool) -> None:
+    why = "a scaler raises at a step without gradients, as where the condition before it is false"
+    assert [one for _, one in _left(PLAIN.format(body=body), "float16")].count(why) == told
+
+
+def test_clipping_that_came_too_late_before_is_named() -> None:
+    body = "    loss.backward()\n    optimizer.step()\n    nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"
+    why = "in the result, gradients are clipped after the step that used them (AMP202)"
+    assert (14, why) in _left(PLAIN.format(body=body), "float16")

@@ -239,6 +239,19 @@ def test_optimizers_that_share_a_scaler_share_its_state() -> None:
     assert "(self.D.parameters())\n        self.scaler = " in text
 
 
+def test_a_scaler_is_saved_beside_one_optimizer_of_a_function() -> None:
+    save = TWO[TWO.index("torch.save(") : TWO.index('"a.pt")')] + '"a.pt")'
+    apart = 'torch.save({"opt_G": self.opt_G.state_dict()}, "G.pt")\n'
+    apart += '        torch.save({"opt_D": self.opt_D.state_dict()}, "D.pt")'
+    text = TWO.replace(save, apart).replace('["optims"]', "").replace('"a.pt"', '"G.pt"')
+    again = '        saved = torch.load("D.pt")\n'
+    text = text.replace("        self.opt_D.load", f"{again}        self.opt_D.load")
+    text = _converted(text).text
+    assert text.count("self.scaler.state_dict()") == text.count("self.scaler.load_state_dict(") == 1
+    assert '{"opt_G": self.opt_G.state_dict(), "scaler": self' in text
+    assert text.index('self.scaler.load_state_dict(saved["scaler"])') < text.index(again)
+
+
 NESTED = """import torch
 from torch import nn
 

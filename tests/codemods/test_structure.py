@@ -248,7 +248,7 @@ def test_hazards_of_losses_in_other_files(tmp_path: Path, name: str, named: str)
     text = "from losses import criterion\n" + HEAD
     text += "for x in loader:\n    loss = criterion(model(x))\n    loss.backward()\n    optimizer.step()\n"
     told = [one.text for one in _converted(text, path=tmp_path / "train.py").left if "losses.py" in one.text]
-    told = [one for one in told if "feature map" in one or "binary" in one or "root" in one]
+    told = [one for one in told if "products of rows" in one or "binary" in one or "root" in one]
     assert [one.startswith(named) for one in told] == [True] * bool(named)
 
 

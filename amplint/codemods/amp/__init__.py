@@ -104,6 +104,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return f", enabled={flag.at(place)}" if flag is not None else ""
 
     passed: list[cst.FunctionDef] = []
+    accepted: tuple[str, ...] = ()
     if scales:
 
         def construction(below: cst.CSTNode) -> str:
@@ -115,6 +116,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
         scalers.pass_with_state()
         edits += [*scalers.edits, *protocol.edits]
         passed = scalers.passed
+        accepted = ("unscale-after-step",) if protocol.late else ()
         done += [*(Remark(row, "make or hand on the scaler") for row in scalers.rows), *protocol.done]
 
     def header(place: cst.CSTNode) -> str:
@@ -163,7 +165,8 @@ def _planned(script: Script, wish: Wish) -> Plan:
         left.append(
             at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
         )
-    return Plan((Change(fix, tuple(done), tuple(left)),), repairs=REPAIRS, half=wish.dtype, complete=True)
+    change = Change(fix, tuple(done), tuple(left))
+    return Plan((change,), repairs=REPAIRS, accepted=accepted, half=wish.dtype, complete=True)
 
 
 def _is_given(script: Script, observed: Observed, forward: cst.CSTNode) -> bool:

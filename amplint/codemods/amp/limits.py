@@ -17,6 +17,8 @@ _OF_OPTIMIZERS = frozenset(
     | {"param_groups", "state", "values", "items", "keys", "append", "get", "update"}
 )
 """Methods and attributes of optimizers, and of containers of them."""
+_DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
+_DOUBLE = ("torch.double", "torch.float64", "torch.DoubleTensor", "torch.cuda.DoubleTensor")
 
 
 def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
@@ -75,6 +77,8 @@ def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None
 def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales: bool) -> None:
     method = func.attr.value
     owner = dotted(func.value) or ""
+    if method in _DEFAULTS and any(_is_double(argument.value) for argument in call.args):
+        raise Refusal(call, "this computes in double precision, which autocast leaves alone")
     if method == "backward" and owner.startswith(("torch", "autograd")):
         raise Refusal(call, "torch.autograd.backward(); call backward() on the sum of the losses instead")
     if method == "backward" and call not in seen and owner not in ("self", "ctx") and not owner.startswith("super"):
@@ -85,6 +89,10 @@ def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales
         keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
         if "create_graph" not in keywords:
             raise Refusal(call, "autograd.grad() gives gradients that no scaler unscales")
+
+
+def _is_double(value: cst.BaseExpression) -> bool:
+    return (value.evaluated_value if isinstance(value, cst.SimpleString) else dotted(value)) in _DOUBLE
 
 
 def _at_row(script: Script, row: int) -> cst.CSTNode:

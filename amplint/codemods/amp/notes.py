@@ -24,6 +24,7 @@ _EXITS = frozenset({"exit", "_exit", "abort"})
 def of_scaler(script: Script, observed: Observed) -> Iterator[_Note]:
     """Remarks on what a scaler changes: each node and what to look at."""
     yield from _conditional_steps(script, observed)
+    yield from _conditional_backwards(script, observed)
     yield from _ends(script, observed)
     for use in observed.idle:
         yield use, "between backward pass and step these gradients carry the scale; call this after the step"
@@ -65,6 +66,18 @@ def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Note]:
                 why = f"a scaler raises at the step of an optimizer without gradients, as where {models} does not run"
                 yield step, why
                 break
+
+
+def _conditional_backwards(script: Script, observed: Observed) -> Iterator[_Note]:
+    """Steps that the same round reaches where no backward pass before them has run."""
+    for step in observed.steps:
+        function, row = script.function_of(step), script.row(step)
+        before = [one for one in observed.backwards if script.function_of(one) is function and script.row(one) < row]
+        branches = {_branch_before(script, one, step) for one in before}
+        taken = {one for one in branches if one is not None}
+        both = any((ran, not side) in taken for ran, side in taken)
+        if taken == branches and taken and not both and not any(_steps_alike(script, one, step) for one in taken):
+            yield step, "a scaler raises at a step without gradients, as where the condition before it is false"
 
 
 def _runs(script: Script, observed: Observed, call: cst.Call) -> bool:

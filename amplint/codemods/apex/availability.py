@@ -10,6 +10,7 @@ from amplint.codemods.conditions import conjunction, folded_condition, with_edit
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.findings import Edit
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
 _TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "RuntimeError", "debug")
@@ -157,7 +158,10 @@ def _value(test: cst.BaseExpression, known: dict[str, bool]) -> bool | None:
         value = _value(test.expression, known)
         return None if value is None else not value
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1 and isinstance(test.left, cst.Name):
-        operator, other = test.comparisons[0].operator, test.comparisons[0].comparator
-        if test.left.value in known and isinstance(other, cst.Name) and other.value == "None":
-            return isinstance(operator, (cst.IsNot, cst.NotEqual)) if known[test.left.value] is False else None
+        operator, other = test.comparisons[0].operator, dotted(test.comparisons[0].comparator)
+        negated, flag = isinstance(operator, (cst.IsNot, cst.NotEqual)), known.get(test.left.value)
+        if flag is not None and other == "None":
+            return None if flag else negated
+        if flag and other in ("True", "False"):
+            return (other == "True") != negated
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, uses
+from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, is_guarded, uses
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
 from amplint.codemods.refusal import Refusal, required
@@ -111,7 +111,7 @@ def drop_imports(script: Script) -> Script:
     edits = []
     for statement in script.of_kind(cst.SimpleStatementLine):
         for small in statement.body:
-            bound = {} if _is_guarded(script, small) else dict(imported(script, small))
+            bound = {} if is_guarded(script, small) else dict(imported(script, small))
             dead = [name for name in bound if name not in roots]
             named = {item.name.value for item in small.names} if isinstance(small, cst.Global) else set()
             if named and named <= known - roots:
@@ -123,13 +123,9 @@ def drop_imports(script: Script) -> Script:
     return script.apply(edits)
 
 
-def _is_guarded(script: Script, statement: cst.CSTNode) -> bool:
-    return any(isinstance(above, cst.Try) for above in script.source.ancestors(statement))
-
-
 def _guarded(script: Script) -> set[str]:
     """The names bound by imports under `try`, which the script can do without."""
-    found = (each for each in script.of_kind(cst.Import, cst.ImportFrom) if _is_guarded(script, each))
+    found = (each for each in script.of_kind(cst.Import, cst.ImportFrom) if is_guarded(script, each))
     return {name for statement in found for name, _ in imported(script, statement)}
 
 

@@ -29,20 +29,30 @@ def is_of_amp(name: str) -> bool:
 
 
 def aliases(script: Script) -> dict[str, str]:
-    """Name -> its qualified name in apex, for the names bound by imports anywhere in the file."""
+    """Name -> its qualified name in apex, for the names bound by imports anywhere in the file.
+
+    Those that are imported from elsewhere where apex is missing are left out, unless they are of `apex.amp`.
+    """
     found: dict[str, str] = {}
     others: dict[str, int] = {}
+    plain = set[str]()
     for statement in script.of_kind(cst.Import, cst.ImportFrom):
         own = dict(imported(script, statement))
         for bound, name in own.items():
             if found.setdefault(bound, name) != name:
                 raise Refusal(script.row(statement), f"{bound} stands for {found[bound]} elsewhere in the file")
+        plain |= own.keys() if not is_guarded(script, statement) else set()
         assert isinstance(statement, (cst.Import, cst.ImportFrom))
         parts = () if isinstance(statement.names, cst.ImportStar) else statement.names
         others.update({bound: script.row(statement) for a in parts if (bound := bound_by(a)) not in own})
     for bound in sorted(found.keys() & others.keys(), key=others.__getitem__):
-        raise Refusal(others[bound], f"{bound} also stands for something that is not apex")
+        if bound in plain or is_of_amp(found.pop(bound)):
+            raise Refusal(others[bound], f"{bound} also stands for something that is not apex")
     return found
+
+
+def is_guarded(script: Script, statement: cst.CSTNode) -> bool:
+    return any(isinstance(above, cst.Try) for above in script.source.ancestors(statement))
 
 
 def imported(script: Script, statement: cst.CSTNode) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,8 @@ class Protocol:
         self._scaler_at = scaler_at
         self.edits: list[Edit] = []
         self.done: list[Remark] = []
+        self.late = False
+        """Whether gradients are used behind the last step that used them, where nothing has to unscale them."""
         reasons = Reasons()
         for call in observed.steps:
             with reasons.collecting():
@@ -116,6 +118,7 @@ class Protocol:
     def _unscale(self, use: cst.CSTNode) -> None:
         place = self._in_stepping_function(use)
         steps = self._steps_behind(place)
+        self.late |= not steps
         for step in steps:
             uses = [other for other in self._observed.uses if self._serves(other, step)]
             first = self._in_stepping_function(uses[0])

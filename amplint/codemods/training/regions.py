@@ -318,6 +318,7 @@ class Regions:
                 yield one
 
     def _evaluations(self, losses: set[str]) -> Iterator[Region]:
+        """The regions of evaluation, without those that call a function with a region of its own."""
         chosen: dict[cst.CSTNode, None] = {}
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         covered = self._observed.calls.reached(taken)
@@ -335,8 +336,11 @@ class Regions:
             run = self._mirrored(statement) or self._with_losses(statement, losses)
             taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
-        for run in self._runs(chosen):
-            yield Region(run, chosen.keys())
+        runs = self._runs(chosen)
+        homes = {self._script.function_of(run[0]) for run in (*(one.statements for one in self.training), *runs)}
+        for run in runs:
+            if not self._observed.calls.reached(run) & homes - {self._script.function_of(run[0])}:
+                yield Region(run, {one for one in chosen if any(self._script.inside(each, one) for each in run)})
 
     def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first to the last of `statements`."""
@@ -354,11 +358,11 @@ class Regions:
     def _with_losses(self, statement: cst.CSTNode, losses: set[str]) -> list[cst.CSTNode]:
         """`statement`, a forward pass, and its dependents up to the last loss function that training uses as well.
 
-        If these follow the condition around it, or a block without gradients of the forward pass alone, that is
-        included.
+        If these follow the condition or `try` around it, or a block without gradients of the forward pass alone, that
+        is included.
         """
         for one, block in self._script.enclosing_statements(statement):
-            around = isinstance(one, cst.If) or self._only_runs_without_gradients(one)
+            around = isinstance(one, (cst.If, cst.Try)) or self._only_runs_without_gradients(one)
             if one is not statement and (not around or self._flow.trains(one)):
                 break
             run = self._up_to_loss(one, block, losses)

@@ -107,7 +107,7 @@ class Program:
         return {one.bound: one.name for one in imports if one.name and one.bound != one.name}
 
     def resolve(self, source: Source, name: str) -> Target:
-        """The definition of the top-level `name` of `source`; None if it binds no such name."""
+        """The definition of the top-level `name` of `source`, or of `module.name`; None if it binds no such name."""
         key = (source, name)
         if key not in self._targets:
             self._targets[key] = None  # a circular import binds nothing
@@ -124,6 +124,10 @@ class Program:
         return found or self._find(source, submodule) or submodule
 
     def _resolved(self, source: Source, name: str) -> Target:
+        above, _, last = name.rpartition(".")
+        if above:
+            owner = self.resolve(source, above)
+            return self.resolve(owner, last) if isinstance(owner, Source) else None
         one = source.imports.get(name)
         if one is not None:
             return self.imported(source, one.module, one.name)

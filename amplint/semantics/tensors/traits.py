@@ -30,7 +30,7 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.datasets import runs_in_layer
 from amplint.semantics.tensors.masks import running
-from amplint.semantics.tensors.tensors import Tensors, is_number
+from amplint.semantics.tensors.tensors import Tensors, is_number, is_size
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value, number
 from amplint.semantics.words import CHANNELS, IMAGE_SIDE, SCALE_FACTOR
@@ -73,7 +73,7 @@ _SHAPES = words("unsqueeze view reshape")
 """Operations that give one tensor several shapes, a column and a row, whose product holds no squares."""
 _POWERS = words("pow square")
 _NORMS = words("norm vector_norm")
-_MATRIX_PRODUCTS = words("matmul bmm")
+_MATRIX_PRODUCTS = words("matmul bmm mm")
 _TRANSPOSES = operations_with("transposes")
 _SHIFTS = words("add sub")
 _SHARES = frozenset({"Divide", "FloorDivide", "Multiply"})
@@ -284,7 +284,19 @@ def _is_scale(machine: Machine, op: str, value: Value) -> bool:
     key = machine.symbols.key(symbol_of(machine, value))
     if key[0] == "Power" or (key[0] == "call" and str(key[1]).endswith("sqrt")):
         return True
+    if op == "div" and key[0] == "Multiply":
+        return _is_count(machine, symbol_of(machine, value))
     return SCALE_FACTOR.search(_name(machine, value)) is not None
+
+
+def _is_count(machine: Machine, symbol: int) -> bool:
+    """Whether this is a product of sizes, by which a sum over as many elements is averaged."""
+
+    def factors(symbol: int) -> tuple[int, ...]:
+        return machine.symbols.parts(symbol) if machine.symbols.key(symbol)[0] == "Multiply" else ()
+
+    every = machine.symbols.closure(symbol, factors)
+    return all(factors(one) or is_size(machine, Unknown(one)) for one in every)
 
 
 def _name(machine: Machine, value: Value) -> str:
