@@ -77,8 +77,8 @@ class ModelStates(Part):
         return frozenset((symbol, *traits) for symbol, traits in described if traits != _ORDINARY)
 
     def kind(self) -> Hashable:
-        """What is unusual about the models, whichever they are."""
-        return frozenset(traits for model in self.known.values() if (traits := model.traits()) != _ORDINARY)
+        """Whether the parameters of a model are certainly in float16, whose gradients a scaler rejects."""
+        return any(model.half is not None for model in self.known.values())
 
     def joined(self, other: ModelStates) -> ModelStates:
         """The models known on either path."""
