@@ -119,7 +119,7 @@ FOUND = {
                 else:
                     scaler.scale(model(batch).sum()).backward()
         """,
-        ["AMP202 clip", "AMP205 clip", "AMP203 scaler.step"],
+        ["AMP202 clip", "AMP205 clip", "AMP203 scaler.step", "AMP304 scaler.step"],
     ),
     "an update after an unscale_ that PyTorch refused": (
         """
@@ -392,6 +392,7 @@ FOUND = {
         def epoch(model, loader, optimizer):
             scaler = GradScaler("cuda")
             for batch in loader:
+                optimizer.zero_grad()
                 scaler.scale(model(batch)).backward()
                 scaler.step(optimizer)
                 scaler.update()
@@ -1003,6 +1004,7 @@ SILENT = {
                 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
                 scaler = GradScaler("cuda")
                 for batch in fold:
+                    optimizer.zero_grad()
                     scaler.scale(model(batch)).backward()
                     scaler.step(optimizer)
                     scaler.update()

@@ -749,11 +749,11 @@ MAY_CLEAR = Guess(
     name="clearing of gradients",
     of="the text of the program",
     pattern=r"""(?ix) zero_?grad | clear_?grad | reset_?grad | ["']grad["']
-    | (?<!autograd)\.grad\b ((\.data\b)? (\.\w+_\( | \s*[*/+-]?=(?!=)) | (?s:.*) \b(zero|fill)_\()""",
+    | (?<!autograd)\._?grad\b ((\.data\b)? (\.\w+_\( | \s*[*/+-]?=(?!=)) | (?s:.*) \b(zero|fill)_\()""",
     because="Nothing is said of gradients that add up where something may clear them.",
     examples=(
         "opt.zero_grad()", "p.grad = None", "p.grad.data.mul_(0)", "g = p.grad; g.zero_()", "g = p.grad; g.fill_(0)",
-        "setattr(p, 'grad', None)", "clear_grads()", "reset_grad()",
+        "setattr(p, 'grad', None)", "clear_grads()", "reset_grad()", "p._grad = shared.grad",
     ),
     counterexamples=("torch.autograd.grad(loss, x)", "gradient = 0", "loss.backward()", "g = p.grad.norm()"),
 )  # fmt: skip

@@ -14,6 +14,12 @@ from torch import nn
 model = nn.Linear(4, 4).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 """
+LOOP = """for x in loader:
+    loss = model(x).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 ACTING = (
     HEAD
     + """
@@ -110,7 +116,7 @@ class Trainer:
         nn.utils.clip_grad_norm_(self.policy.actor.parameters(), 1.0)
         self.policy.optimizer.step()
 """
-ONE_LOSS = HEAD + "for x in loader:\n    loss = model.get_loss(x, 3)\n    loss.backward()\n    optimizer.step()\n"
+ONE_LOSS = HEAD + LOOP.replace("model(x).mean()", "model.get_loss(x, 3)")
 
 
 def _converted(text: str, dtype: str = "float16", path: Path | None = None) -> Conversion:
@@ -154,14 +160,14 @@ def test_a_method_that_gives_a_loss_runs_the_model() -> None:
 
 
 def test_a_model_behind_its_wrapper_is_evaluated_in_a_region() -> None:
-    wrapped = HEAD + "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
+    wrapped = HEAD + LOOP
     wrapped += "with torch.no_grad():\n    shown = model.module(x)\n"
     assert "with torch.no_grad(), torch.autocast(" in _converted(wrapped).text
 
 
 def test_an_optimizer_that_is_restored_out_of_sight_is_stepped_by_the_scaler() -> None:
     text = HEAD + "if resume:\n    model, optimizer = restored(resume)\n"
-    text += "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
+    text += LOOP
     conversion = _converted(text)
     assert "scaler.step(optimizer)" in conversion.text
     assert conversion.text.index("restored(resume)") < conversion.text.index("GradScaler(")
@@ -180,7 +186,7 @@ def test_gradients_copied_to_another_model_are_refused(name: str) -> None:
 @pytest.mark.parametrize(("use", "refused"), [("parallel.DistributedDataParallel", 0), ("amp.initialize", 1)])
 def test_apex_stands_in_the_way_only_where_it_scales(use: str, refused: int) -> None:
     text = "from apex import amp, parallel\n" + HEAD + f"model = {use}(model)\n"
-    text += "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
+    text += LOOP
     assert len(_converted(text).refused) == refused
 
 
@@ -246,7 +252,7 @@ def test_hazards_of_losses_in_other_files(tmp_path: Path, name: str, named: str)
     (tmp_path / ".git").mkdir()
     (tmp_path / "losses.py").write_text(OTHERS[name])
     text = "from losses import criterion\n" + HEAD
-    text += "for x in loader:\n    loss = criterion(model(x))\n    loss.backward()\n    optimizer.step()\n"
+    text += LOOP.replace("model(x).mean()", "criterion(model(x))")
     told = [one.text for one in _converted(text, path=tmp_path / "train.py").left if "losses.py" in one.text]
     told = [one for one in told if "products of rows" in one or "binary" in one or "root" in one]
     assert [one.startswith(named) for one in told] == [True] * bool(named)
@@ -286,13 +292,13 @@ def test_a_kernel_of_its_own_is_named_also_on_a_search_path(tmp_path: Path, fold
     added = "import os, sys\n\nsys.path.insert(0, os.path.join(os.path.dirname(__file__), 'lib'))\n"
     (tmp_path / "_paths.py").write_text(added)
     text = "import _paths\nfrom net import Net\n" + HEAD.replace("nn.Linear(4, 4)", "Net()")
-    text += "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
+    text += LOOP
     told = [one.text for one in _converted(text, path=tmp_path / "train.py").left]
     assert any(one.startswith(f"{folder}net.py:10: pooling_cuda.forward() may have no kernel for half") for one in told)
 
 
 def test_the_key_of_the_scaler_is_renamed_and_not_the_dictionary() -> None:
-    text = HEAD + "for x in loader:\n    loss = model(x).mean()\n    loss.backward()\n    optimizer.step()\n"
+    text = HEAD + LOOP
     text += 'opt_state = {}\nopt_state["optimizer"] = optimizer.state_dict()\ntorch.save(opt_state, "last.pt")\n'
     assert 'opt_state["scaler"] = scaler.state_dict()' in _converted(text).text
 

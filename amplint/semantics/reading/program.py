@@ -124,13 +124,13 @@ class Program:
         return found or self._find(source, submodule) or submodule
 
     def _resolved(self, source: Source, name: str) -> Target:
+        one = source.imports.get(name)
+        if one is not None:
+            return self.imported(source, one.module, one.name)
         above, _, last = name.rpartition(".")
         if above:
             owner = self.resolve(source, above)
             return self.resolve(owner, last) if isinstance(owner, Source) else None
-        one = source.imports.get(name)
-        if one is not None:
-            return self.imported(source, one.module, one.name)
         if name in source.names and name in source.definitions:
             return source.definitions[name]
         for module in self._starred(source):
