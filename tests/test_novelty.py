@@ -221,38 +221,3 @@ def train(model, optimizer, loader, args):
 
 def test_a_loop_whose_first_round_told_something_runs_every_round() -> None:
     assert "AMP203" in lint(SWITCHED.format(work=LONG_WORK))
-
-
-HALVED = """
-import torch
-
-def train(model, optimizer, scaler, loader):
-    for inputs in loader:
-        with torch.autocast("cuda"):
-            outputs = model(inputs)
-{work}
-        optimizer.zero_grad()
-        scaler.scale(outputs.sum()).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-def main(args, loader):
-    model = torch.nn.Linear(8, 8)
-    if args.distributed:
-        model.cuda(args.gpu)
-    elif args.gpu is not None:
-        model = model.cuda(args.gpu)
-    elif args.small:
-        model = model.cuda().half()
-    if args.adam:
-        optimizer = torch.optim.Adam(model.parameters(), 0.1)
-    else:
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cuda")
-    for epoch in range(args.epochs):
-        train(model, optimizer, scaler, loader)
-"""
-
-
-def test_a_call_with_a_model_in_half_is_run() -> None:
-    assert "AMP217" in lint(HALVED.format(work=LONG_WORK))

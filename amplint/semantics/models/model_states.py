@@ -76,10 +76,6 @@ class ModelStates(Part):
         described = ((symbol, model.traits()) for symbol, model in self.known.items())
         return frozenset((symbol, *traits) for symbol, traits in described if traits != _ORDINARY)
 
-    def kind(self) -> Hashable:
-        """Whether the parameters of a model are certainly in float16, whose gradients a scaler rejects."""
-        return any(model.half is not None for model in self.known.values())
-
     def joined(self, other: ModelStates) -> ModelStates:
         """The models known on either path."""
         if self.known == other.known:

@@ -155,7 +155,7 @@ def _followed(
         _skip(machine, state, function)
         return None
     changing = body in machine.changing
-    settings = (body, state.regions, state.kinds(), *keywords, *map(_flag, given))
+    settings = (body, state.regions, *keywords, *map(_flag, given))
     runs = [((node, *settings), CHANGING_CALLS if changing else CALLS), (settings, LONG_CALLS)]
     if machine.entered_from is not None:
         runs.append(((body, state.regions), INNER_CALLS))

@@ -80,10 +80,6 @@ class Part:
         """The part that rules can distinguish in the iteration `now`: paths with equal keys may be joined."""
         raise NotImplementedError
 
-    def kind(self) -> Hashable:
-        """What distinguishes repeated runs of a function in states like this one: one of a few values."""
-        return None
-
     def symbols(self) -> Iterable[int]:
         """The objects that it refers to."""
         return ()
@@ -174,10 +170,6 @@ class State:
         """The part that rules can distinguish: equal progress leads to equal reports from here on."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
         return (self.regions, *[part.key(now) for part in self.parts.values()])
-
-    def kinds(self) -> tuple[Hashable, ...]:
-        """The kinds of the parts."""
-        return tuple([part.kind() for part in self.parts.values()])
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
