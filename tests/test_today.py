@@ -556,6 +556,43 @@ SCRIPTS = {
         """,
         ("compute_dtype=torch.bfloat16", "compute_dtype=torch.float16"),
     ),
+    "adapters get the dtype of the precision, and one of two optimizers": (
+        """
+        import torch
+        from accelerate import Accelerator
+        from diffusers import UNet2DConditionModel
+        from peft import LoraConfig
+
+        accelerator = Accelerator(mixed_precision=args.mixed_precision)
+        net = UNet2DConditionModel.from_pretrained(args.path, subfolder="unet")
+        net.requires_grad_(False)
+        dtype = torch.float32
+        if accelerator.mixed_precision == "fp16":
+            dtype = torch.float16
+        elif accelerator.mixed_precision == "bf16":
+            dtype = torch.bfloat16
+        net.to(accelerator.device, dtype=dtype)
+        net.add_adapter(LoraConfig(r=8, target_modules=["to_q"]))
+        trained = list(filter(lambda weight: weight.requires_grad, net.parameters()))
+        if args.use_8bit_adam:
+            import bitsandbytes as bnb
+
+            optimizer_class = bnb.optim.AdamW8bit
+        else:
+            optimizer_class = torch.optim.AdamW
+        optimizer = optimizer_class([{"params": trained, "lr": args.learning_rate}])
+        net, optimizer, batches = accelerator.prepare(net, optimizer, batches)
+        for batch in batches:
+            accelerator.backward(net(**batch).loss)
+            optimizer.step()  # expect: AMP706
+            optimizer.zero_grad()
+        """,
+        (
+            "trained = list(",
+            "if args.mixed_precision == 'fp16':\n    for weight in net.parameters():\n        if weight.requires_grad:\n"
+            "            weight.data = weight.to(torch.float32)\ntrained = list(",
+        ),
+    ),
     "adapters are added in float16": (
         """
         import torch

@@ -156,7 +156,18 @@ FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14
 
 
-_OTHER_OPTIMIZERS = regex(r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|apex\.optimizers\.Fused\w+")
+ANY_OPTIMIZER_CLASS = "torch.optim.Optimizer"
+"""The base of all optimizers, which stands for one of several classes."""
+_OTHER_OPTIMIZERS = regex(
+    r"transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|apex\.optimizers\.Fused\w+"
+    r"|(?:bitsandbytes\.optim|lion_pytorch|prodigyopt|dadaptation|schedulefree|torch_optimizer|timm\.optim)\."
+    r"(?:\w+\.)?(?!Lookahead|GlobalOptimManager|MockArgs)[A-Z]\w+"
+)
+"""Those of other libraries that update the parameters in place, in their dtype, when `step` is called.
+
+Source: the optimizers of bitsandbytes 0.41 to 0.50, lion-pytorch 0.2, prodigyopt 1.1, dadaptation 3.2, schedulefree 1.4,
+torch-optimizer 0.3 and timm 1.0; left out are those that wrap another one.
+"""
 
 
 def is_optimizer(name: str) -> bool:
@@ -172,7 +183,7 @@ def is_optimizer(name: str) -> bool:
 
 def derives_optimizer(name: str) -> bool:
     """Whether a class with this base is an optimizer."""
-    return name in ("torch.optim.Optimizer", "torch.optim.optimizer.Optimizer") or is_optimizer(name)
+    return name in (ANY_OPTIMIZER_CLASS, "torch.optim.optimizer.Optimizer") or is_optimizer(name)
 
 
 _PRECISION = regex(r"(?i)(?:^|[^a-z0-9])(?:b?fp?|b?float|true|mixed)?-?(?:16|32)(?:$|[^0-9])|amp|half")

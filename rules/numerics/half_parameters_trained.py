@@ -40,7 +40,7 @@ class HalfParametersTrained(Rule):
         loss = loss_fn(model(inputs), targets)
     ```
     Layers can also be constructed in half, by `dtype=`, or `params_dtype=` of Transformer Engine. Nothing is reported
-    where the optimizer is given float32 copies of the parameters, or is not one of PyTorch's own.
+    where the optimizer is given float32 copies of the parameters, or may keep copies of its own.
 
     ## Fix safety
     Unsafe: the conversions to half go from the model and from what else is converted in the same functions. The model

@@ -37,6 +37,7 @@ from amplint.semantics.values.values import (
     Instance,
     Items,
     Manager,
+    OneOf,
     Optimizer,
     Ref,
     Tensor,
@@ -83,6 +84,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     converts = converted_to(arguments) if kind == "fabric" else None
     if converts is not None:
         machine[Frameworks].halving[symbol] = converts, node
+    asked = arguments.value(PRECISION_PARAMETER[kind]) if kind == "accelerate" else None
+    if isinstance(asked, (Unknown, OneOf)):
+        machine[Frameworks].asked[symbol] = asked
     return Manager(
         symbol,
         kind,
@@ -383,7 +387,8 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 class Frameworks(Tracker):
     """Tracks the objects of frameworks that scale and step themselves.
 
-    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype.
+    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype. `asked` are
+    the values of the precision that Accelerators were made with, where the script leaves them open.
     """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -392,6 +397,7 @@ class Frameworks(Tracker):
         super().__init__(machine)
         self.passes: dict[cst.CSTNode, Manager] = {}
         self.halving: dict[int, tuple[str, cst.CSTNode]] = {}
+        self.asked: dict[int, Value] = {}
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""
@@ -421,9 +427,10 @@ class Frameworks(Tracker):
         return None
 
     def attribute_value(self, owner: Value, name: str) -> Value | None:
-        """The name of an Accelerator's precision, where the script sets it."""
+        """The name of an Accelerator's precision, where the script sets it, or the value that it was made with."""
         if name == "mixed_precision" and isinstance(owner, Manager) and owner.kind == "accelerate":
-            return Const(_NAMES[owner.precision]) if owner.precision in _NAMES else None
+            known = Const(_NAMES[owner.precision]) if owner.precision in _NAMES else None
+            return known or self.asked.get(owner.symbol)
         return None
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:

@@ -320,7 +320,7 @@ def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CST
 
 
 def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:
-    """Record the parameters for which an optimizer of `torch.optim` is constructed."""
+    """Record the parameters for which an optimizer is constructed."""
     given = arguments.value("params", 0)
     fused = arguments.value("fused")
     held = sources(machine, given) or set()
@@ -337,7 +337,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         change(state, model, layer=None)
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
-    cls = optimizer.cls.rpartition(".")[2]
+    cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
 
@@ -390,27 +390,38 @@ def _epsilon(cls: str, arguments: Arguments) -> float | None:
 
 
 def sources(machine: Machine, value: Value | None) -> set[int] | None:
-    """The models whose parameters `value` consists of; None if it has others."""
+    """The models whose parameters `value` consists of; None if it has others. A dict is a parameter group."""
     if isinstance(value, Items):
-        groups = [sources(machine, item) for item in value.values if not isinstance(item, Const)]
+        values = value.values
+        if value.keys is not None and _GROUP in value.keys:
+            values = (values[value.keys.index(_GROUP)],)
+        groups = [sources(machine, item) for item in values if not isinstance(item, Const)]
         return None if None in groups else set().union(*filter(None, groups))
     return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
 
 
 def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
-    kind, parts = machine.symbols.key(symbol)[0], machine.symbols.parts(symbol)
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    kind = key[0]
     if kind == "parameters":
         return {parts[0]}
     if kind == "comprehension" and len(parts) == 2 and _is_element(machine, parts[1]):
         return _chosen_from(machine, parts[0])
-    if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
+    if kind == "call" and key[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
-    if kind == "call" and machine.symbols.key(symbol)[1] in _SEQUENCES and len(parts) == 1:
+    if kind == "call" and key[1] in _SEQUENCES and len(parts) == 1:
         return _chosen_from(machine, parts[0])
     if kind == "Add" and len(parts) == 2:
         both = [_chosen_from(machine, part) for part in parts]
         return both[0] | both[1] if both[0] is not None and both[1] is not None else None
+    if kind == "either":
+        known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in key[1:]]
+        return None if None in known else set.intersection(*filter(None, known)) or None
     return None
+
+
+_GROUP = Const("params")
+"""The key of the parameters in a parameter group."""
 
 
 def parameter_of(machine: Machine, value: Value) -> int | None:
@@ -547,7 +558,8 @@ class Parameters(Tracker):
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `lifted` are values that are converted to another dtype than half. `roots`
+    that run to the cast of what they train. `lifted` are values that are converted to another dtype than half, and
+    `replaces` is whether parameters get other data anywhere, as when those that are trained are cast back. `roots`
     caches the root of joins, whose paths grow exponentially. `moves` holds the device types to which functions move
     models, None for those that are not certain.
     """
@@ -563,6 +575,7 @@ class Parameters(Tracker):
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
+        self.replaces = False
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
         self.copying: dict[int, bool] = {}
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
@@ -689,6 +702,7 @@ class Parameters(Tracker):
         if target.attr.value == "requires_grad":
             freeze(self.machine, state)
         elif target.attr.value == "data":
+            self.replaces = True
             forget_dtypes(self.machine, state)
         elif not isinstance(value, Const):
             layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)

@@ -92,7 +92,7 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with_form
 from amplint.torchlib.frameworks import UNSCALED_IN, XLA
 from amplint.torchlib.methods import INHERITED_HARMLESS
-from amplint.torchlib.names import GRAD_SCALERS, is_optimizer
+from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, GRAD_SCALERS, is_optimizer
 
 
 def as_scaler(machine: Machine, value: Value) -> Scaler | None:
@@ -894,7 +894,7 @@ class Protocol(Tracker):
         """A scaler or an optimizer by its annotation."""
         if name in GRAD_SCALERS:
             return Scaler(symbol, self.machine.unknown("enabled", parts=(symbol,)), cls=name)
-        return Optimizer(symbol) if name == "torch.optim.Optimizer" or is_optimizer(name) else None
+        return Optimizer(symbol) if name == ANY_OPTIMIZER_CLASS or is_optimizer(name) else None
 
     def rebound_result(self, node: cst.Call, before: Value) -> Value | None:
         """A function that modifies and returns an optimizer or scaler returns the same one; only a class wraps it."""
@@ -903,8 +903,11 @@ class Protocol(Tracker):
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
 
     def join(self, left: Value, right: Value) -> Value | None:
-        """Join two optimizers or scalers to one, and a scaled loss with an unscaled one to one that may be scaled."""
+        """Join optimizers, their classes, or scalers to one, and a loss with its scaled one to one that may be scaled."""
         machine = self.machine
+        if isinstance(left, Ref) and isinstance(right, Ref):
+            classes = {left.name, right.name} - {ANY_OPTIMIZER_CLASS}
+            return Ref(ANY_OPTIMIZER_CLASS) if classes and all(map(is_optimizer, classes)) else None
         if isinstance(left, Optimizer) and isinstance(right, Optimizer):
             owner = left.owner if left.owner == right.owner else None
             cls = left.cls if left.cls == right.cls else ""

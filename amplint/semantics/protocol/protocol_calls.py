@@ -37,7 +37,7 @@ from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
-from amplint.torchlib.names import GRAD_SCALERS, derives_optimizer, is_optimizer
+from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, GRAD_SCALERS, derives_optimizer, is_optimizer
 
 
 class ProtocolCalls(Tracker):
@@ -78,13 +78,11 @@ class ProtocolCalls(Tracker):
 
     def handles_library_call(self, name: str) -> bool:
         """Optimizers."""
-        return is_optimizer(name)
+        return name == ANY_OPTIMIZER_CLASS or is_optimizer(name)
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """The optimizers of PyTorch and of other libraries."""
         assert isinstance(call.callee, Ref)
-        if not is_optimizer(call.callee.name):
-            return None
         given = call.arguments.value("params", 0)
         owner = _parameters_of(self.machine, given)
         optimizer = self._made(state, call.node, call.callee.name, owner)

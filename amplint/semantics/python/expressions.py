@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
@@ -288,6 +289,8 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
         if apart:
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])
+    if owner.keys and all(isinstance(value, Ref) for value in owner.values):
+        return functools.reduce(machine.joined_value, owner.values)
     if owner.keys is not None:
         return choice_of(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
     return Unknown(machine.fresh())
