@@ -589,9 +589,41 @@ SCRIPTS = {
         """,
         (
             "trained = list(",
-            "if args.mixed_precision == 'fp16':\n    for weight in net.parameters():\n        if weight.requires_grad:\n"
-            "            weight.data = weight.to(torch.float32)\ntrained = list(",
+            "if args.mixed_precision == 'fp16':\n    for weight in net.parameters():\n"
+            "        if weight.requires_grad:\n            weight.data = weight.to(torch.float32)\ntrained = list(",
         ),
+    ),
+    "a pipeline for samples casts the weights that are trained": (
+        """
+        import torch
+        from accelerate import Accelerator
+        from diffusers import DiffusionPipeline, UNet2DConditionModel
+
+        def sample(pipeline, accelerator, dtype):
+            pipeline = pipeline.to(accelerator.device, dtype=dtype)
+            return pipeline("a cat").images
+
+        def main(args):
+            accelerator = Accelerator(mixed_precision="fp16")
+            net = UNet2DConditionModel.from_pretrained(args.path, subfolder="unet", torch_dtype=torch.float32)
+
+            def unwrapped(model):
+                model = accelerator.unwrap_model(model)
+                return model._orig_mod if is_compiled_module(model) else model
+
+            optimizer = torch.optim.AdamW(net.parameters(), lr=args.learning_rate)
+            net, optimizer, batches = accelerator.prepare(net, optimizer, batches)
+            for epoch in range(args.epochs):
+                for batch in batches:
+                    accelerator.backward(net(**batch).loss)
+                    optimizer.step()  # expect: AMP706
+                    optimizer.zero_grad()
+                pipeline = DiffusionPipeline.from_pretrained(args.path, unet=unwrapped(net))
+                sample(pipeline, accelerator, torch.float16)
+
+        main(parse_args())
+        """,
+        ("accelerator.device, dtype=dtype", "accelerator.device"),
     ),
     "adapters are added in float16": (
         """

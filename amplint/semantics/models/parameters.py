@@ -64,6 +64,7 @@ from amplint.torchlib.frameworks import (
     DTYPE_NAMES,
     IN_4_BITS,
     IN_8_BITS,
+    PIPELINES,
     QUANTIZERS,
     SWITCHES_ADAPTERS,
     loads_as_saved,
@@ -80,6 +81,7 @@ _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _PLACE, _MOVER = "place of", "moved by"
+_UNCOMPILED = "attribute", "_orig_mod"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -108,7 +110,9 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.record_guesses(node, _model_guesses(machine, state, owner, node))
     changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps, "layer": None}
-    change(state, root(machine, symbol_of(machine, owner)), **changes)
+    converted = symbol_of(machine, owner)
+    for model in (converted, *machine[Parameters].parts.get(converted, ())):
+        change(state, root(machine, model), **changes)
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
@@ -277,11 +281,11 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
 
 
 def root(machine: Machine, symbol: int) -> int:
-    """The symbol of a model before casts and preparation by a framework, which return the same object.
+    """The symbol of a model before casts, compilation and preparation by a framework, which leave its parameters.
 
     A join whose sides have the same root counts as one.
     """
-    while machine.symbols.key(symbol)[0] in ("converted", "prepared"):
+    while machine.symbols.key(symbol)[0] in ("converted", "prepared") or machine.symbols.key(symbol)[:2] == _UNCOMPILED:
         symbol = machine.symbols.parts(symbol)[0]
     if machine.symbols.key(symbol)[0] != "either":
         return symbol
@@ -558,10 +562,10 @@ class Parameters(Tracker):
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `lifted` are values that are converted to another dtype than half, and
-    `replaces` is whether parameters get other data anywhere, as when those that are trained are cast back. `roots`
-    caches the root of joins, whose paths grow exponentially. `moves` holds the device types to which functions move
-    models, None for those that are not certain.
+    that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are values
+    that are converted to another dtype than half, and `replaces` is whether parameters get other data anywhere, as when
+    those that are trained are cast back. `roots` caches the root of joins, whose paths grow exponentially. `moves`
+    holds the device types to which functions move models, None for those that are not certain.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -576,6 +580,7 @@ class Parameters(Tracker):
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
         self.replaces = False
+        self.parts: dict[int, list[int]] = {}
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
         self.copying: dict[int, bool] = {}
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
@@ -649,6 +654,9 @@ class Parameters(Tracker):
         elif call.node in self.adapted:
             change(state, symbol_of(self.machine, result), **self.adapted.pop(call.node))
         elif PRETRAINED.search(call.callee.name):
+            if call.callee.name.startswith(PIPELINES):
+                held = [argument.value for argument in call.arguments.given if argument.keyword]
+                self.parts[symbol_of(self.machine, result)] = [symbol_of(self.machine, value) for value in held]
             load(self.machine, state, call.node, call.callee.name, result, call.arguments)
 
     def _configured(self, config: int, arguments: Arguments) -> None:

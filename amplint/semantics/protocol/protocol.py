@@ -903,7 +903,7 @@ class Protocol(Tracker):
         return before if isinstance(before, (Optimizer, Scaler)) and not wraps else None
 
     def join(self, left: Value, right: Value) -> Value | None:
-        """Join optimizers, their classes, or scalers to one, and a loss with its scaled one to one that may be scaled."""
+        """Join optimizers, their classes or scalers to one, a loss and its scaled one to one that may be scaled."""
         machine = self.machine
         if isinstance(left, Ref) and isinstance(right, Ref):
             classes = {left.name, right.name} - {ANY_OPTIMIZER_CLASS}
