@@ -605,7 +605,8 @@ SCRIPTS = {
 
         def main(args):
             accelerator = Accelerator(mixed_precision="fp16")
-            net = UNet2DConditionModel.from_pretrained(args.path, subfolder="unet", torch_dtype=torch.float32)
+            net = UNet2DConditionModel.from_pretrained(args.path, subfolder="unet")
+            net.to(accelerator.device, dtype=torch.float32)
 
             def unwrapped(model):
                 model = accelerator.unwrap_model(model)

@@ -171,7 +171,8 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
         return
     perhaps = None if known is None else known.perhaps or (known.half if manager.precision is None else None)
-    if perhaps is not None and manager.precision in (None, "float16") and not machine[parameters.Parameters].replaces:
+    undone = perhaps in machine[parameters.Parameters].undone
+    if perhaps is not None and manager.precision in (None, "float16") and not undone:
         chosen, guesses = replace(manager, precision="float16"), machine.guesses_for(perhaps)
         premises = (Premise.FLOAT16_CHOSEN,)
         machine.emit(state, HalfManaged, node, manager=chosen, cast=perhaps, guesses=guesses, premises=premises)

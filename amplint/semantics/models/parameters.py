@@ -259,6 +259,15 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None)
 
 
+def _may_be_cast_back(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
+    """Forget the parameter dtypes of these models, or of any, which code casts that does not run on every path."""
+    models = None if values is None else {root(machine, symbol_of(machine, value)) for value in values}
+    for symbol, known in state[ModelStates].known.items():
+        if models is None or symbol in models:
+            machine[Parameters].undone |= {known.perhaps, known.half}
+    forget_dtypes(machine, state, values)
+
+
 def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CSTNode] | None:
     """The half dtype in which a layer of the model `value` was constructed, and its call."""
     known = state[ModelStates].known.get(root(machine, symbol_of(machine, value)))
@@ -287,11 +296,12 @@ def root(machine: Machine, symbol: int) -> int:
     """
     while machine.symbols.key(symbol)[0] in ("converted", "prepared") or machine.symbols.key(symbol)[:2] == _UNCOMPILED:
         symbol = machine.symbols.parts(symbol)[0]
-    if machine.symbols.key(symbol)[0] != "either":
+    kind = machine.symbols.key(symbol)[0]
+    if kind not in ("either", "if"):
         return symbol
     roots = machine[Parameters].roots
     if symbol not in roots:
-        behind = {root(machine, part) for part in machine.symbols.parts(symbol)}
+        behind = {root(machine, part) for part in machine.symbols.parts(symbol)[kind == "if" :]}
         roots[symbol] = behind.pop() if len(behind) == 1 else symbol
     return roots[symbol]
 
@@ -563,9 +573,9 @@ class Parameters(Tracker):
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
     `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
     that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are values
-    that are converted to another dtype than half, and `replaces` is whether parameters get other data anywhere, as when
-    those that are trained are cast back. `roots` caches the root of joins, whose paths grow exponentially. `moves`
-    holds the device types to which functions move models, None for those that are not certain.
+    that are converted to another dtype than half, and `undone` casts to a chosen dtype after which the parameters may
+    have been cast back on a path. `roots` caches the root of joins, whose paths grow exponentially. `moves` holds the
+    device types to which functions move models, None for those that are not certain.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -579,7 +589,7 @@ class Parameters(Tracker):
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
-        self.replaces = False
+        self.undone: set[cst.CSTNode | None] = set()
         self.parts: dict[int, list[int]] = {}
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
         self.copying: dict[int, bool] = {}
@@ -617,7 +627,8 @@ class Parameters(Tracker):
         adapts = isinstance(call.callee, Ref) and call.callee.name in ADAPTING
         before = self._trained_in_half(state, call) if adapts or call.name == ADDING else {}
         if not READS_PARAMETERS.search(last_name(call.node.func)):
-            forget_dtypes(self.machine, state, call.arguments.values)
+            forget = forget_dtypes if before else _may_be_cast_back
+            forget(self.machine, state, call.arguments.values)
         changes = CHANGES_PARAMETERS.search(call.name) and call.name not in SWITCHES_ADAPTERS
         if call.owner is not None and not isinstance(call.callee, Ref) and changes:
             forget_dtypes(self.machine, state, [call.owner])
@@ -710,8 +721,7 @@ class Parameters(Tracker):
         if target.attr.value == "requires_grad":
             freeze(self.machine, state)
         elif target.attr.value == "data":
-            self.replaces = True
-            forget_dtypes(self.machine, state)
+            _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
             layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
             forget_dtypes(self.machine, state, [owner])
