@@ -336,11 +336,22 @@ class Regions:
             run = self._mirrored(statement) or self._with_losses(statement, losses)
             taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
+        self._join_branches(chosen)
         runs = self._runs(chosen)
         homes = {self._script.function_of(run[0]) for run in (*(one.statements for one in self.training), *runs)}
         for run in runs:
             if not self._observed.calls.reached(run) & homes - {self._script.function_of(run[0])}:
                 yield Region(run, {one for one in chosen if any(self._script.inside(each, one) for each in run)})
+
+    def _join_branches(self, chosen: dict[cst.CSTNode, None]) -> None:
+        """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
+        for statement in list(chosen):
+            around = [one for one, _ in self._script.enclosing_statements(statement)][1:2]
+            blocks = list(_branches(around[0])) if around and isinstance(around[0], cst.If) else []
+            if blocks and all(block and all(one in chosen for one in block) for block in blocks):
+                chosen.update(dict.fromkeys(around))
+                for one in (one for block in blocks for one in block):
+                    del chosen[one]
 
     def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first to the last of `statements`."""
@@ -402,6 +413,15 @@ class Regions:
         calls = list(every(statement, cst.Call))
         known = (callee(call) in losses or _is_of_torch(call) or called_name(call)[:1].isupper() for call in calls)
         return len(statement.body) == 1 and isinstance(statement.body[0], cst.Assign) and all(known)
+
+
+def _branches(condition: cst.If) -> Iterator[Block]:
+    """The blocks of an `if` and its other clauses; one of them is empty unless it ends in `else`."""
+    yield condition.body.body
+    if isinstance(condition.orelse, cst.If):
+        yield from _branches(condition.orelse)
+    else:
+        yield condition.orelse.body.body if condition.orelse is not None else ()
 
 
 def computes(loss: cst.BaseExpression) -> bool:

@@ -1,0 +1,241 @@
+"""Shapes of training files that were refused, or converted less well than a person would."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.codemods import Conversion, Wish, convert
+
+RUNNERS = """
+    import torch
+
+
+    class Runner:
+        def __init__(self, model, optimizer=None):
+            self.model = model
+            self.optimizer = optimizer
+
+
+    class {derived}:
+        def train_epoch(self, loader):
+            for x in loader:
+                loss = self.model(x.cuda()).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+"""
+SAVED = """
+    import torch
+    from torch import nn
+
+
+    def save(model, optimizer, path):
+        optimizer_state = optimizer.state_dict()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer_state}, path)
+
+
+    def load(model, optimizer, path):
+        checkpoint = torch.load(path)
+        model.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+
+
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    load(model, optimizer, "last.pt")
+    for x in [torch.ones(2, 4).cuda()]:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    save(model, optimizer, "last.pt")
+"""
+REUSED = """
+    import torch
+    from torch import nn
+    from datasets import splits
+
+    train, test = splits()
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+    def train():
+        for x in test:
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+    train()
+"""
+CONFIGURED = """
+    import torch
+
+
+    class Trainer:
+        def __init__(self, model, config):
+            self.model, self.config = model, config
+
+        def train(self, loader):
+            model = self.model.cuda()
+            optimizer = model.configure_optimizers(self.config)
+
+            def epoch():
+                for x in loader:
+                    loss = model(x.cuda()).mean()
+                    model.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    for group in optimizer.param_groups:
+                        group["lr"] *= 0.99
+
+            epoch()
+"""
+
+
+def _converted(text: str, dtype: str = "float16") -> Conversion:
+    conversion = convert(textwrap.dedent(text).lstrip(), Wish(to="amp", dtype=dtype))
+    assert conversion.refused == ()
+    return conversion
+
+
+def test_a_scaler_stands_beside_the_optimizer_of_a_base_class() -> None:
+    text = _converted(RUNNERS.format(derived="Trained(Runner)")).text
+    assert "        self.optimizer = optimizer\n        self.scaler = torch.amp.GradScaler" in text
+    assert "self.scaler.scale(loss).backward()" in text
+
+
+def test_without_a_base_in_the_file_no_scaler_is_made_anywhere() -> None:
+    text = textwrap.dedent(RUNNERS.format(derived="Trained(Other)")).lstrip()
+    conversion = convert(text, Wish(to="amp"))
+    assert conversion.text == text
+    assert ["is not made in one method" in one.text for one in conversion.refused] == [True]
+
+
+def test_one_scaler_is_made_where_an_optimizer_stands_in_a_branch_and_another_below() -> None:
+    text = """
+        import torch
+        from torch import nn
+
+
+        class Agent:
+            def __init__(self, decodes):
+                self.net, self.decoder = nn.Linear(4, 4).cuda(), nn.Linear(4, 4).cuda()
+                if decodes:
+                    self.second = torch.optim.Adam(self.decoder.parameters())
+                self.first = torch.optim.Adam(self.net.parameters())
+
+            def update(self, x):
+                loss = self.net(x).pow(2).mean()
+                self.first.zero_grad()
+                loss.backward()
+                self.first.step()
+
+            def decode(self, x):
+                loss = self.decoder(x).pow(2).mean()
+                self.second.zero_grad()
+                loss.backward()
+                self.second.step()
+    """
+    text = _converted(text).text
+    assert text.count("GradScaler(") == 1
+    assert "        self.scaler = torch.amp.GradScaler" in text
+    assert "            self.scaler = torch.amp.GradScaler" not in text
+
+
+def test_a_checkpoint_may_get_the_state_of_its_optimizer_by_a_variable() -> None:
+    conversion = _converted(SAVED)
+    assert '"optimizer": optimizer_state, "scaler": scaler.state_dict()}' in conversion.text
+    assert 'scaler.load_state_dict(checkpoint["scaler"])' in conversion.text
+    assert not any("AMP211" in one.text for one in conversion.left)
+
+
+def test_a_function_may_go_by_a_name_that_was_a_variable_before() -> None:
+    assert "scaler.scale(loss).backward()" in _converted(REUSED).text
+
+
+def test_what_has_groups_of_parameters_is_an_optimizer() -> None:
+    text = _converted(CONFIGURED).text
+    assert "optimizer = model.configure_optimizers(self.config)\n        scaler = torch.amp.GradScaler" in text
+    assert "scaler.step(optimizer)" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "converts"),
+    [
+        ("from mmcv import Config", True),
+        ("import mmcv", True),
+        ("from mmcv.runner import OptimizerHook", False),
+        ("from mmcv import Config, runner", False),
+        ("from mmengine.config import Config", True),
+        ("from mmengine.runner import Runner", False),
+    ],
+)
+def test_files_of_settings_are_no_framework(first: str, converts: bool) -> None:
+    text = f"{first}\n{textwrap.dedent(REUSED).lstrip()}"
+    assert (convert(text, Wish(to="amp")).refused == ()) is converts
+
+
+EVALUATED = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in [torch.ones(2, 4).cuda()]:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        y = torch.ones(2, 4).cuda()
+        if len(y) > 1:
+            out = model(y)
+        {second}
+            {body}
+    print(out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "body", "joined"),
+    [
+        ("else:", "out = model(y[:1])", True),
+        ("elif len(y):", "out = model(y[:1])", False),
+        ("else:", "out = y", False),
+    ],
+)
+def test_branches_that_all_run_the_model_share_a_region(second: str, body: str, joined: bool) -> None:
+    text = _converted(EVALUATED.format(second=second, body=body)).text
+    header = '    with torch.autocast(device_type="cuda", dtype=torch.float16):\n        if len(y) > 1:\n'
+    assert (header in text) is joined
+
+
+@pytest.mark.parametrize(
+    ("run", "told"),
+    [
+        ("nn.parallel.data_parallel(model, x)", True),
+        ("nn.DataParallel(model)(x)", True),
+        ("model(x) if not isinstance(model, nn.DataParallel) else None", False),
+    ],
+)
+def test_replicas_in_threads_are_named_however_they_are_made(run: str, told: bool) -> None:
+    text = f"""
+        import torch
+        from torch import nn
+
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in [torch.ones(2, 4).cuda()]:
+            loss = {run}.pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    left = _converted(text.replace(f"{run}.pow", f"({run}).pow"), "bfloat16").left
+    assert any("with several GPUs" in one.text for one in left) is told
