@@ -337,6 +337,8 @@ def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | N
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
         above = script.source.parent(node)
+        while isinstance(above, cst.Attribute) and above.attr.value == "float":
+            above = script.source.parent(script.source.parent(above) or above)
         path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
         if path is not None:
             names.setdefault(script.function_of(node), set()).add(path)

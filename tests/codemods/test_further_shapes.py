@@ -239,3 +239,11 @@ def test_replicas_in_threads_are_named_however_they_are_made(run: str, told: boo
     """
     left = _converted(text.replace(f"{run}.pow", f"({run}).pow"), "bfloat16").left
     assert any("with several GPUs" in one.text for one in left) is told
+
+
+@pytest.mark.parametrize("first", ["import torch as t, os", "import os, torch as t", "import torch as t  # tensors"])
+def test_the_alias_of_pytorch_is_used_whatever_else_is_imported_beside_it(first: str) -> None:
+    text = textwrap.dedent(REUSED).lstrip().replace("import torch\n", f"{first}\n").replace("torch.optim", "t.optim")
+    conversion = _converted(text)
+    assert "with t.autocast(" in conversion.text
+    assert "import torch\n" not in conversion.text
