@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -247,3 +248,54 @@ def test_the_alias_of_pytorch_is_used_whatever_else_is_imported_beside_it(first:
     conversion = _converted(text)
     assert "with t.autocast(" in conversion.text
     assert "import torch\n" not in conversion.text
+
+
+WARMED = """
+    import torch
+    from torch import nn
+    from schedule import make
+
+
+    def main(first):
+        model = nn.Linear(4, 1).cuda()
+        if first:
+            optimizer = make(model, 0.1)
+        else:
+            optimizer = make(model, 0.2)
+        params = list(model.named_parameters())
+        for x in [torch.ones(2, 4).cuda()]:
+            loss = model(x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            print(params[0][1].grad.norm())
+            optimizer.step()
+"""
+SCHEDULE = """
+    import torch
+
+
+    class Warm:
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        def zero_grad(self):
+            self.optimizer.zero_grad()
+
+        def step(self):
+            self.optimizer.step()
+
+
+    def make(model, rate):
+        optimizer = {made}(torch.optim.Adam(model.parameters(), lr=rate))
+        return optimizer
+"""
+
+
+@pytest.mark.parametrize(("made", "steps"), [("Warm", False), ("", True)])
+def test_an_optimizer_may_come_of_a_function_of_another_file(tmp_path: Path, made: str, steps: bool) -> None:
+    (tmp_path / "schedule.py").write_text(textwrap.dedent(SCHEDULE.format(made=made)), encoding="utf-8")
+    text = textwrap.dedent(WARMED).lstrip()
+    conversion = convert(text, Wish(to="amp"), str(tmp_path / "train.py"))
+    assert [one.text for one in conversion.refused] == ([] if steps else ["an optimizer steps in another file"])
+    unscaled = "        scaler.unscale_(optimizer)\n        print(params[0][1].grad.norm())"
+    assert (unscaled in conversion.text) is steps
