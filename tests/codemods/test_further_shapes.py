@@ -299,3 +299,30 @@ def test_an_optimizer_may_come_of_a_function_of_another_file(tmp_path: Path, mad
     assert [one.text for one in conversion.refused] == ([] if steps else ["an optimizer steps in another file"])
     unscaled = "        scaler.unscale_(optimizer)\n        print(params[0][1].grad.norm())"
     assert (unscaled in conversion.text) is steps
+
+
+def test_the_scaler_stands_above_the_loop_that_makes_an_optimizer_anew() -> None:
+    text = """
+        import torch
+        from torch import nn
+
+        model = nn.Linear(4, 1).cuda()
+
+
+        def train():
+            for x in [torch.ones(2, 4).cuda()]:
+                loss = model(x).pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for epoch in range(3):
+            train()
+            if epoch == 1:
+                optimizer = torch.optim.ASGD(model.parameters(), lr=0.1)
+    """
+    text = _converted(text).text
+    assert 'lr=0.1)\nscaler = torch.amp.GradScaler("cuda")\nfor epoch' in text
+    assert text.count("GradScaler(") == 1

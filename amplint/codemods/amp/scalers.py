@@ -318,6 +318,8 @@ class Scalers:
         name: str,
         use: cst.CSTNode | None = None,
     ) -> None:
+        first = [one for one in bindings if self._script.loop_of(one) is None]
+        bindings = first or bindings  # what a loop makes anew later is stepped by the same scaler
         common = self._script.common([*bindings, *([use] if use is not None else [])])
         if common is None:
             raise Refusal(bindings[0], "the optimizers are made in different places")

@@ -9,6 +9,7 @@ from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
+from amplint.codemods.places import clauses
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
@@ -211,12 +212,10 @@ def _in_each_branch(script: Script, clause: cst.If | cst.Else, uses: list[Use]) 
         first = script.source.parent(first)
     if not isinstance(first, cst.If):
         return None
-    branches: list[cst.If | cst.Else] = [first]
-    while isinstance(last := branches[-1], cst.If) and last.orelse is not None:
-        branches.append(last.orelse)
+    branches = list(clauses(first))
     calls = [use.call for use in uses if use.name == INITIALIZE and use.call is not None]
     every = all(any(script.inside(branch.body, call) for call in calls) for branch in branches)
-    return first if every and isinstance(last, cst.Else) else None
+    return first if every and isinstance(branches[-1], cst.Else) else None
 
 
 def _operand(script: Script, condition: cst.BaseExpression) -> str:

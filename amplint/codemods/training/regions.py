@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name, callee, paths
-from amplint.codemods.places import Block
+from amplint.codemods.places import Block, clauses
 from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
@@ -347,10 +347,11 @@ class Regions:
         """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
         for statement in list(chosen):
             around = [one for one, _ in self._script.enclosing_statements(statement)][1:2]
-            blocks = list(_branches(around[0])) if around and isinstance(around[0], cst.If) else []
-            if blocks and all(block and all(one in chosen for one in block) for block in blocks):
+            found = list(clauses(around[0])) if around and isinstance(around[0], cst.If) else []
+            inside = [one for clause in found for one in clause.body.body]
+            if found and isinstance(found[-1], cst.Else) and all(one in chosen for one in inside):
                 chosen.update(dict.fromkeys(around))
-                for one in (one for block in blocks for one in block):
+                for one in inside:
                     del chosen[one]
 
     def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
@@ -413,15 +414,6 @@ class Regions:
         calls = list(every(statement, cst.Call))
         known = (callee(call) in losses or _is_of_torch(call) or called_name(call)[:1].isupper() for call in calls)
         return len(statement.body) == 1 and isinstance(statement.body[0], cst.Assign) and all(known)
-
-
-def _branches(condition: cst.If) -> Iterator[Block]:
-    """The blocks of an `if` and its other clauses; one of them is empty unless it ends in `else`."""
-    yield condition.body.body
-    if isinstance(condition.orelse, cst.If):
-        yield from _branches(condition.orelse)
-    else:
-        yield condition.orelse.body.body if condition.orelse is not None else ()
 
 
 def computes(loss: cst.BaseExpression) -> bool:
