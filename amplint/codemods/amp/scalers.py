@@ -168,9 +168,7 @@ class Scalers:
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
 
-    def _bindings_in(
-        self, owner: cst.ClassDef, roots: frozenset[str]
-    ) -> dict[cst.FunctionDef, list[cst.CSTNode]]:
+    def _bindings_in(self, owner: cst.ClassDef, roots: frozenset[str]) -> dict[cst.FunctionDef, list[cst.CSTNode]]:
         """Method of a class -> its assignments to `roots`, for the methods with any."""
         bindings = {
             method: [binding for root in sorted(roots) for binding in self._script.assignments(method, root)]

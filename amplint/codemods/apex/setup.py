@@ -32,7 +32,8 @@ class Setup:
 
     `pairs` are the targets of its result, each with the argument. `flags` are the conditions whose conjunction enables
     mixed precision, and `switches` the same as booleans; `guards` are the `if` statements around the call that some of
-    them come from. `choice` is the `if` around the call of which each branch initializes. `off` says that it is never enabled. `scale` is the initial loss scale.
+    them come from. `choice` is the `if` around the call of which each branch initializes. `off` says that it is never
+    enabled. `scale` is the initial loss scale.
     """
 
     call: cst.Call
