@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amplint.codemods import Conversion, Wish, convert
+from amplint.codemods import Conversion, Wish, convert, outputs
 
 RUNNERS = """
     import torch
@@ -326,3 +326,57 @@ def test_the_scaler_stands_above_the_loop_that_makes_an_optimizer_anew() -> None
     text = _converted(text).text
     assert 'lr=0.1)\nscaler = torch.amp.GradScaler("cuda")\nfor epoch' in text
     assert text.count("GradScaler(") == 1
+
+
+UNDONE = """
+    import torch
+    from torch import nn
+
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = self.layer(x){cast}
+            return torch.bmm(h, h.transpose(1, 2))
+
+
+    model = Net().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in [torch.ones(2, 3, 4).cuda()]:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("cast", "undone"), [(".float()", True), ("", False)])
+def test_casts_that_autocast_undoes_count_against_a_conversion(cast: str, undone: bool) -> None:
+    run = outputs.found(textwrap.dedent(UNDONE.format(cast=cast)), "")
+    names = {one.name for one in (*run.findings, *run.assumed)}
+    assert ("disabled-region-keeps-half" in names) is undone
+
+
+@pytest.mark.parametrize(
+    ("values", "told"), [("[out, x]", True), ("[x, out.float()]", False), ("[x, out.argmax(1)]", False)]
+)
+def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, told: bool) -> None:
+    text = f"""
+        import torch
+
+
+        def train(model, loader, kept):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for x in loader:
+                out = model(x.cuda())
+                loss = out.pow(2).mean()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                list(map(lambda one, into: into.append(one.detach().cpu().numpy()), {values}, kept))
+    """
+    left = _converted(text, "bfloat16").left
+    assert any("NumPy has no such type" in one.text for one in left) is told
