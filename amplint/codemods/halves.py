@@ -179,7 +179,8 @@ class Halves:
         calls = every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ()
         for call in (one for one in calls if called_name(one) == "map" and one.args):
             mapped, *given = (argument.value for argument in call.args)
-            for param, values in zip(mapped.params.params if isinstance(mapped, cst.Lambda) else (), given, strict=False):
+            params = mapped.params.params if isinstance(mapped, cst.Lambda) else ()
+            for param, values in zip(params, given, strict=False):
                 if self._carries(values, half, inside=inside):
                     yield param.name.value
 

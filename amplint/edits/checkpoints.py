@@ -128,7 +128,9 @@ def _held_by(variable: cst.Name, rewrite: Rewriter) -> cst.CSTNode | None:
     """The value of the only entry of a dict display in the function around that reads `variable`."""
     functions = (one for one in rewrite.source.ancestors(variable) if isinstance(one, cst.FunctionDef))
     function = next(functions, None)
-    elements = every(function, cst.DictElement, cst.Arg) if function is not None else ()
+    elements: list[cst.DictElement | cst.Arg] = []
+    if function is not None:
+        elements += [*every(function, cst.DictElement), *every(function, cst.Arg)]
     found = [one.value for one in elements if _is_entry(one, rewrite) and rewrite.text(one.value) == variable.value]
     return found[0] if len(found) == 1 else None
 
