@@ -162,6 +162,7 @@ class Halves:
         """The calls that can make an array of NumPy of a half value: `numpy()`, and those of libraries of arrays."""
         for statement, half in self._before.items():
             inside = statement in self._within
+            half |= set(self._mapped(statement, half, inside=inside))
             for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
                 one = self.source.imports.get((dotted(call.func) or "").partition(".")[0])
                 if one is not None and one.module.partition(".")[0] in _ARRAYS:
@@ -172,6 +173,16 @@ class Halves:
                     continue
                 if any(self._carries(operand, half, inside=inside) for operand in operands):
                     yield self.source.span(call)
+
+    def _mapped(self, statement: cst.CSTNode, half: Set[str], *, inside: bool) -> Iterator[str]:
+        """The parameters of lambdas that `map()` calls with half values in a simple statement."""
+        calls = every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ()
+        for call in (one for one in calls if called_name(one) == "map" and one.args):
+            mapped, *given = (argument.value for argument in call.args)
+            params = mapped.params.params if isinstance(mapped, cst.Lambda) else ()
+            for param, values in zip(params, given, strict=False):
+                if self._carries(values, half, inside=inside):
+                    yield param.name.value
 
     def arguments(self, call: cst.Call) -> list[cst.BaseExpression]:
         """The arguments of `call`, and the elements of displays among them, that can be half."""

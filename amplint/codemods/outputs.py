@@ -49,6 +49,8 @@ _HALF_LOSSES = {
 _PRODUCTS = operations_with("matrices") - operations_with("weights")
 _WIDENING = frozenset({"float", "double", "numpy", "item", "tolist", "int", "long"})
 _KEEPING = operations_with("reshapes") | {"clamp", "clip", "contiguous", "detach", "index", "to"}
+_UNDONE = "disabled-region-keeps-half"
+"""The rule about casts to float32 that autocast undoes, as it does to outputs within a model."""
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
 _LARGEST = 6
@@ -238,7 +240,7 @@ def _is_product(node: cst.CSTNode) -> bool:
 def found(text: str, path: str) -> Found:
     """The numerical failures in `text`, and in the files it imports, with half outputs of the models in its regions."""
     check_time()
-    rules = [rule for rule in all_rules() if rule.name in ABOUT_HALF]
+    rules = [rule for rule in all_rules() if rule.name in (*ABOUT_HALF, _UNDONE)]
     assuming = [rule for rule in rules if rule.assumed]
     script = parsed(text, path)
     source, program = script.source, whole_program(script.source)
@@ -337,6 +339,8 @@ def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | N
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
         above = script.source.parent(node)
+        while isinstance(above, cst.Attribute) and above.attr.value == "float":
+            above = script.source.parent(script.source.parent(above) or above)
         path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
         if path is not None:
             names.setdefault(script.function_of(node), set()).add(path)

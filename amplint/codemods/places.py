@@ -17,6 +17,14 @@ Loop = cst.For | cst.While
 _LOOPS = (cst.For, cst.While)
 
 
+def clauses(condition: cst.If) -> Iterator[cst.If | cst.Else]:
+    """An `if` and its other clauses: each `elif`, and the `else`."""
+    clause: cst.If | cst.Else | None = condition
+    while clause is not None:
+        yield clause
+        clause = clause.orelse if isinstance(clause, cst.If) else None
+
+
 class Places:
     """Structural queries on the nodes of one file."""
 

@@ -37,6 +37,7 @@ _OF_PLAIN_LAYERS = frozenset(
 """Libraries whose layers are made of PyTorch's own, or that have none."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
+_REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
@@ -286,8 +287,8 @@ def _replicated(program: Program, row: int) -> Iterator[Remark]:
     source = program.main
     distributed = any("DistributedDataParallel" in chunk.words for chunk in source.chunks)
     for chunk in source.chunks if distributed else program.chunks:
-        for node in every(chunk.module, cst.Name) if "DataParallel" in chunk.words else ():
-            if node.value == "DataParallel" and not isinstance(chunk.source.parent(node), cst.ImportAlias):
+        for node in every(chunk.module, cst.Name) if _REPLICATING & chunk.words else ():
+            if node.value in _REPLICATING and _is_used(chunk.source, node):
                 there, name = chunk.span(node).start.row, _relative(chunk.source, source)
                 yield Remark(row, f"{name}:{there}: {_IN_THREADS}") if name else Remark(there, _IN_THREADS)
                 return
@@ -296,6 +297,12 @@ def _replicated(program: Program, row: int) -> Iterator[Remark]:
         wrapped = next((one for one in modules if one.attr.value == "module" and dotted(one)), None)
         if wrapped is not None:
             yield Remark(source.span(wrapped).start.row, f"if this model is in nn.DataParallel, {_IN_THREADS}")
+
+
+def _is_used(source: Source, node: cst.CSTNode) -> bool:
+    """Whether a name is neither imported nor asked for by `isinstance`."""
+    around = next((one for one in source.ancestors(node) if isinstance(one, (cst.ImportAlias, cst.Call))), None)
+    return around is None or (isinstance(around, cst.Call) and called_name(around) != "isinstance")
 
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:

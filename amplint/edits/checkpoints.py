@@ -116,9 +116,23 @@ def saved(
             key = rewrite.text(target.slice[0])
             entry = f"{rewrite.text(target.value)}[{_renamed(key)}]"
             return rewrite.insert_after(above, f"{entry} = {state}") if _renamed(key) != key else None
+        held = _held_by(target, rewrite) if isinstance(target, cst.Name) else None
+        if held is not None:
+            return saved(held, scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
         if isinstance(above, cst.BaseStatement):
             break
     return saved_beside(node, state, rewrite)
+
+
+def _held_by(variable: cst.Name, rewrite: Rewriter) -> cst.CSTNode | None:
+    """The value of the only entry of a dict display in the function around that reads `variable`."""
+    functions = (one for one in rewrite.source.ancestors(variable) if isinstance(one, cst.FunctionDef))
+    function = next(functions, None)
+    elements: list[cst.DictElement | cst.Arg] = []
+    if function is not None:
+        elements += [*every(function, cst.DictElement), *every(function, cst.Arg)]
+    found = [one.value for one in elements if _is_entry(one, rewrite) and rewrite.text(one.value) == variable.value]
+    return found[0] if len(found) == 1 else None
 
 
 def _append(value: cst.CSTNode, item: cst.CSTNode, text: str, rewrite: Rewriter) -> Edit:

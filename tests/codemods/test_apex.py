@@ -453,3 +453,34 @@ def test_what_stands_in_for_apex_elsewhere_stays() -> None:
     assert "    from layers import LayerNorm as FusedLayerNorm\n" in text
     assert "HAS_AMP" not in text
     assert "amp.initialize" not in text
+
+
+def test_the_scaler_is_not_made_between_a_comment_and_its_statement() -> None:
+    restored = "    # restore\n    if path:\n        optimizer.load_state_dict(torch.load(path))\n"
+    conversion = convert(LOOP.replace(SETUP, f"{restored}{SETUP}"), APEX)
+    assert conversion.refused == ()
+    assert 'scaler = torch.amp.GradScaler("cuda")\n    # restore\n    if path:\n' in conversion.text
+
+
+BRANCHES = """    if len(loader) > 1:
+        net, optimizer = amp.initialize(net, optimizer, opt_level="O1")
+        frozen = amp.initialize(frozen, opt_level="O1")
+    {second}
+        net, optimizer = amp.initialize(net, optimizer, opt_level="{level}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "level", "refused"),
+    [
+        ("else:", "O1", False),
+        ("elif loader:", "O1", True),
+        ("else:", "O0", True),
+    ],
+)
+def test_each_branch_of_a_choice_may_initialize(second: str, level: str, refused: bool) -> None:
+    text = LOOP.replace(SETUP, BRANCHES.format(second=second, level=level))
+    conversion = convert(text, APEX)
+    assert bool(conversion.refused) is refused
+    assert ('    scaler = torch.amp.GradScaler("cuda")\n    for step' in conversion.text) is not refused
+    assert ("loader) > 1" in conversion.text) is refused

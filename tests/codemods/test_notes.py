@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from amplint.codemods import Wish, convert
+from amplint.codemods import Wish, convert, outputs
 
 LOOP = """import torch
 from nets import build
@@ -182,6 +182,17 @@ def test_probabilities_of_a_model_out_of_sight_are_named(body: str, inside: str,
     (remark,) = conversion.left
     assert remark.text.startswith("if the model ends in a sigmoid, that is exactly 1 in half from a logit of 8.4 on")
     assert "loss = " in conversion.text.splitlines()[remark.row - 1]
+
+
+@pytest.mark.parametrize("output", ["self.model(x)", "self.model(x).float()"])
+def test_they_are_named_whether_or_not_the_output_is_cast(output: str) -> None:
+    region = """        with torch.autocast("cuda", dtype=torch.bfloat16):
+            out = {output}
+            with torch.autocast("cuda", enabled=False):
+                loss = F.binary_cross_entropy(out.float(), y)"""
+    text = PROBABILITIES.format(body=region.format(output=output))
+    (loss,) = outputs.found(text, "").losses
+    assert loss.why.startswith("if the model ends in a sigmoid")
 
 
 def test_each_of_several_losses_in_a_statement_gets_a_variable() -> None:

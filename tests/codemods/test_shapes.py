@@ -303,8 +303,7 @@ show()
 @pytest.mark.parametrize("wish", [FLOAT16, BFLOAT16])
 def test_a_branch_that_the_file_never_takes_is_converted_too(wish: Wish) -> None:
     text = _converted(HEAD + LOOP + EVALUATION, wish).text
-    assert "sample = net(data[0]).cpu()" in _regions(text)
-    assert "sample = net(data[1]).cpu()" in _regions(text)
+    assert any("net(data[0])" in region and "net(data[1])" in region for region in _regions(text))
     assert "return sample.data.float().numpy()" in text
 
 

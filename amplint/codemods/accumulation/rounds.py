@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from amplint.codemods.accumulation.ranges import range_of
 from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.calls import Calls
-from amplint.codemods.places import Block
+from amplint.codemods.places import Block, clauses
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
 from amplint.codemods.training import observed as training
@@ -193,7 +193,7 @@ def _tests(
         if above is place:
             return
         if isinstance(above, cst.If) and not any(script.inside(above, one) for one in backwards):
-            sides = list(_sides(above))
+            sides = [clause.body for clause in clauses(above)]
             stepping = [side for side in sides if any(script.inside(side, one) for one in steps)]
             if len(stepping) < len(sides) or len(sides) == 1:
                 yield above.test
@@ -235,7 +235,7 @@ def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: S
     block, statements = common
     holder = statements[0]
     if isinstance(holder, cst.If) and all(one is holder for one in statements):
-        for side in _sides(holder):
+        for side in (clause.body for clause in clauses(holder)):
             its = [one for one in backwards if script.inside(side, one)]
             theirs = [one for one in steps if script.inside(side, one)]
             if bool(its) != bool(theirs):
@@ -250,14 +250,6 @@ def _split(script: Script, place: Place, backwards: Sequence[cst.Call], steps: S
     if late is not None:
         raise Refusal(late, f"{_TWICE}; this one follows a step and needs a loop of its own")
     yield Round(place, block, tuple(backwards), tuple(steps))
-
-
-def _sides(condition: cst.If) -> Iterator[cst.CSTNode]:
-    yield condition.body
-    if isinstance(condition.orelse, cst.If):
-        yield from _sides(condition.orelse)
-    elif condition.orelse is not None:
-        yield condition.orelse.body
 
 
 def _calls(test: cst.BaseExpression) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from amplint.codemods import parameters
 from amplint.codemods.bindings import bound_paths, called_name, paths, positional
@@ -66,7 +66,9 @@ class Scalers:
 
     def _construction_statements(self) -> Iterator[tuple[tuple[cst.FunctionDef | None, str], cst.CSTNode]]:
         """The statements below which scalers are constructed; optimizers constructed later share the scaler."""
-        for key, statements in self._made.items():
+        for key, made in self._made.items():
+            blocks = [self._script.block_of(one) for one in made] if key[1] != self.name else []
+            statements = [one for one in made if not self._is_deeper(one, blocks)]
             kept: list[cst.CSTNode] = []
             for statement in sorted(statements, key=self._script.row):
                 around = [block for _, block in self._script.enclosing_statements(statement)]
@@ -75,6 +77,11 @@ class Scalers:
                 elif not any(block is self._script.block_of(above) for above in kept for block in around):
                     kept.append(statement)
             yield from ((key, statement) for statement in kept)
+
+    def _is_deeper(self, statement: cst.CSTNode, blocks: list[Sequence[cst.CSTNode]]) -> bool:
+        """Whether a block around that of `statement` is one of `blocks`."""
+        around = [block for _, block in self._script.enclosing_statements(statement)]
+        return any(block is outer for block in around[1:] for outer in blocks)
 
     def at(self, call: cst.Call) -> str:
         """The expression of the scaler at `call`, a backward pass or a step. Raises Refusal."""
@@ -150,11 +157,7 @@ class Scalers:
 
     def _of_object(self, function: cst.FunctionDef | None, roots: frozenset[str], node: cst.CSTNode) -> str:
         owner = self._script.method_owner(function)
-        homes = {
-            method: [binding for root in sorted(roots) for binding in self._script.assignments(method, root)]
-            for method in self._observed.calls.methods(owner)
-        }
-        homes = {method: bindings for method, bindings in homes.items() if bindings}
+        homes = next(filter(None, (self._bindings_in(one, roots) for one in self._with_bases(owner))), {})
         private = f"_{self.name}" not in self._script.words and all(root.startswith("self._") for root in roots)
         attribute = f"self.{'_' if private else ''}{self.name}"
         if len(homes) == 1:
@@ -164,6 +167,26 @@ class Scalers:
             self._made[None, attribute] = {self._last_attribute_assignment(owner, node): None}
         self._known[None, frozenset({f"class {id(owner)}"})] = attribute
         return attribute
+
+    def _bindings_in(self, owner: cst.ClassDef, roots: frozenset[str]) -> dict[cst.FunctionDef, list[cst.CSTNode]]:
+        """Method of a class -> its assignments to `roots`, for the methods with any."""
+        bindings = {
+            method: [binding for root in sorted(roots) for binding in self._script.assignments(method, root)]
+            for method in self._observed.calls.methods(owner)
+        }
+        return {method: found for method, found in bindings.items() if found}
+
+    def _with_bases(self, owner: cst.ClassDef | None) -> Iterator[cst.ClassDef]:
+        """A class and its bases in the file, the nearest first."""
+        waiting, seen = [owner] if owner is not None else [], set[cst.ClassDef]()
+        while waiting:
+            one = waiting.pop(0)
+            if one in seen:
+                continue
+            seen.add(one)
+            yield one
+            names = {dotted(base.value) for base in one.bases}
+            waiting += (each for each in self._script.of_kind(cst.ClassDef) if each.name.value in names)
 
     def _last_attribute_assignment(self, owner: cst.ClassDef | None, node: cst.CSTNode) -> cst.CSTNode:
         """The call of the base's `__init__`, or the last attribute assignment with which `__init__` begins.
@@ -293,6 +316,8 @@ class Scalers:
         name: str,
         use: cst.CSTNode | None = None,
     ) -> None:
+        first = [one for one in bindings if self._script.loop_of(one) is None]
+        bindings = first or bindings  # what a loop makes anew later is stepped by the same scaler
         common = self._script.common([*bindings, *([use] if use is not None else [])])
         if common is None:
             raise Refusal(bindings[0], "the optimizers are made in different places")

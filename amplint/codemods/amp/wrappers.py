@@ -28,13 +28,29 @@ def wrapper(script: Script, calls: Calls, optimizer: cst.BaseExpression) -> str 
     for home, call in _constructions(script, calls, optimizer, dotted(optimizer), _DEPTH):
         if home not in programs:
             programs[home] = Program(home, Lookups(modules(), home))
-        target = programs[home].resolve(home, dotted(call.func) or "")
-        if isinstance(target, Chunk) and target.source is not script.source and _steps_another(target):
+        targets = _made_by(programs[home], home, call, _DEPTH)
+        if any(one.source is not script.source and _steps_another(one) for one in targets):
             if home is script.source:
                 return "an optimizer steps in another file"
             where = f"{os.path.relpath(home.path, os.path.dirname(script.path))}:{home.span(call).start.row}"
             return f"{where} gives it an optimizer that is none of PyTorch's, which alone a scaler steps"
     return None
+
+
+def _made_by(program: Program, home: Source, call: cst.Call, depth: int) -> Iterator[Chunk]:
+    """The class that `call` constructs, or those that the function which it calls returns objects of."""
+    target = program.resolve(home, dotted(call.func) or "")
+    if not isinstance(target, Chunk):
+        return
+    if target.is_class:
+        yield target
+        return
+    returned = [one.value for one in every(target.module, cst.Return)] if depth else []
+    names = {dotted(value) for value in returned if value is not None} - {None}
+    assigned = (one.value for one in every(target.module, cst.Assign) if bound_paths(one, whole=True) & names)
+    for value in (*returned, *assigned):
+        if isinstance(value, cst.Call):
+            yield from _made_by(program, target.source, value, depth - 1)
 
 
 def _steps_another(chunk: Chunk) -> bool:

@@ -88,7 +88,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         scaler = reach.scaler if training else ""
         for index, setup in enumerate(calls):
             made = scaler_made(setup, scaler, wish) if training and index == 0 else None
-            edits += start_edits(script, setup, made, protocol.made_at)
+            edits += start_edits(script, calls, setup, made, protocol.made_at)
         passes.script = script.apply(edits)
         passes.script = drop_imports(passes.script.apply(leave_regions(passes.script)))
         flags = Flags(calls[0].flags, calls[0].switches, calls[0].scope)
@@ -122,10 +122,11 @@ def _without_setup(script: Script) -> None:
 def _alike(script: Script, calls: list[Setup]) -> None:
     """Raise Refusal if one scaler cannot serve all calls of `amp.initialize`."""
     first = calls[0]
-    for setup in calls[1:]:
+    for setup in (one for one in calls[1:] if one.optimizers):
         if (setup.scope, setup.flags, setup.off) != (first.scope, first.flags, first.off):
             raise Refusal(script.row(setup.call), "amp.initialize is called in different ways in several places")
-        if script.statement(setup.call) not in script.rewrite.block_of(first.call):
+        together = script.statement(setup.call) in script.rewrite.block_of(first.call)
+        if not together and (setup.choice is None or setup.choice is not first.choice):
             raise Refusal(script.row(setup.call), "amp.initialize is called in several branches")
 
 

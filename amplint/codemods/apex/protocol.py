@@ -158,7 +158,8 @@ class Protocol:
                 if len(found) == 1:
                     return self.script.text_of(found[0])
         models = self.reach.objects.named(scope, "model")
-        single = len(self.reach.setups) == 1 and len(self.reach.setups[0].pairs) == 2
+        single = len({setup.models for setup in self.reach.setups}) == 1 and self.reach.one_optimizer
+        single &= len(self.reach.setups[0].models) == 1
         if single and models:
             return f"{models[0]}.parameters()"
         return f'[p for group in {optimizer}.param_groups for p in group["params"]]'

@@ -55,7 +55,7 @@ class Reach:
     @functools.cached_property
     def one_optimizer(self) -> bool:
         """Whether all names of an optimizer refer to the same one."""
-        return sum(len(setup.optimizers) for setup in self.setups) == 1
+        return len({pair for setup in self.setups for pair in setup.optimizers}) == 1
 
     @functools.cached_property
     def scaler(self) -> str:

@@ -9,6 +9,7 @@ from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
 from amplint.codemods.names import Use
+from amplint.codemods.places import clauses
 from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.scopes import Scope
 from amplint.codemods.script import Script
@@ -31,7 +32,8 @@ class Setup:
 
     `pairs` are the targets of its result, each with the argument. `flags` are the conditions whose conjunction enables
     mixed precision, and `switches` the same as booleans; `guards` are the `if` statements around the call that some of
-    them come from. `off` says that it is never enabled. `scale` is the initial loss scale.
+    them come from. `choice` is the `if` around the call of which each branch initializes. `off` says that it is never
+    enabled. `scale` is the initial loss scale.
     """
 
     call: cst.Call
@@ -41,6 +43,7 @@ class Setup:
     flags: tuple[str, ...]
     switches: tuple[str, ...]
     guards: tuple[cst.If, ...]
+    choice: cst.If | None
     off: bool
     scale: str | None
     remarks: tuple[Remark, ...]
@@ -52,14 +55,14 @@ class Setup:
 
 
 def setups(script: Script, uses: list[Use]) -> list[Setup]:
-    """The calls of `amp.initialize` among `uses`."""
+    """The calls of `amp.initialize` among `uses`, those with an optimizer first."""
     found = []
     for use in uses:
         if use.name == INITIALIZE:
             if use.call is None:
                 raise Refusal(script.row(use.node), "amp.initialize is handed on instead of being called")
             found.append(_read(script, use.call, uses))
-    return found
+    return sorted(found, key=lambda setup: not setup.optimizers)
 
 
 def first_scale(script: Script, uses: list[Use]) -> tuple[str, Edit] | None:
@@ -117,6 +120,7 @@ def _read(script: Script, call: cst.Call, uses: list[Use]) -> Setup:
         tuple(switches),
         tuple(switches.values()),
         tuple(guards),
+        _choice(script, call, uses),
         off,
         _scale(given.get("loss_scale"), script),
         tuple(remarks),
@@ -174,6 +178,9 @@ def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]
     for above in script.source.ancestors(call):
         if isinstance(above, (cst.FunctionDef, cst.ClassDef)):
             return
+        if isinstance(above, (cst.If, cst.Else)) and _in_each_branch(script, above, uses):
+            node = above
+            continue
         if isinstance(above, (cst.For, cst.While, cst.Try, cst.Else)) or (
             isinstance(above, cst.If) and node is above.orelse
         ):
@@ -186,6 +193,30 @@ def _guards(script: Script, call: cst.Call, uses: list[Use]) -> Iterator[cst.If]
                 return
             yield above
         node = above
+
+
+def _choice(script: Script, call: cst.Call, uses: list[Use]) -> cst.If | None:
+    """The outermost `if` around `call`, in its function, of which each branch initializes."""
+    found = None
+    for above in script.source.ancestors(call):
+        if isinstance(above, cst.FunctionDef):
+            break
+        if isinstance(above, (cst.If, cst.Else)):
+            found = _in_each_branch(script, above, uses) or found
+    return found
+
+
+def _in_each_branch(script: Script, clause: cst.If | cst.Else, uses: list[Use]) -> cst.If | None:
+    """The `if` of which `clause` is one, if each of its branches initializes, so that it does not enable anything."""
+    first = script.source.parent(clause) if isinstance(clause, cst.Else) else clause
+    while isinstance(first, cst.If) and script.is_elif(first):
+        first = script.source.parent(first)
+    if not isinstance(first, cst.If):
+        return None
+    branches = list(clauses(first))
+    calls = [use.call for use in uses if use.name == INITIALIZE and use.call is not None]
+    every = all(any(script.inside(branch.body, call) for call in calls) for branch in branches)
+    return first if every and isinstance(branches[-1], cst.Else) else None
 
 
 def _operand(script: Script, condition: cst.BaseExpression) -> str:

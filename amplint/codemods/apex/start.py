@@ -35,7 +35,7 @@ def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
     The latter only if the conditions of the scaler are known by then.
     """
     setup = reach.setups[0]
-    statement = setup.guards[-1] if setup.guards else script.statement(setup.call)
+    statement = setup.guards[-1] if setup.guards else setup.choice or script.statement(setup.call)
     restored = [call for call in states(script, reach) if call.args and script.scope(call) == reach.home]
     above = [each for each in script.block_of(statement) if script.row(each) < script.row(statement)]
     place = next((each for each in above if any(script.inside(each, call) for call in restored)), None)
@@ -48,8 +48,10 @@ def scaler_place(script: Script, reach: Reach) -> cst.CSTNode:
     return statement if changed else place
 
 
-def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNode) -> Iterator[Edit]:
-    """The edits that remove `amp.initialize` and insert `made` there, or before the statement `place`."""
+def start_edits(
+    script: Script, setups: list[Setup], setup: Setup, made: str | None, place: cst.CSTNode
+) -> Iterator[Edit]:
+    """The edits that remove one of several `amp.initialize` and insert `made` there, or before `place`."""
     statement = script.statement(setup.call)
     row = script.row(statement)
     first, last = script.rows(statement)
@@ -72,10 +74,29 @@ def start_edits(script: Script, setup: Setup, made: str | None, place: cst.CSTNo
         others = [each for each in script.block_of(statement) if each is not statement and each not in idle]
         text = f"{indentation}pass{script.source.newline}" if all(map(_binds_names, others)) else ""
         yield Edit(script.lines.rows(first, last), text)
+    elif _is_emptied(script, setups, statement):
+        text = f"{indentation}pass{script.source.newline}" if script.block_of(statement)[0] is statement else ""
+        yield Edit(script.lines.rows(first, last), text)
     else:
         yield _with_blank(script, statement, required(script.rewrite.remove_statement(statement), row))
     if made is not None and place is not statement:
-        yield required(script.rewrite.insert_before(place, made), row, "there is no place for the scaler")
+        yield required(_insertion(script, place, made), row, "there is no place for the scaler")
+
+
+def _is_emptied(script: Script, setups: list[Setup], statement: cst.CSTNode) -> bool:
+    """Whether nothing is left of the block of `statement`, in which several statements initialize."""
+    gone = [script.statement(one.call) for one in setups if _rest(one) is None]
+    block = script.block_of(statement)
+    return len(block) > 1 and all(one in gone for one in block)
+
+
+def _insertion(script: Script, place: cst.CSTNode, made: str) -> Edit | None:
+    """The edit that inserts `made` above the statement `place` and the comments above it."""
+    block, row = script.block_of(place), script.row(place)
+    index = block.index(place)
+    if index > 0 and row > 1 and script.lines.line(row - 1).lstrip().startswith("#"):
+        return script.rewrite.insert_after(block[index - 1], made)
+    return script.rewrite.insert_before(place, made)
 
 
 def _with_blank(script: Script, statement: cst.CSTNode, removal: Edit) -> Edit:

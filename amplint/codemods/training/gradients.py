@@ -104,6 +104,8 @@ def _of_parameter(source: Source, node: cst.Attribute) -> bool:
     owner = node.value
     if isinstance(owner, cst.Attribute):
         return owner.attr.value in _PARAMETERS
+    if isinstance(owner, cst.Subscript):
+        return _mentions_parameters(owner.value)
     if not isinstance(owner, cst.Name):
         return False
     for above in source.ancestors(node):

@@ -46,7 +46,12 @@ _FRAMEWORKS = re.compile(
     r"|torch\.distributed\.(?:fsdp|_composable|_?tensor)|fairscale)\b",
     re.MULTILINE,
 )
-_SCALED_BY_APEX = re.compile(r"\bamp\.(?:initialize|scale_loss)\b|\bfp16_utils\b")
+_SCALING = {
+    "apex": re.compile(r"\bamp\.(?:initialize|scale_loss)\b|\bfp16_utils\b"),
+    "mmcv": re.compile(r"\bmmcv\.(?:runner|engine)\b|\bfrom mmcv import .*\brunner\b"),
+    "mmengine": re.compile(r"\bmmengine\.(?:runner|optim|hooks|_strategy)\b|\bRunner\b|\bbuild_optim_wrapper\b"),
+}
+"""Library -> what of it scales losses; its other parts, such as files of settings, leave training alone."""
 
 
 class Goal(enum.Enum):
@@ -272,6 +277,8 @@ class _Watch:
             path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind in OPTIMIZERS
         }
         chosen = (one for one in self._script.of_kind(cst.Assign) if self._makes_optimizer(one.value))
+        grouped = (one.value for one in self._script.of_kind(cst.Attribute) if one.attr.value == "param_groups")
+        named |= {path for one in grouped if (path := dotted(one)) is not None}
         return named.union(*(bound_paths(one, whole=True) for one in chosen))
 
     def _makes_optimizer(self, value: cst.BaseExpression) -> bool:
@@ -444,5 +451,5 @@ def _collection(node: cst.BaseExpression) -> cst.BaseExpression:
 def framework(text: str) -> tuple[int, str] | None:
     """Row and name of an import of a framework with its own mixed precision."""
     imports = _FRAMEWORKS.finditer(text)
-    found = next((one for one in imports if one.group(1) != "apex" or _SCALED_BY_APEX.search(text)), None)
+    found = next((one for one in imports if one.group(1) not in _SCALING or _SCALING[one.group(1)].search(text)), None)
     return (text.count("\n", 0, found.start(1)) + 1, found.group(1)) if found else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name, callee, paths
-from amplint.codemods.places import Block
+from amplint.codemods.places import Block, clauses
 from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
 from amplint.codemods.training.beside import Beside
@@ -336,11 +336,23 @@ class Regions:
             run = self._mirrored(statement) or self._with_losses(statement, losses)
             taken += self._enclosing_run(run)
             chosen.update(dict.fromkeys(run))
+        self._join_branches(chosen)
         runs = self._runs(chosen)
         homes = {self._script.function_of(run[0]) for run in (*(one.statements for one in self.training), *runs)}
         for run in runs:
             if not self._observed.calls.reached(run) & homes - {self._script.function_of(run[0])}:
                 yield Region(run, {one for one in chosen if any(self._script.inside(each, one) for each in run)})
+
+    def _join_branches(self, chosen: dict[cst.CSTNode, None]) -> None:
+        """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
+        for statement in list(chosen):
+            around = [one for one, _ in self._script.enclosing_statements(statement)][1:2]
+            found = list(clauses(around[0])) if around and isinstance(around[0], cst.If) else []
+            inside = [one for clause in found for one in clause.body.body]
+            if found and isinstance(found[-1], cst.Else) and all(one in chosen for one in inside):
+                chosen.update(dict.fromkeys(around))
+                for one in inside:
+                    del chosen[one]
 
     def _enclosing_run(self, statements: list[cst.CSTNode]) -> Block:
         """The statements of a block from the first to the last of `statements`."""

@@ -8,6 +8,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Class, Const, Function, Ref
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.constants import CONSTANTS
 from amplint.torchlib.names import NEVER_RENAMED
 
@@ -68,6 +69,14 @@ def bind_chunks(machine: Machine, state: State) -> None:
     for chunk in machine.program.main.chunks:
         if chunk.name is not None:
             state.bind(state.frame, chunk.name, class_or_function(machine, chunk))
+
+
+def rebind_chunk(machine: Machine, state: State, chunk: Chunk) -> None:
+    """Bind a top-level function or class again where it is defined, if code above it has bound its name."""
+    assert chunk.name is not None
+    bound = state.frames[state.frame].get(chunk.name)
+    if not isinstance(bound, (Function, Class)) or bound.chunk is not chunk:
+        state.bind(state.frame, chunk.name, class_or_function(machine, chunk))
 
 
 def node_of(value: Function | Class) -> cst.FunctionDef | cst.Lambda | cst.ClassDef:

@@ -9,7 +9,7 @@ from functools import partial
 
 from amplint.semantics.events.base import Event
 from amplint.semantics.python import attributes, calls
-from amplint.semantics.python.definitions import bind_chunks, node_of
+from amplint.semantics.python.definitions import bind_chunks, node_of, rebind_chunk
 from amplint.semantics.python.expressions import evaluate
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine, Stopped
@@ -110,6 +110,9 @@ def _run_module(machine: Machine) -> list[State]:
                 states = run_block(machine, states, body, Flow()) or states
             except BudgetSpent:
                 _restart(machine)
+        elif chunk.name is not None:
+            for each in states:
+                rebind_chunk(machine, each, chunk)
     if machine.chunk is not None:
         _round_ends(machine, machine.chunk.module, states)
     for frame_ends in machine.hooks.frame_ends:
