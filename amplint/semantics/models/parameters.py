@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.models.passed import only_runs
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
@@ -673,9 +674,18 @@ class Parameters(Tracker):
             origins = frozenset().union(*(one.origins for one in known))
             self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
 
-    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """Forget the dtypes of models passed to a call that is not interpreted."""
-        forget_dtypes(self.machine, state, given)
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
+        """Forget the dtypes of models passed to a call that is not interpreted, unless it only runs them."""
+        known = state[ModelStates].known
+        given = [*enumerate(positional), *keywords.items()]
+        changed = [
+            value
+            for place, value in given
+            if root(self.machine, symbol_of(self.machine, value)) not in known or not only_runs(function, place)
+        ]
+        forget_dtypes(self.machine, state, changed)
 
     def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """Forget the dtypes that a statement which is not interpreted may change."""

@@ -35,7 +35,7 @@ def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arg
     stays = _keeps_originals(sharder, arguments)
     outdated = frozenset() if stays else frozenset(_optimizers(machine, model))
     dtype, returns = _computes_in(machine, state, arguments.value(*sharder.policy))
-    change(state, model, shards=Shards(node, sharder, dtype, outdated, returns))
+    change(state, model, shards=Shards(node, sharder, dtype, outdated, returns, not stays))
 
 
 def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
