@@ -110,6 +110,7 @@ from amplint.semantics.events.operations import (
     best,
 )
 from amplint.semantics.events.parameters import (
+    HalfSharded,
     HalfStepped,
     PolicyMade,
     ShardedStep,
@@ -236,6 +237,7 @@ __all__ = [
     "HalfCast",
     "HalfManaged",
     "HalfRefused",
+    "HalfSharded",
     "HalfStepped",
     "HalfSum",
     "HalfUnscaled",

@@ -29,6 +29,15 @@ class Shards:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfSharded(Event):
+    """A model whose parameters `cast` makes half is sharded with a policy that computes in this `dtype`."""
+
+    dtype: str
+    cast: cst.CSTNode
+    shards: Shards
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalfStepped(Event):
     """A step of an optimizer of `torch.optim` updates parameters that `cast` made `dtype`, float16 or bfloat16.
 

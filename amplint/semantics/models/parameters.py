@@ -78,8 +78,10 @@ FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
-_SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
+_COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
+_VIEWS = frozenset({"values", "items"})
+_CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
@@ -406,11 +408,13 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if kind == "call" and machine.symbols.key(symbol)[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
-    if kind == "call" and machine.symbols.key(symbol)[1] in _SEQUENCES and len(parts) == 1:
+    if kind == "call" and machine.symbols.key(symbol)[1] in _COLLECTIONS and len(parts) == 1:
         return _chosen_from(machine, parts[0])
-    if kind == "Add" and len(parts) == 2:
-        both = [_chosen_from(machine, part) for part in parts]
-        return both[0] | both[1] if both[0] is not None and both[1] is not None else None
+    if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
+        return _chosen_from(machine, viewed[1][0])
+    if parts and (kind == "Add" or (kind == "call" and machine.symbols.key(symbol)[1] == _CHAIN)):
+        chosen = [_chosen_from(machine, part) for part in parts]
+        return None if None in chosen else set().union(*filter(None, chosen))
     return None
 
 
