@@ -90,9 +90,8 @@ Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pr
 and that of the Trainer are alike.
 """
 _REPLICATING = ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
-PLAIN_STRATEGIES = frozenset(
-    {"auto", *_REPLICATING, *(f"{name}_find_unused_parameters_{value}" for name in _REPLICATING for value in ("true", "false"))}
-)
+_UNUSED = ("_find_unused_parameters_true", "_find_unused_parameters_false")
+PLAIN_STRATEGIES = frozenset({"auto", *_REPLICATING, *(name + unused for name in _REPLICATING for unused in _UNUSED)})
 """Strategies that leave the precision to Lightning.
 
 Source: `DDPStrategy.register_strategies` of lightning 2.0 to 2.6; a `DDPStrategy` has no precision of its own either.

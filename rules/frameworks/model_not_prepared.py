@@ -14,9 +14,9 @@ class ModelNotPrepared(Rule):
 
     ## Why is this bad?
     The mixed precision of an `Accelerator` reaches a model by `accelerator.prepare(model)` alone, which puts autocast
-    around its `forward`. A model that was not prepared computes in float32 under `mixed_precision="bf16"`, as slowly and
-    in as much memory as without it, while `accelerator.backward` still scales the loss for `"fp16"`. It stays on its
-    device, and on several processes nothing averages its gradients: each trains a model of its own. Nothing raises.
+    around its `forward`. A model that was not prepared computes in float32 under `mixed_precision="bf16"`, as slowly
+    and in as much memory as without it, while `accelerator.backward` still scales the loss for `"fp16"`. On several
+    processes nothing averages its gradients: each trains a model of its own. Nothing raises.
 
     ## Example
     ```python
@@ -38,8 +38,8 @@ class ModelNotPrepared(Rule):
         optimizer.step()
     ```
     Nothing is reported where the script asks for float32, where the model runs within another one or is wrapped by
-    `DistributedDataParallel`, and where unseen code is passed the Accelerator and the model. In a region of the script's
-    own, such as `accelerator.autocast()`, gradients alone are concerned, and it is an info.
+    `DistributedDataParallel`, and where unseen code is passed the Accelerator and the model. In a region of the
+    script's own, such as `accelerator.autocast()`, and of half weights, it is an info about the gradients.
 
     ## References
     - <https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.prepare>

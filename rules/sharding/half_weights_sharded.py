@@ -38,8 +38,8 @@ class HalfWeightsSharded(Rule):
     fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     ```
-    Where no step of a sharded model is in sight, this is an info. Nothing is reported where the policy computes in another
-    dtype, of weights that are not trained, and in scripts that evaluate a model.
+    Where no step of a sharded model is in sight, this is an info. Nothing is reported where the policy computes in
+    another dtype, of weights that are not trained, and in scripts that evaluate a model.
 
     ## Fix safety
     Unsafe: the weights are kept in float32, which takes twice the memory for them and for the optimizer's state.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.semantics.events.parameters import Shards
 from amplint.semantics.values.values import Items, Manager, Scaler, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.versions import Wanted

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from amplint.semantics.events import ModelUnprepared
-from amplint.semantics.models.parameters import WRAPPERS, Parameters, root
+from amplint.semantics.models.parameters import WRAPPERS, Parameters, root, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import model_names
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, GradMode, Instance, Items, Manager, Module, Optimizer, Ref, Unknown, Value
+from amplint.semantics.values.values import (
+    TRUE,
+    GradMode,
+    Instance,
+    Items,
+    Manager,
+    Module,
+    Optimizer,
+    Ref,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.frameworks import PREPARING
@@ -28,8 +39,8 @@ class Unprepared(Tracker):
 
     `trained` maps models to the call that prepares their optimizer, with the Accelerator, `ready` are models that are
     prepared or wrapped otherwise, `ran` maps those that run with gradients outside of other models to the first call
-    and whether that is in a region, `passes` are the Accelerators whose backward pass runs. `hidden` is set where not all
-    that is prepared is seen.
+    and whether that is in a region, or in half anyway, `passes` are the Accelerators whose backward pass runs. `hidden`
+    is set where not all that is prepared is seen.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -90,7 +101,8 @@ class Unprepared(Tracker):
         modes = [region.context for region in state.regions if isinstance(region.context, GradMode)]
         inner = any(isinstance(node, cst.FunctionDef) and node.name.value in _LAYERS for node in self.machine.calls)
         if not inner and (not modes or modes[-1].enabled == TRUE):
-            self.ran.setdefault(model, (call.node, innermost(self.machine, state)[0] is not None))
+            lowered = innermost(self.machine, state)[0] is not None or stored_in(self.machine, state, model) is not None
+            self.ran.setdefault(model, (call.node, lowered))
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
         """Unseen code that is passed an Accelerator and a model may prepare it."""

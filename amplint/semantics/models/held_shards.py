@@ -66,9 +66,9 @@ class HeldShards(Tracker):
             for wrapped in self.sharded[cls]
         )
         for (scaler, assumed), (_, shards, also) in held:
-            if scaler.created in training and scaler.created is not None and scaler.enabled != FALSE:
-                if _agree(assumed, also):
-                    self.machine.emit(State(), ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=shards.node)
+            steps = scaler.created in training and scaler.enabled != FALSE
+            if steps and scaler.created is not None and _agree(assumed, also):
+                self.machine.emit(State(), ScalerMeetsShards, scaler.created, scaler=scaler, wrapped=shards.node)
 
 
 def _agree(assumed: Facts, also: Facts) -> bool:

@@ -14,10 +14,10 @@ from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.passed import only_runs
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.models.passed import only_runs
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
@@ -683,7 +683,7 @@ class Parameters(Tracker):
     ) -> None:
         """Forget the dtypes of models passed to a call that is not interpreted, unless it only runs them."""
         known = state[ModelStates].known
-        given = [*enumerate(positional), *keywords.items()]
+        given: list[tuple[int | str, Value]] = [*enumerate(positional), *keywords.items()]
         changed = [
             value
             for place, value in given

@@ -6,7 +6,7 @@ since the parameters that a loss depends on are unknown; a violation is reported
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
