@@ -21,11 +21,11 @@ FAMILIES = {
     "fully_shard": ("AMP711", "AMP713", "AMP714", "AMP715"),
     "fsdp": ("AMP216", "AMP711", "AMP712", "AMP713", "AMP714", "AMP715"),
     "deepspeed": ("AMP721", "AMP722", "AMP723", "AMP724", "AMP725", "AMP707", "AMP732"),
-    "accelerate": ("AMP705", "AMP707", "AMP731", "AMP732", "AMP733", "AMP734", "AMP735"),
+    "accelerate": ("AMP705", "AMP707", "AMP731", "AMP732", "AMP733", "AMP734", "AMP735", "AMP736"),
     "fabric": ("AMP705", "AMP706", "AMP707", "AMP742"),
     "lightning": ("AMP706", "AMP707", "AMP742", "AMP743"),
     "transformers": ("AMP706", "AMP741", "AMP744", "AMP745"),
-    "torchao": ("AMP751", "AMP752"),
+    "torchao": ("AMP751", "AMP752", "AMP753"),
     "transformer_engine": ("AMP761", "AMP762", "AMP763"),
 }
 """Key of a practice -> rules about it alone, or almost."""

@@ -19,6 +19,7 @@ from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.own_scalers import OwnScalers
 from amplint.semantics.frameworks.trainers import Trainers
+from amplint.semantics.frameworks.unprepared import Unprepared
 from amplint.semantics.frameworks.unscaled_again import UnscaledTwice
 from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
@@ -109,6 +110,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     UnscaledTwice,
     DeepSpeed,
     OwnScalers,
+    Unprepared,
     Float8,
     Trainers,
     CustomFunctions,

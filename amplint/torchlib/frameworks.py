@@ -89,8 +89,14 @@ ALL_HALF = {"16-true": "float16", "bf16-true": "bfloat16"}
 Source: `HalfPrecision.convert_module` of lightning 2.1 to 2.6, which has no `pre_backward` of its own; that of Fabric
 and that of the Trainer are alike.
 """
-PLAIN_STRATEGIES = frozenset({"auto", "ddp"})
-"""Strategies that leave the precision to Lightning."""
+_REPLICATING = ("ddp", "ddp_spawn", "ddp_fork", "ddp_notebook")
+_UNUSED = ("_find_unused_parameters_true", "_find_unused_parameters_false")
+PLAIN_STRATEGIES = frozenset({"auto", *_REPLICATING, *(name + unused for name in _REPLICATING for unused in _UNUSED)})
+"""Strategies that leave the precision to Lightning.
+
+Source: `DDPStrategy.register_strategies` of lightning 2.0 to 2.6; a `DDPStrategy` has no precision of its own either.
+"""
+PLAIN_STRATEGY = "DDPStrategy"
 BY_HAND = frozenset({"clip_gradients"})
 """Methods of a Lightning module that do not unscale gradients; the loop does so in its optimizers' `step()`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
+from amplint.semantics.events.parameters import Shards
 from amplint.semantics.values.values import Items, Manager, Scaler, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.versions import Wanted
@@ -230,6 +231,15 @@ class LaunchOverruled(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ModelUnprepared(Event):
+    """A model runs that no Accelerator has prepared, although its optimizer is, by `prepared`; perhaps in a region."""
+
+    prepared: cst.CSTNode
+    manager: Manager
+    in_region: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PrecisionTwice(Event):
     """Training arguments ask for float16 and, at `other`, for bfloat16."""
 
@@ -268,6 +278,13 @@ class ConvertedToFloat8(Event):
     """All linear layers of a model are converted to float8, among them one that is `refused`, with its wrong size."""
 
     refused: tuple[cst.CSTNode, int] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConvertedInShards(Event):
+    """The linear layers of a model are replaced by float8 ones after it was sharded."""
+
+    shards: Shards
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -17,7 +17,7 @@ class Shards:
 
     `dtype` is what its policy computes in, None if there is no policy or it is not known, and `returns` the dtype of
     what it returns. `outdated` are the optimizers that were made before, and hold parameters that are no longer the
-    model's.
+    model's. `replaces` says that the layers hold shards in place of their parameters from then on.
     """
 
     node: cst.Call
@@ -25,6 +25,16 @@ class Shards:
     dtype: str | None = None
     outdated: frozenset[int] = frozenset()
     returns: str | None = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfSharded(Event):
+    """A model whose parameters `cast` makes half is sharded with a policy that computes in this `dtype`."""
+
+    dtype: str
+    cast: cst.CSTNode
+    shards: Shards
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from amplint.semantics.events import ConvertedToFloat8, LeftUncompiled, SizeRefused, WithinFloat8
+from amplint.semantics.events import ConvertedInShards, ConvertedToFloat8, LeftUncompiled, SizeRefused, WithinFloat8
+from amplint.semantics.models.model_states import ModelStates
+from amplint.semantics.models.parameters import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -52,7 +54,7 @@ class Float8(Tracker):
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles one of the events."""
-        events = (ConvertedToFloat8, LeftUncompiled, WithinFloat8, SizeRefused)
+        events = (ConvertedInShards, ConvertedToFloat8, LeftUncompiled, WithinFloat8, SizeRefused)
         return not self.machine.wanted.isdisjoint(event.kind for event in events)
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -79,6 +81,9 @@ class Float8(Tracker):
         if isinstance(config, Unknown) and config.symbol in self.emulating:
             return given[0].value
         self.converted[call.node] = None
+        known = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, given[0].value)))
+        if known is not None and known.shards is not None and known.shards.replaces:
+            self.machine.emit(state, ConvertedInShards, call.node, shards=known.shards)
         if call.arguments.value(*FILTER) in (None, NONE):
             refused = next(self._refused(state, given[0].value), None)
             self.machine.emit(state, ConvertedToFloat8, call.node, refused=refused)

@@ -56,7 +56,6 @@ from amplint.torchlib.frameworks import (
     LOOPS,
     MANAGERS,
     NEUTRAL_METHODS,
-    PLAIN_STRATEGIES,
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
@@ -81,7 +80,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     """The object that a call of one of the `MANAGERS` constructs."""
     kind = MANAGERS[name]
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
-    converts = converted_to(arguments) if kind == "fabric" else None
+    converts = converted_to(machine, arguments) if kind == "fabric" else None
     if converts is not None:
         machine[Frameworks].halving[symbol] = converts, node
     asked = arguments.value(PRECISION_PARAMETER[kind]) if kind == "accelerate" else None
@@ -96,18 +95,12 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     )
 
 
-def converted_to(arguments: Arguments) -> str | None:
-    """The dtype to which Lightning's Fabric or Trainer converts its module, unless a strategy decides it."""
+def converted_to(machine: Machine, arguments: Arguments) -> str | None:
+    """The dtype to which Fabric converts its modules, unless a strategy decides it."""
     asked = arguments.value("precision")
-    other = (arguments.value("strategy"), arguments.value("plugins"))
-    if not isinstance(asked, Const) or any(not _is_plain(value) for value in other):
+    if not isinstance(asked, Const) or not trainers.leaves_precision(machine, arguments):
         return None
     return ALL_HALF.get(str(asked.value))
-
-
-def _is_plain(value: Value | None) -> bool:
-    """Whether a strategy or plugin leaves the precision to Lightning."""
-    return value in (None, NONE) or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
 
 
 def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:

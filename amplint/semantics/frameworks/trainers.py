@@ -57,6 +57,8 @@ from amplint.torchlib.frameworks import (
     LOOPS,
     LOSS_SCALING_NAMES,
     PARSING_METHODS,
+    PLAIN_STRATEGIES,
+    PLAIN_STRATEGY,
     PRECISIONS,
     PREDICTS,
     ROUNDING,
@@ -105,9 +107,22 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     converts = ALL_HALF.get(str(asked.value)) if isinstance(asked, Const) else None
     kind = kind if converts is None else "half loop"
     precision = converts or precision
-    other = [arguments.value("strategy"), arguments.value("plugins")]
-    plain = all(value in (*_NOTHING, Const("auto"), Const("ddp")) for value in other)
-    return Manager(symbol, kind, precision, False) if precision in HALF_DTYPES and plain else None
+    known = precision in HALF_DTYPES and leaves_precision(machine, arguments)
+    return Manager(symbol, kind, precision, False) if known else None
+
+
+def leaves_precision(machine: Machine, arguments: Arguments) -> bool:
+    """Whether the strategy and the plugins of Lightning's Trainer, or of Fabric, leave the precision to it."""
+    return all(_is_plain(machine, arguments.value(name)) for name in ("strategy", "plugins"))
+
+
+def _is_plain(machine: Machine, value: Value | None) -> bool:
+    if isinstance(value, OneOf):
+        return all(option in PLAIN_STRATEGIES for option in value.options)
+    if isinstance(value, Unknown):
+        kind, *more = machine.symbols.key(value.symbol)
+        return kind == "call" and str(more[0]).endswith(f".{PLAIN_STRATEGY}")
+    return value in _NOTHING or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
 
 
 def _asked(arguments: Arguments) -> str | None:

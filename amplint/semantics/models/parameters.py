@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.models.passed import only_runs
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -78,8 +79,10 @@ FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
-_SEQUENCES = frozenset({"builtins.list", "builtins.tuple"})
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
+_COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
+_VIEWS = frozenset({"values", "items"})
+_CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
@@ -423,11 +426,13 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if kind == "call" and key[1] == "builtins.filter" and len(parts) == 2:
         return _chosen_from(machine, parts[1])
-    if kind == "call" and key[1] in _SEQUENCES and len(parts) == 1:
+    if kind == "call" and key[1] in _COLLECTIONS and len(parts) == 1:
         return _chosen_from(machine, parts[0])
-    if kind == "Add" and len(parts) == 2:
-        both = [_chosen_from(machine, part) for part in parts]
-        return both[0] | both[1] if both[0] is not None and both[1] is not None else None
+    if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
+        return _chosen_from(machine, viewed[1][0])
+    if parts and (kind == "Add" or (kind == "call" and key[1] == _CHAIN)):
+        chosen = [_chosen_from(machine, part) for part in parts]
+        return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in key[1:]]
         return None if None in known else set.intersection(*filter(None, known)) or None
@@ -705,9 +710,18 @@ class Parameters(Tracker):
             origins = frozenset().union(*(one.origins for one in known))
             self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
 
-    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """Forget the dtypes of models passed to a call that is not interpreted."""
-        forget_dtypes(self.machine, state, given)
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
+        """Forget the dtypes of models passed to a call that is not interpreted, unless it only runs them."""
+        known = state[ModelStates].known
+        given: list[tuple[int | str, Value]] = [*enumerate(positional), *keywords.items()]
+        changed = [
+            value
+            for place, value in given
+            if root(self.machine, symbol_of(self.machine, value)) not in known or not only_runs(function, place)
+        ]
+        forget_dtypes(self.machine, state, changed)
 
     def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """Forget the dtypes that a statement which is not interpreted may change."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from amplint.semantics.events import PolicyMade, ShardingRefused, Shards, ShardsClipped
+from amplint.premises import Premise
+from amplint.semantics.events import HalfSharded, PolicyMade, ShardingRefused, Shards, ShardsClipped
+from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.parameters import Parameters, change, root, sources
+from amplint.semantics.models.parameters import Parameters, change, root, sources, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
@@ -35,7 +37,7 @@ def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arg
     stays = _keeps_originals(sharder, arguments)
     outdated = frozenset() if stays else frozenset(_optimizers(machine, model))
     dtype, returns = _computes_in(machine, state, arguments.value(*sharder.policy))
-    change(state, model, shards=Shards(node, sharder, dtype, outdated, returns))
+    change(state, model, shards=Shards(node, sharder, dtype, outdated, returns, not stays))
 
 
 def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
@@ -76,10 +78,18 @@ def _clear_outdated(state: State) -> None:
 
 
 class Sharding(Tracker):
-    """Tracks calls that shard models, and the clipping of their gradients."""
+    """Tracks calls that shard models, and the clipping of their gradients.
+
+    `sharded` are the models, `halved` those whose weights have the dtype of their policy, each with the call.
+    """
 
     triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
     methods = frozenset({_CLIPS})
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.sharded: set[int] = set()
+        self.halved: dict[int, tuple[cst.Call, Shards, str, cst.CSTNode]] = {}
 
     def library(self) -> Mapping[str, Handler]:
         """Calls that shard a model, and policy classes."""
@@ -90,8 +100,29 @@ class Sharding(Tracker):
             return None
         sharder = SHARDERS[call.callee.name]
         self._refused(state, call, sharder.title, sharder.policy[0])
+        model = call.arguments.values[0]
+        stored = stored_in(self.machine, state, symbol_of(self.machine, model))
         _shard(self.machine, state, call.node, sharder, call.arguments)
-        return call.arguments.values[0]
+        self._sharded(state, call, symbol_of(self.machine, model), stored)
+        return model
+
+    def _sharded(self, state: State, call: Call, model: int, stored: tuple[str, cst.CSTNode] | None) -> None:
+        """Record a sharded model, with the half dtype in which its weights are `stored`."""
+        known = state[ModelStates].known.get(root(self.machine, model), Model())
+        self.sharded.add(model)
+        if stored is not None and known.shards is not None and known.frozen is None and known.shards.dtype == stored[0]:
+            self.halved.setdefault(model, (call.node, known.shards, *stored))
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Report weights that are sharded in half, unless other models are sharded as well, or none is trained."""
+        halved, symbols = self.halved.keys(), self.machine.symbols
+        alone = all(any(one in halved for one in symbols.derivation(symbol)) for symbol in self.sharded)
+        if not halved or not alone or only_infers(self.machine.program.chunks):
+            return
+        for node, shards, dtype, cast in self.halved.values():
+            if self.machine.program.main.owns(node):
+                details = {"dtype": dtype, "cast": cast, "shards": shards, "guesses": self.machine.guesses_for(cast)}
+                self.machine.emit(State(), HalfSharded, node, premises=(Premise.UPDATED,), **details)
 
     def _policy(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
@@ -139,6 +170,8 @@ class Sharding(Tracker):
         known = state[ModelStates].known.get(root(self.machine, model), Model())
         if known.shards is not None and known.shards.sharder.clips:
             self.machine.emit(state, ShardsClipped, node, call=node, shards=known.shards, own=own)
+        elif known.shards is None:
+            self.machine[HeldShards].clipped(state, node, model, own)
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `group["params"] = ...`, which gives an optimizer other parameters."""

@@ -6,7 +6,7 @@ since the parameters that a loss depends on are unknown; a violation is reported
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
@@ -834,8 +834,11 @@ class Protocol(Tracker):
         """Scalers and optimizers among these values may be used."""
         forget(self.machine, state, values)
 
-    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
         """Scalers whose methods are arguments of a skipped call may be used."""
+        given = (*positional, *keywords.values())
         forget(self.machine, state, [value for value in given if isinstance(value, Method)])
 
     def unseen(self, state: State, call: Call) -> None:

@@ -57,7 +57,8 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     for begins in machine.hooks.call_begins:
         begins(state, made)
     if isinstance(callee, Partial):
-        made.arguments = Arguments((*(Argument(*given) for given in callee.given), *arguments.given))
+        bound = [*(Argument(*given) for given in callee.given), *arguments.given]
+        made.arguments = Arguments(tuple(sorted(bound, key=lambda argument: argument.keyword is not None)))
         made.callee = callee.callee
     for resolved in machine.hooks.call_resolved:
         resolved(state, made)

@@ -41,6 +41,7 @@ from amplint.source.tree import walk
 ENTERED = "<entered>"
 MANAGER = "<context manager>"
 DEPTH = "<regions>"
+NO_KEYWORDS: Mapping[str, Value] = {}
 _OUTER = frozenset({"global", "nonlocal"})
 _CACHES = frozenset({"lru_cache", "cache", "cached_property"})
 CALLS = Patience(runs=2, steps=100)
@@ -76,7 +77,7 @@ def call_function(
     if function.chunk not in machine.relevant:
         if len(positional) == 2 and not keywords and chooses(function.chunk):
             return machine.joined_value(positional[0], positional[1])
-        _skip(machine, state, function, (*positional, *keywords.values()))
+        _skip(machine, state, function, positional, keywords)
         return _unfollowed_result(machine, function, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
         return _unfollowed_result(machine, function)
@@ -162,7 +163,7 @@ def _followed(
     if any(machine.novelty.is_over(run, patience) for run, patience in runs):
         if changing:
             machine.forget(state)
-        _skip(machine, state, function, given)
+        _skip(machine, state, function, positional, keywords)
         return None
     contacts, left, events_before = machine.interactions, machine.steps_left, machine.novelty.event_count
     began = machine.symbols.tick()
@@ -185,9 +186,15 @@ def _flag(value: Value) -> Value | None:
     return value if isinstance(value, (Const, Ref)) else None
 
 
-def _skip(machine: Machine, state: State, function: Function, given: Sequence[Value] = ()) -> None:
+def _skip(
+    machine: Machine,
+    state: State,
+    function: Function,
+    positional: Sequence[Value] = (),
+    keywords: Mapping[str, Value] = NO_KEYWORDS,
+) -> None:
     for call_skipped in machine.hooks.call_skipped:
-        call_skipped(state, function, given)
+        call_skipped(state, function, positional, keywords)
 
 
 def _of_round(machine: Machine, state: State, ends: Sequence[State]) -> bool:

@@ -183,8 +183,10 @@ class Tracker:
     def missing_argument(self, state: State, function: Function, index: int) -> Value | None:
         """The value of a parameter without argument and default: a decorator may pass it."""
 
-    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
-        """A call of `function` is not followed, since it is irrelevant to the arguments `given`."""
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
+        """A call of `function` is not followed, since it is irrelevant to its arguments."""
 
     def unknown_result(self, made: Unknown) -> None:
         """`made` is the result of an unseen call."""

@@ -313,7 +313,9 @@ class RegionUse(Tracker):
         """Forget the regions before a call from unseen code."""
         state.change(RegionsRun).ran = ()
 
-    def call_skipped(self, state: State, function: Function, given: Sequence[Value]) -> None:
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
         """A call that is not interpreted may run a forward pass."""
         note(self.machine, state, function)
 

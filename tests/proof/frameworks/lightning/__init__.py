@@ -111,7 +111,7 @@ class LightningModule(torch.nn.Module):
 class Trainer:
     """Calls `training_step` under autocast; the module runs backward and steps itself, or the Trainer does."""
 
-    def __init__(self, precision: str = "32-true", max_epochs: int = 1) -> None:
+    def __init__(self, precision: str = "32-true", max_epochs: int = 1, strategy: Any = "auto") -> None:
         self._precision = _Precision(precision)
         self._epochs = max_epochs
 

@@ -42,9 +42,15 @@ def convert_to_float8_training(
     module_filter_fn: Callable[[nn.Module, str], bool] | None = None,
     config: Float8LinearConfig | None = None,
 ) -> nn.Module:
-    """Convert the linear layers that the filter lets through, where they are."""
+    """Put new layers with the same parameters in the place of the linear ones that the filter lets through."""
     kind = _Emulated if config is not None and config.emulate else _Linear
-    for name, layer in module.named_modules():
-        if isinstance(layer, nn.Linear) and (module_filter_fn is None or module_filter_fn(layer, name)):
-            layer.__class__ = kind
+    for path, layer in [*module.named_modules()]:
+        if isinstance(layer, nn.Linear) and (module_filter_fn is None or module_filter_fn(layer, path)):
+            with torch.device("meta"):
+                made = kind(layer.in_features, layer.out_features, bias=False)
+            made.weight, made.bias = layer.weight, layer.bias
+            if layer is module:
+                return made
+            above, _, name = path.rpartition(".")
+            setattr(module.get_submodule(above), name, made)
     return module
