@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, Operand, Operation
+from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, LiftedResult, Operand, Operation
 from amplint.torchlib.names import WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, operand_notes
@@ -112,6 +112,18 @@ class DtypeMismatchAfterAutocast(Rule):
             claims=(),
             severity=Severity.INFO,
             premises=[Premise.OTHER_DTYPE],
+        )
+
+    def on_lifted_result(self, event: LiftedResult) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "float32 by conversion, what is returned here makes the layers behind it raise in half precision",
+            reason=f"Layers refuse an input whose dtype is not that of their weights; {event.because}.",
+            advice="Convert it back: .to(x.dtype) of what the function is given.",
+            notes=[(event.converted, "the conversion to float32")],
+            claims=(),
+            severity=Severity.INFO,
+            premises=[Premise.HALF_THERE],
         )
 
     def on_clash(self, event: Clash) -> Iterator[Report]:

@@ -21,6 +21,7 @@ from amplint.semantics.tensors.provenance import (
     last_cast,
     like,
     uncast_source_call,
+    was_asked_for,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
 from amplint.semantics.tensors.widened import widened_by
@@ -147,7 +148,7 @@ def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str
         return may_be_half
     if is_like_another(machine, steady):
         return is_layer_result
-    if has_float32_dtype_argument(steady.value):
+    if is_asked_for_float32(machine, steady.value):
         return is_unconverted
     turned = conversion_of(steady)
     return is_unknown if turned is not None and is_cast_like_elsewhere(machine, turned) else may_be_half
@@ -169,7 +170,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
             is_parameter_or_buffer(machine, value.symbol) or is_like_another(machine, operand)
         )
     return op not in _JOINS and (
-        _is_converted(machine, value) or (op in _PRODUCTS and has_float32_dtype_argument(value))
+        _is_converted(machine, value) or (op in _PRODUCTS and is_asked_for_float32(machine, value))
     )
 
 
@@ -194,10 +195,12 @@ def _is_float32(machine: Machine, operand: Operand) -> bool:
     )
 
 
-def has_float32_dtype_argument(value: Tensor) -> bool:
-    """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`."""
-    given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
-    return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
+def is_asked_for_float32(machine: Machine, value: Tensor) -> bool:
+    """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`.
+
+    What dropout, masks, factors and shape operations make of such a result counts, too.
+    """
+    return value.dtype == "float32" and not value.supposed and was_asked_for(machine, value.symbol) == "float32"
 
 
 def is_like_another(machine: Machine, operand: Operand) -> bool:

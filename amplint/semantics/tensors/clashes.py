@@ -14,7 +14,7 @@ from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.clash_pairs import (
     conversion_of,
-    has_float32_dtype_argument,
+    is_asked_for_float32,
     is_cast_boolean,
     is_like_another,
     is_made_by_caller,
@@ -93,7 +93,7 @@ def emit_clash(
     if prepares_data(machine):
         return
     converted = conversion_of(steady) if steady.made is None else None
-    asked = isinstance(steady.value, Tensor) and has_float32_dtype_argument(steady.value)
+    asked = isinstance(steady.value, Tensor) and is_asked_for_float32(machine, steady.value)
     widened = widened_by(machine, steady.value) if steady.made is None else None
     writes = op in _WRITES and widened is not None
     settled = steady.made is not None or converted is not None or asked or writes

@@ -42,7 +42,7 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
     """
     if not isinstance(value, Tensor) or value.rank == 0 or "float32" not in (value.dtypes or ()):
         return None
-    for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
+    for one in machine.symbols.closure(value.symbol, partial(decides, machine)):
         key = machine.symbols.key(one)
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if not isinstance(node, cst.Call) or key[1] != "float32":
@@ -63,18 +63,18 @@ def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
     """
     if not isinstance(value, Tensor) or value.dtype != "float32" or value.rank == 0:
         return None
-    for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
+    for one in machine.symbols.closure(value.symbol, partial(decides, machine)):
         key = machine.symbols.key(one)
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if not isinstance(node, cst.Call) or key[1] != "float32":
             continue
-        before = [*machine.symbols.closure(machine.symbols.parts(one)[0], partial(_decides, machine))]
+        before = [*machine.symbols.closure(machine.symbols.parts(one)[0], partial(decides, machine))]
         if machine[HalfResults].symbols.isdisjoint(before) and any(is_of_layer(machine, each) for each in before):
             return node
     return None
 
 
-def _decides(machine: Machine, symbol: int) -> tuple[int, ...]:
+def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     """The symbols by which `symbol` is float32, if one of them is."""
     symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
