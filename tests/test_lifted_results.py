@@ -40,7 +40,8 @@ PROGRAMS = {
     "a layer that derives from one of PyTorch": """
         class Wide(nn.GroupNorm):
             def forward(self, x):
-                return F.group_norm(x.float(), self.num_groups, self.weight.float(), self.bias.float(), self.eps)  # AMP502
+                weight, bias = self.weight.float(), self.bias.float()
+                return F.group_norm(x.float(), self.num_groups, weight, bias, self.eps)  # AMP502
 
         class Converted(nn.GroupNorm):
             def forward(self, x):

@@ -24,7 +24,7 @@ from amplint.semantics.tensors.provenance import (
     was_asked_for,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
-from amplint.semantics.tensors.widened import widened_by
+from amplint.semantics.tensors.widened import lifted_on_a_path, widened_by
 from amplint.semantics.values.values import Method, Module, Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
@@ -61,6 +61,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
         return met
+    if op in _PRODUCTS and (met := _lifted_beside(machine, op, operands)) is not None:
+        return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
@@ -82,6 +84,14 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
     weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
     return (wide, weights) if weights is not None and wide is not None else None
+
+
+def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """The operand that is float32 by a cast on one of the paths, and one that was not cast on any."""
+    wide = [one for one in operands if lifted_on_a_path(machine, one.value) is not None]
+    others = [one for one in operands if one not in wide and is_unconverted(machine, one)]
+    other = next((one for one in others if may_be_half(machine, one, op)), None)
+    return (wide[0], other) if len(wide) == 1 and other is not None else None
 
 
 def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:

@@ -13,20 +13,20 @@ from amplint.regex import regex
 from amplint.semantics.events import LiftedResult
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.conversions import home, sources
+from amplint.semantics.tensors.conversions import bindings, home, sources
 from amplint.semantics.tensors.kinship import follows_dtype
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import is_constructed_parameter, views
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.tensors import Tensors, converts_to
 from amplint.semantics.tensors.widened import decides
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Items, Ref, Tensor, Value
 from amplint.semantics.words import LOSS, MASK, POSITION, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
-from amplint.source.source import Chunk
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.policy import words
@@ -59,7 +59,10 @@ class LiftedResults(Tracker):
 
     def method(self, state: State, call: Call) -> None:
         """Forget what is converted to another dtype behind the function."""
-        if self.returned and isinstance(call.owner, Tensor) and call.owner.dtype in (None, "float32"):
+        if not self.returned or not isinstance(call.owner, Tensor):
+            return
+        changes, dtype = converts_to(self.machine, call.name, call.arguments)
+        if call.name == "type_as" or (changes and dtype != "float32"):
             for one in self.machine.symbols.closure(call.owner.symbol, partial(decides, self.machine)):
                 for same in views(self.machine, one):
                     self.returned.pop(same, None)
@@ -75,8 +78,9 @@ class LiftedResults(Tracker):
         values = value.values if isinstance(value, Items) else (value,)
         node = _returned(machine.statement)
         for one in values if node is not None else ():
-            found = _lifted(machine, function, one)
-            why = _evidence(machine, state, function, one, values, found) if found is not None else None
+            lifts = _lifts(machine, function, one)
+            found = next(filter(None, lifts), None)
+            why = _evidence(machine, state, function, one, found, lifts) if found is not None else None
             if found is not None and why is not None and isinstance(one, Tensor) and node is not None:
                 self.returned[one.symbol] = (node, found, why)
 
@@ -115,12 +119,11 @@ def _is_layer_code(machine: Machine, function: cst.FunctionDef) -> bool:
     return not any(LOSS.search(name) for name in (function.name.value, *classes))
 
 
-def _lifted(machine: Machine, function: cst.FunctionDef, value: Value) -> cst.Call | None:
-    """The conversion of an argument of `function` by which `value` is float32, on each path on which it differs."""
+def _lifts(machine: Machine, function: cst.FunctionDef, value: Value) -> list[cst.Call | None]:
+    """The conversions of arguments of `function` by which `value` is float32, one for each path on which it differs."""
     if not isinstance(value, Tensor) or value.dtype not in (None, "float32") or value.rank == 0:
-        return None
-    found = [_lift(machine, function, one) for one in machine.symbols.alternatives(value.symbol)]
-    return found[0] if all(found) else None
+        return []
+    return [_lift(machine, function, one) for one in machine.symbols.alternatives(value.symbol)]
 
 
 def _lift(machine: Machine, function: cst.FunctionDef, symbol: int) -> cst.Call | None:
@@ -142,11 +145,22 @@ def _conversion(machine: Machine, symbol: int) -> cst.Call | None:
 
 
 def _evidence(
-    machine: Machine, state: State, function: cst.FunctionDef, value: Value, beside: Sequence[Value], lift: cst.Call
+    machine: Machine,
+    state: State,
+    function: cst.FunctionDef,
+    value: Value,
+    lift: cst.Call,
+    lifts: Sequence[cst.Call | None],
 ) -> str | None:
     """What says that the result is meant to have the dtype of the argument; None if nothing does."""
-    if len(beside) > 1 and _converts_another(function, lift):
-        return "what is returned beside it is converted back"
+    others = _converted_back(function) - {_root(lift)}
+    if not others.isdisjoint(_parameters(function)):
+        return "what is computed beside it is converted back"
+    if None in lifts:
+        return None
+    source = machine.program.main
+    if any(_root(lift) in _converted_back(twin) for twin in _twins(source, function)):
+        return "other functions of the file convert the like of it back"
     if any(isinstance(base, Ref) and _keeps(base) for base in _bases(machine, state, function)):
         return "the layer that it derives from returns the dtype of its input"
     if isinstance(value, Tensor) and any(is_constructed_parameter(machine, one) for one in _own(machine, value.symbol)):
@@ -154,16 +168,36 @@ def _evidence(
     return None
 
 
-def _converts_another(function: cst.FunctionDef, lift: cst.Call) -> bool:
-    """Whether a function converts another argument to float32 as well, and the result back."""
-    here = _root(lift)
-    for call in every(function.body, cst.Call):
-        if follows_dtype(call) and isinstance(call.func, cst.Attribute):
-            before = (inner for one in sources(function, call.func.value) for inner in every(one, cst.Call))
-            lifts = {_root(inner) for inner in before if last_name(inner.func) == last_name(lift.func)}
-            if here not in lifts and not lifts.isdisjoint(_parameters(function)):
-                return True
-    return False
+@cached_per_file
+def _converted_back(function: cst.FunctionDef) -> frozenset[str | None]:
+    """The variables from which a function computes in float32 what it converts to the dtype of another tensor."""
+    calls = [call for call in every(function.body, cst.Call) if isinstance(call.func, cst.Attribute)]
+    back = [call for call in calls if follows_dtype(call) or _is_to_known_dtype(function, call)]
+    before = (one for call in back for one in sources(function, call.func.value))  # type: ignore[attr-defined]
+    inner = (call for one in before for call in every(one, cst.Call))
+    return frozenset(_root(call) for call in inner if _LIFTS.match(_written(call)))
+
+
+def _is_to_known_dtype(function: cst.FunctionDef, call: cst.Call) -> bool:
+    """Whether a call is `x.to(known)` behind `known = x.dtype`."""
+    if last_name(call.func) != "to" or len(call.args) != 1 or not isinstance(call.args[0].value, cst.Name):
+        return False
+    given = bindings(function).get(call.args[0].value.value, ())
+    return bool(given) and all(isinstance(one, cst.Attribute) and one.attr.value == "dtype" for one in given)
+
+
+def _written(call: cst.Call) -> str:
+    """The method of a call and its only argument, as `_LIFTS` reads them."""
+    argument = dotted(call.args[0].value) or "?" if len(call.args) == 1 else "?" if call.args else ""
+    return f".{last_name(call.func)}({argument})"
+
+
+@cached_per_file
+def _twins(source: Source, function: cst.FunctionDef) -> tuple[cst.FunctionDef, ...]:
+    """The other functions of a file that return what they compute from arguments of the same names."""
+    chunks = [chunk for chunk in source.chunks if _may_return_lifted(chunk)]
+    others = [one for chunk in chunks for one in every(chunk.module, cst.FunctionDef) if one is not function]
+    return tuple(one for one in others if _parameters(one) == _parameters(function))
 
 
 def _root(node: cst.CSTNode) -> str | None:
