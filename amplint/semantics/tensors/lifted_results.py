@@ -22,7 +22,7 @@ from amplint.semantics.tensors.provenance import is_constructed_parameter, views
 from amplint.semantics.tensors.tensors import Tensors, converts_to
 from amplint.semantics.tensors.widened import decides
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Ref, Tensor, Value
+from amplint.semantics.values.values import Items, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import LOSS, MASK, POSITION, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
@@ -77,11 +77,13 @@ class LiftedResults(Tracker):
             return
         values = value.values if isinstance(value, Items) else (value,)
         node = _returned(machine.statement)
-        for one in values if node is not None else ():
+        for one in values:
+            if node is None or not isinstance(one, (Tensor, Unknown)):
+                continue
             lifts = _lifts(machine, function, one)
             found = next(filter(None, lifts), None)
             why = _evidence(machine, state, function, one, found, lifts) if found is not None else None
-            if found is not None and why is not None and isinstance(one, Tensor) and node is not None:
+            if found is not None and why is not None:
                 self.returned[one.symbol] = (node, found, why)
 
     def file_ends(self, starts: Sequence[State]) -> None:
@@ -119,9 +121,9 @@ def _is_layer_code(machine: Machine, function: cst.FunctionDef) -> bool:
     return not any(LOSS.search(name) for name in (function.name.value, *classes))
 
 
-def _lifts(machine: Machine, function: cst.FunctionDef, value: Value) -> list[cst.Call | None]:
+def _lifts(machine: Machine, function: cst.FunctionDef, value: Tensor | Unknown) -> list[cst.Call | None]:
     """The conversions of arguments of `function` by which `value` is float32, one for each path on which it differs."""
-    if not isinstance(value, Tensor) or value.dtype not in (None, "float32") or value.rank == 0:
+    if isinstance(value, Tensor) and (value.dtype not in (None, "float32") or value.rank == 0):
         return []
     return [_lift(machine, function, one) for one in machine.symbols.alternatives(value.symbol)]
 
@@ -148,7 +150,7 @@ def _evidence(
     machine: Machine,
     state: State,
     function: cst.FunctionDef,
-    value: Value,
+    value: Tensor | Unknown,
     lift: cst.Call,
     lifts: Sequence[cst.Call | None],
 ) -> str | None:
@@ -163,7 +165,7 @@ def _evidence(
         return "other functions of the file convert the like of it back"
     if any(isinstance(base, Ref) and _keeps(base) for base in _bases(machine, state, function)):
         return "the layer that it derives from returns the dtype of its input"
-    if isinstance(value, Tensor) and any(is_constructed_parameter(machine, one) for one in _own(machine, value.symbol)):
+    if any(is_constructed_parameter(machine, one) for one in _own(machine, value.symbol)):
         return "it is computed with parameters, which are half where the model is"
     return None
 
