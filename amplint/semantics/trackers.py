@@ -117,7 +117,6 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfCasts,
     Discards,
     CastBacks,
-    LiftedResults,
     # checkpoints and the protocol
     Checkpoints,
     ScalerOwners,
@@ -177,6 +176,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Unconverted,
     UnliftedLosses,
     OffInputs,
+    LiftedResults,
     SwitchDecorators,
     Updates,
     Clearing,
