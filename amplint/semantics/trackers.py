@@ -117,6 +117,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfCasts,
     Discards,
     CastBacks,
+    LiftedResults,
     # checkpoints and the protocol
     Checkpoints,
     ScalerOwners,
@@ -176,7 +177,6 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Unconverted,
     UnliftedLosses,
     OffInputs,
-    LiftedResults,
     SwitchDecorators,
     Updates,
     Clearing,

@@ -88,9 +88,10 @@ class LiftedResults(Tracker):
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit what no caller in the file converts."""
-        self.machine.statement = None
+        before, self.machine.statement = self.machine.statement, None
         for node, converted, why in dict.fromkeys(self.returned.values()):
             self.machine.emit(State(), LiftedResult, node, converted=converted, because=why, assumed=True)
+        self.machine.statement = before
 
 
 @cached_per_chunk
