@@ -41,6 +41,7 @@ IN_SOURCE = {
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],
     "kernel_sums.py": ["_ZERO"],
     "layers.py": ["_HALVED", "_RECURS"],
+    "lifted_results.py": ["_LIFTS", "_SPEAKS"],
     "lists.py": ["CHOOSES_NUMBERS", "STORES_BY_LIST"],
     "micro_batches.py": ["_SET_LATER"],
     "subregions.py": ["_SWITCHED_OFF"],

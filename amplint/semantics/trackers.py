@@ -77,6 +77,7 @@ from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.kernel_sums import KernelSums
 from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
+from amplint.semantics.tensors.lifted_results import LiftedResults
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.off_inputs import OffInputs
 from amplint.semantics.tensors.probabilities import Probabilities
@@ -118,6 +119,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     HalfCasts,
     Discards,
     CastBacks,
+    LiftedResults,
     # checkpoints and the protocol
     Checkpoints,
     ScalerOwners,

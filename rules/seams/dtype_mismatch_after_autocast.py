@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, Operand, Operation
+from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, LiftedResult, Operand, Operation
+from amplint.source import syntax as cst
 from amplint.torchlib.names import WIDE_DTYPES
 
 from .float32 import MEETING, WRITES, half_of, is_told_elsewhere, operand_notes
@@ -67,6 +68,9 @@ class DtypeMismatchAfterAutocast(Rule):
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 
+    def __init__(self) -> None:
+        self._converted: set[cst.CSTNode] = set()
+
     def on_operation(self, event: Operation) -> Iterator[Report]:
         half = half_of(event) or _half_weights(event)
         if event.raises is None or half is None or half.half is None or is_told_elsewhere(event):
@@ -114,6 +118,20 @@ class DtypeMismatchAfterAutocast(Rule):
             premises=[Premise.OTHER_DTYPE],
         )
 
+    def on_lifted_result(self, event: LiftedResult) -> Iterator[Report]:
+        if event.converted in self._converted:
+            return
+        yield self.report(
+            event,
+            "float32 by conversion, what is returned here makes the layers behind it raise in half precision",
+            reason=f"Layers refuse an input whose dtype is not that of their weights; {event.because}.",
+            advice="Convert it back: .to(x.dtype) of what the function is given.",
+            notes=[(event.converted, "the conversion to float32")],
+            claims=(),
+            severity=Severity.INFO,
+            premises=[Premise.HALF_THERE],
+        )
+
     def on_clash(self, event: Clash) -> Iterator[Report]:
         if event.refusal is None:
             return
@@ -127,6 +145,7 @@ class DtypeMismatchAfterAutocast(Rule):
             )
             return
         if event.converted is not None:
+            self._converted.add(event.converted)
             yield self.report(
                 event,
                 f"float32 by conversion, this tensor makes {event.op} raise in half precision",

@@ -67,6 +67,17 @@ class ParameterApart(Event):
     layer: str
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LiftedResult(Event):
+    """What a function returns at `node` is float32 by `converted`, the conversion of an argument, and stays so.
+
+    `because` says why it is meant to have the dtype of the argument.
+    """
+
+    converted: cst.Call
+    because: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clash(Event):
     """`op` meets `steady`, float32 or of the dtype that its module has, and `half`, if that is half.

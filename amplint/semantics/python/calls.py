@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
@@ -174,9 +175,18 @@ def _super_call(machine: Machine, state: State, node: cst.Call, name: str) -> Va
         if function is not None and function.node not in machine.calls:
             assert owner is not None
             return _returned(machine, state, made, _enter(machine, state, made, function, [owner]))
+    for base in _library_bases(machine, state, owner.cls) if owner is not None else ():
+        for inherited_call in machine.hooks.inherited_call:
+            if (found := inherited_call(state, made, base)) is not None:
+                return _returned(machine, state, made, found)
     for hook in machine.hooks.unseen:
         hook(state, made)
     return _returned(machine, state, made, Unknown(machine.fresh()))
+
+
+def _library_bases(machine: Machine, state: State, cls: Class) -> Iterator[Ref]:
+    above = (base for one in attributes.lineage(machine, state, cls) for base in attributes.bases(machine, state, one))
+    return (base for base in above if isinstance(base, Ref))
 
 
 def _instantiate(machine: Machine, state: State, made: Call, cls: Class) -> Value:

@@ -156,6 +156,9 @@ class Tracker:
     def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
         """The result of constructing a `cls` that derives from the library's `base`."""
 
+    def inherited_call(self, state: State, call: Call, base: Ref) -> Value | None:
+        """The result of `super().name(...)` in a class of the file that derives from `base`; None if unknown."""
+
     def unseen(self, state: State, call: Call) -> None:
         """An unseen callee gets its arguments, and its owner."""
 

@@ -21,9 +21,10 @@ from amplint.semantics.tensors.provenance import (
     last_cast,
     like,
     uncast_source_call,
+    was_asked_for,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
-from amplint.semantics.tensors.widened import widened_by
+from amplint.semantics.tensors.widened import lifted_on_a_path, widened_by
 from amplint.semantics.values.values import Method, Module, Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
@@ -60,6 +61,8 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
         return met
+    if op in _PRODUCTS and (met := _lifted_beside(machine, op, operands)) is not None:
+        return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
@@ -81,6 +84,14 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
     weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
     wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
     return (wide, weights) if weights is not None and wide is not None else None
+
+
+def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """The operand that is float32 by a cast on one of the paths, and one that was not cast on any."""
+    wide = [one for one in operands if lifted_on_a_path(machine, one.value) is not None]
+    others = [one for one in operands if one not in wide and is_unconverted(machine, one)]
+    other = next((one for one in others if may_be_half(machine, one, op)), None)
+    return (wide[0], other) if len(wide) == 1 and other is not None else None
 
 
 def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
@@ -147,7 +158,7 @@ def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str
         return may_be_half
     if is_like_another(machine, steady):
         return is_layer_result
-    if has_float32_dtype_argument(steady.value):
+    if is_asked_for_float32(machine, steady.value):
         return is_unconverted
     turned = conversion_of(steady)
     return is_unknown if turned is not None and is_cast_like_elsewhere(machine, turned) else may_be_half
@@ -169,7 +180,7 @@ def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
             is_parameter_or_buffer(machine, value.symbol) or is_like_another(machine, operand)
         )
     return op not in _JOINS and (
-        _is_converted(machine, value) or (op in _PRODUCTS and has_float32_dtype_argument(value))
+        _is_converted(machine, value) or (op in _PRODUCTS and is_asked_for_float32(machine, value))
     )
 
 
@@ -194,10 +205,12 @@ def _is_float32(machine: Machine, operand: Operand) -> bool:
     )
 
 
-def has_float32_dtype_argument(value: Tensor) -> bool:
-    """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`."""
-    given = value.made.args if isinstance(value.made, cst.Call) and value.dtype == "float32" else ()
-    return any(argument.keyword is not None and argument.keyword.value == "dtype" for argument in given)
+def is_asked_for_float32(machine: Machine, value: Tensor) -> bool:
+    """Whether an operation was called with a float32 dtype for its result, as in `softmax(x, dtype=torch.float32)`.
+
+    What dropout, masks, factors and shape operations make of such a result counts, too.
+    """
+    return value.dtype == "float32" and not value.supposed and was_asked_for(machine, value.symbol) == "float32"
 
 
 def is_like_another(machine: Machine, operand: Operand) -> bool:

@@ -139,6 +139,8 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return True
     if key[0] == "part" and depth:
         return is_computed(machine, parts[0], depth - 1)
+    if key[0] == "either" and depth:
+        return all(is_computed(machine, part, depth - 1) for part in parts)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
         inside = bool(machine.calls) and runs_layers(machine.calls[-1])
         return inside and any(is_computed(machine, part, depth - 1) for part in parts)

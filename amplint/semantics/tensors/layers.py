@@ -29,7 +29,7 @@ from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Items, Module, Number, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import Instance, Items, Module, Number, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import fact_values, operations_with
@@ -249,6 +249,15 @@ class Layers(Tracker):
         """Call a layer."""
         assert isinstance(call.callee, Module)
         return call_layer(self.machine, state, call.node, call.callee, call.arguments)
+
+    def inherited_call(self, state: State, call: Call, base: Ref) -> Value | None:
+        """Run the `forward` of a layer of `torch.nn` from a class that derives from it."""
+        if call.name != "forward" or not isinstance(call.owner, Instance) or not self.handles_library_call(base.name):
+            return None
+        name = base.name.rpartition(".")[2]
+        if name not in MODULE_OPS or name in _RECURRENT or name in _CELLS:
+            return None
+        return call_layer(self.machine, state, call.node, Module(call.owner.symbol, base.name), call.arguments)
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `layers.append(layer)`."""

@@ -227,6 +227,22 @@ def asked_dtype(machine: Machine, symbol: int) -> str | None:
     return None
 
 
+def was_asked_for(machine: Machine, symbol: int) -> str | None:
+    """The dtype that the operation which computed a tensor, or what it was computed from, was given as its `dtype`.
+
+    None where a tensor was cast since.
+    """
+    while machine.symbols.key(symbol)[0] not in _CONVERSIONS:
+        if (dtype := asked_dtype(machine, symbol)) is not None:
+            return dtype
+        callee = machine.symbols.method(symbol)
+        parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
+        if not parts:
+            return None
+        symbol = parts[0]
+    return None
+
+
 def can_be_wide(machine: Machine, symbol: int) -> bool:
     """Whether a tensor is float32 on some path, by a cast or by its creation, whatever it is combined with."""
     symbols = machine.symbols

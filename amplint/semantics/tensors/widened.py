@@ -35,6 +35,26 @@ def widened_by(machine: Machine, value: Value) -> cst.Call | None:
     return value.why_half if _is_mixed(machine, value.symbol) else None
 
 
+def lifted_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
+    """The cast to float32 from which `value` was computed on one of the paths that lead here, and not on another."""
+    if not isinstance(value, Tensor) or value.dtype is not None:
+        return None
+    symbols, symbol = machine.symbols, value.symbol
+    while symbols.key(symbol)[0] != "either":
+        callee = symbols.method(symbol)
+        parts = callee[1] if callee is not None else symbols.parts(symbol)
+        if not parts or last_cast(machine, symbol) == symbol:
+            return None
+        symbol = parts[0]
+    casts = [last_cast(machine, one) for one in symbols.alternatives(symbol)]
+    found = next((one for one in casts if one is not None and symbols.key(one)[1] == "float32"), None)
+    if found is None or None not in casts:
+        return None
+    key = symbols.key(found)
+    node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(found)
+    return node if isinstance(node, cst.Call) else None
+
+
 def left_wide(machine: Machine, value: Value) -> cst.Call | None:
     """The cast by which a called function, that has ended, computed `value` in float32 from what it was given.
 
@@ -42,7 +62,7 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
     """
     if not isinstance(value, Tensor) or value.rank == 0 or "float32" not in (value.dtypes or ()):
         return None
-    for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
+    for one in machine.symbols.closure(value.symbol, partial(decides, machine)):
         key = machine.symbols.key(one)
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if not isinstance(node, cst.Call) or key[1] != "float32":
@@ -63,18 +83,18 @@ def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
     """
     if not isinstance(value, Tensor) or value.dtype != "float32" or value.rank == 0:
         return None
-    for one in machine.symbols.closure(value.symbol, partial(_decides, machine)):
+    for one in machine.symbols.closure(value.symbol, partial(decides, machine)):
         key = machine.symbols.key(one)
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if not isinstance(node, cst.Call) or key[1] != "float32":
             continue
-        before = [*machine.symbols.closure(machine.symbols.parts(one)[0], partial(_decides, machine))]
+        before = [*machine.symbols.closure(machine.symbols.parts(one)[0], partial(decides, machine))]
         if machine[HalfResults].symbols.isdisjoint(before) and any(is_of_layer(machine, each) for each in before):
             return node
     return None
 
 
-def _decides(machine: Machine, symbol: int) -> tuple[int, ...]:
+def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     """The symbols by which `symbol` is float32, if one of them is."""
     symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
