@@ -11,6 +11,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
+from amplint.torchlib.names import SCALER_SIGNS
 
 from .places import boundary_block, ends_in_parts
 
@@ -66,7 +67,11 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
-    screen = (b"backward", (b"zero_grad", b"autocast"), (b"%", b"range(", b"+= 1", b"autocast", b"accumulate("))
+    screen = (
+        b"backward",
+        (b"zero_grad", b"autocast", *SCALER_SIGNS),
+        (b"%", b"range(", b"+= 1", b"autocast", b"accumulate(", *SCALER_SIGNS),
+    )
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 

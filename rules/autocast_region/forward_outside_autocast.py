@@ -73,7 +73,8 @@ class ForwardOutsideAutocast(Rule):
         yield from ()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
-        self._inside = self._inside or (event.gradients is not False and event.autocast is not Recipe.OFF)
+        ran = event.gradients is not False and event.autocast is not Recipe.OFF
+        self._inside = self._inside or (ran and not event.is_of_loss)
         yield from ()
 
     def on_forward_outside(self, event: ForwardOutside) -> Iterator[Report]:

@@ -66,12 +66,13 @@ class Float16WithoutScaler(Rule):
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
         self.sharded: dict[cst.CSTNode, ShardedStep] = {}
         self.backwards: list[Backward] = []
-        self.made: dict[cst.CSTNode, cst.Comparison | None] = {}
-        """The constructions of scalers, each with the comparison that disables it."""
+        self.made: dict[cst.CSTNode, cst.BaseExpression | None] = {}
+        """The constructions of scalers, each with the comparison or the literal that disables it."""
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         switch = next((one.value for one in event.call.args if one.keyword and one.keyword.value == "enabled"), None)
-        disables = switch if event.scaler.enabled == FALSE and isinstance(switch, cst.Comparison) else None
+        written = isinstance(switch, cst.Comparison) or (isinstance(switch, cst.Name) and switch.value == "False")
+        disables = switch if event.scaler.enabled == FALSE and written else None
         self.made[event.call] = disables if self.made.get(event.call, disables) is disables else None
         yield from ()
 

@@ -18,9 +18,10 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Optimizer
+from amplint.semantics.values.values import Optimizer, Unknown
 from amplint.semantics.words import MAY_CLEAR
 from amplint.source import syntax as cst
+from amplint.source.tree import every, target_names
 
 _COMMENT = regex(r"#[^\n]*")
 
@@ -33,16 +34,34 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     jobs = [done.job for done in here]
     if Job.STEP not in jobs or Job.BACKWARD not in jobs or any(done.job is Job.CLEAR for done in state[WorkDone].work):
         return
+    step = here[jobs.index(Job.STEP)].node
+    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
+        return
     tables = [*state.frames.values(), *state.heap.values()]
     optimizers = [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
-    if optimizers and all(one.cls and one.loops is not None and loop not in one.loops for one in optimizers):
-        step = here[jobs.index(Job.STEP)].node
-        if (
-            isinstance(step, cst.Call)
-            and isinstance(step.func, cst.Attribute)
-            and (not step.args or _steps_through_scaler(machine, step))
-        ):
-            machine[Obligations].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+    scaled = _steps_through_scaler(machine, step)
+    if scaled and not optimizers:
+        older = _is_given(machine, state, step.args[0].value, loop)
+    else:
+        older = bool(optimizers) and all(_is_older(machine, one, loop, scaled) for one in optimizers)
+    if older and (scaled or not step.args):
+        machine[Obligations].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+
+
+def _is_older(machine: Machine, optimizer: Optimizer, loop: cst.CSTNode, scaled: bool) -> bool:
+    """Whether an optimizer is certainly made outside of `loop`, and known unless a scaler steps it."""
+    if scaled and not optimizer.cls and machine.symbols.key(optimizer.symbol)[0] == "parameter":
+        return True
+    return (scaled or bool(optimizer.cls)) and optimizer.loops is not None and loop not in optimizer.loops
+
+
+def _is_given(machine: Machine, state: State, optimizer: cst.BaseExpression, loop: cst.CSTNode) -> bool:
+    """Whether a variable that `loop` does not bind holds an optimizer that unseen code made."""
+    if not isinstance(optimizer, cst.Name) or not isinstance(machine.lookup(state, optimizer.value), Unknown):
+        return False
+    targets = [target.target for assignment in every(loop, cst.Assign) for target in assignment.targets]
+    targets += [inner.target for inner in every(loop, cst.For)]
+    return not any(optimizer.value in target_names(target) for target in targets)
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:

@@ -161,7 +161,11 @@ def _outer_window(
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
     partial = [one for one in rest if not one.has(Job.STEP) and not _assumes_single_batch(machine, one, found)]
-    others = found.others or len(partial) < len(rest) or any(one.ends(machine, guard) is None for one in full)
+    untested = any(one.ends(machine, guard) is None for one in full)
+    others = found.others or len(partial) < len(rest) or untested
+    decides = not untested and (
+        len(partial) == len(rest) or all(one.has(Job.STEP) for one in rounds if one.ends(machine, guard))
+    )
     if not any(one.ends(machine, guard) for one in full) or not partial:
         return
     if len(partial) < len(rest) and not _separates_early_steps(rest, partial):
@@ -191,7 +195,7 @@ def _outer_window(
         full,
         remainder=remainder,
         counted=found.counter is not None,
-        first=None if early or others else _first(machine, loop, full, guard, found),
+        first=_first(machine, loop, full, guard, found) if decides and not early else None,
         others=others or early,
         guesses=found.guesses,
         counter=found.counter,

@@ -12,6 +12,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.ran import RegionsRun, is_before, without_gradients
 from amplint.semantics.values.state import State
@@ -28,6 +29,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -56,6 +58,11 @@ def produced(machine: Machine, state: State, node: cst.CSTNode, result: Value, *
             machine[Outside].seen.discard(node)
     known = machine[Outside].outputs.setdefault(symbol, node)
     machine[Outside].outputs[symbol] = known if bare else None
+
+
+def _is_loss(node: cst.Call) -> bool:
+    """Whether a call is of something named after a loss, which is no model that autocast speeds up."""
+    return LOSS.search((dotted(node.func) or "").rpartition(".")[2]) is not None
 
 
 def worked(machine: Machine, node: cst.Call, callee: Value, result: Value) -> None:
@@ -184,6 +191,9 @@ class Outside(Tracker):
             isinstance(call.callee, Instance) and attributes.is_whole(self.machine, state, call.callee.cls)
         ):
             self.seen.add(call.node)
+        inside = bool(state.regions) and innermost(self.machine, state)[0] is not None
+        if inside and model is not None and _is_loss(call.node):
+            return
         if call.entered == "object":
             produced(self.machine, state, call.node, result, known_model=model is not None)
         elif call.entered is None:

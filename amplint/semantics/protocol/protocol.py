@@ -84,7 +84,7 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD, SETS_RATES
+from amplint.semantics.words import KEEPS_RECORDS, OPTIMIZER_NAME, RUNS_BACKWARD, SCHEDULER_CLASS, SETS_RATES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -680,11 +680,11 @@ _RECORDS = "_per_optimizer_states"
 def forget(machine: Machine, state: State, values: Iterable[Value], name: str = "") -> None:
     """`values` are passed to unseen code: its effect on scalers and optimizers among them is unknown.
 
-    A function whose `name` says that it saves, loads or logs only reads them.
+    A function whose `name` says that it saves, loads or logs only reads them, and a scheduler sets rates.
     """
     if KEEPS_RECORDS.search(name):
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
-    elif SETS_RATES.search(name):
+    elif SETS_RATES.search(name) or SCHEDULER_CLASS.search(name):
         values = [value for value in values if not isinstance(value, Optimizer)]
     for value in values:
         machine.interactions += isinstance(value, (Scaler, Optimizer, Method))
