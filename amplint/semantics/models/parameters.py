@@ -271,6 +271,16 @@ def _may_be_cast_back(machine: Machine, state: State, values: Iterable[Value] | 
     forget_dtypes(machine, state, values)
 
 
+def _members(machine: Machine, value: Value) -> list[Value]:
+    """The members of a list or of a join of lists, and `value` itself otherwise."""
+    if isinstance(value, Items):
+        return [one for member in value.values for one in _members(machine, member)]
+    if isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "either":
+        joined = [one for one in machine.symbols.key(value.symbol)[1:] if isinstance(one, Items)]
+        return [value, *(one for items in joined for one in _members(machine, items))]
+    return [value]
+
+
 def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CSTNode] | None:
     """The half dtype in which a layer of the model `value` was constructed, and its call."""
     known = state[ModelStates].known.get(root(machine, symbol_of(machine, value)))
@@ -434,7 +444,9 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
-        known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in key[1:]]
+        known = [_chosen_from(machine, part) for part in parts] or [
+            sources(machine, value) for value in key[1:]  # type: ignore[arg-type]
+        ]
         return None if None in known else set.intersection(*filter(None, known)) or None
     return None
 
@@ -633,7 +645,7 @@ class Parameters(Tracker):
         before = self._trained_in_half(state, call) if adapts or call.name == ADDING else {}
         if not READS_PARAMETERS.search(last_name(call.node.func)):
             forget = forget_dtypes if before else _may_be_cast_back
-            forget(self.machine, state, call.arguments.values)
+            forget(self.machine, state, [one for given in call.arguments.values for one in _members(self.machine, given)])
         changes = CHANGES_PARAMETERS.search(call.name) and call.name not in SWITCHES_ADAPTERS
         if call.owner is not None and not isinstance(call.callee, Ref) and changes:
             forget_dtypes(self.machine, state, [call.owner])
