@@ -445,7 +445,8 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
         known = [_chosen_from(machine, part) for part in parts] or [
-            sources(machine, value) for value in key[1:]  # type: ignore[arg-type]
+            sources(machine, value)
+            for value in key[1:]  # type: ignore[arg-type]
         ]
         return None if None in known else set.intersection(*filter(None, known)) or None
     return None
@@ -645,7 +646,8 @@ class Parameters(Tracker):
         before = self._trained_in_half(state, call) if adapts or call.name == ADDING else {}
         if not READS_PARAMETERS.search(last_name(call.node.func)):
             forget = forget_dtypes if before else _may_be_cast_back
-            forget(self.machine, state, [one for given in call.arguments.values for one in _members(self.machine, given)])
+            members = [_members(self.machine, value) for value in call.arguments.values]
+            forget(self.machine, state, [value for several in members for value in several])
         changes = CHANGES_PARAMETERS.search(call.name) and call.name not in SWITCHES_ADAPTERS
         if call.owner is not None and not isinstance(call.callee, Ref) and changes:
             forget_dtypes(self.machine, state, [call.owner])
