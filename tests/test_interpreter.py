@@ -291,6 +291,7 @@ FOUND = {
         """
         def train(model, loader, optimizer, scaler):
             for batch in loader:
+                optimizer.zero_grad()
                 scaler.scale(model(batch)).backward()
                 scaler.step(optimizer)
                 if skip(batch):
@@ -303,6 +304,7 @@ FOUND = {
         """
         def train(model, loader, optimizer, scaler):
             for batch in loader:
+                optimizer.zero_grad()
                 loss = model(batch)
                 scaler.scale(loss).backward()
                 skip = False
@@ -799,6 +801,7 @@ SILENT = {
                             scaler.update()
                         else:
                             optimizer.step()
+                        optimizer.zero_grad()
 
         @contextlib.contextmanager
         def maybe(enabled):
@@ -850,6 +853,7 @@ SILENT = {
         def train(model, loader, optimizer, use_amp):
             scaler = GradScaler("cuda", enabled=use_amp)
             for batch in loader:
+                optimizer.zero_grad()
                 loss = model(batch)
                 if use_amp:
                     scaler.scale(loss).backward()
@@ -908,6 +912,7 @@ SILENT = {
     "a scaler that may be None": """
         def train(model, loader, optimizer, scaler=None):
             for batch in loader:
+                optimizer.zero_grad()
                 loss = model(batch)
                 if scaler is not None:
                     scaler.scale(loss).backward()
@@ -925,6 +930,7 @@ SILENT = {
             amp = precision == "fp16"
             scaler = GradScaler("cuda") if amp else None
             for batch in loader:
+                optimizer.zero_grad()
                 loss = model(batch)
                 if amp:
                     loss = scaler.scale(loss)
@@ -1042,6 +1048,7 @@ SILENT = {
     "a list of scaled losses": """
         def train(model, loader, optimizer, scaler):
             for batch in loader:
+                optimizer.zero_grad()
                 torch.autograd.backward([scaler.scale(loss) for loss in model(batch)])
                 for loss in scaler.scale(list(model(batch))):
                     loss.backward()
@@ -1068,6 +1075,7 @@ SILENT = {
 
         def train(model, loader, optimizer, scaler):
             for batch in loader:
+                optimizer.zero_grad()
                 scaler.scale(model(batch)).backward()
                 scaler.step(optimizer)
                 if bad(batch):

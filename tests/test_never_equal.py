@@ -107,7 +107,7 @@ def test_a_scaler_that_a_comparison_disables() -> None:
         ('dtype in ("float16", "fp16")', True),
         ("dtype == torch.float16", False),
         ('config.dtype == "float16"', False),
-        ("False", False),
+        ("False", True),
     ],
 )
 def test_float16_without_the_scaler_that_was_meant(switch: str, expected: bool) -> None:

@@ -444,10 +444,10 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
-        known = [_chosen_from(machine, part) for part in parts] or [
-            sources(machine, value)
-            for value in key[1:]  # type: ignore[arg-type]
-        ]
+        joined = [value for value in key[1:] if isinstance(value, (Items, Unknown))]
+        if not parts and len(joined) < len(key) - 1:
+            return None
+        known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
         return None if None in known else set.intersection(*filter(None, known)) or None
     return None
 

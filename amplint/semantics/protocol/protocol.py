@@ -686,6 +686,9 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
         values = [value for value in values if not isinstance(value, (Scaler, Optimizer))]
     elif SETS_RATES.search(name) or SCHEDULER_CLASS.search(name):
         values = [value for value in values if not isinstance(value, Optimizer)]
+    values = list(values)
+    if any(isinstance(value, Optimizer) for value in values):
+        machine[Obligations].optimizer_escaped = True
     for value in values:
         machine.interactions += isinstance(value, (Scaler, Optimizer, Method))
         if isinstance(value, Scaler) or (isinstance(value, Method) and isinstance(value.owner, Scaler)):
@@ -695,7 +698,6 @@ def forget(machine: Machine, state: State, values: Iterable[Value], name: str = 
         if isinstance(value, Manager):
             forget_gradients(state)
         elif isinstance(value, Optimizer):
-            machine[Obligations].optimizer_escaped = True
             state.change(Progress).gradients[value.symbol] = NO_GRADIENTS
             if machine.statement is not None:
                 windows.note(machine, state, Job.RESCALE, machine.statement)
