@@ -448,7 +448,8 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         if not parts and len(joined) < len(key) - 1:
             return None
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
-        return None if None in known else set.intersection(*filter(None, known)) or None
+        certain = [models for models in known if models is not None]
+        return set.intersection(*certain) or None if len(certain) == len(known) else None
     return None
 
 
