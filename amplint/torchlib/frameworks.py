@@ -186,7 +186,7 @@ Source: `PeftAdapterMixin.add_adapter` of transformers 4.33 to 5.24 and of diffu
 PIPELINES = "diffusers."
 """Prefix of the classes whose objects hold the models that they get by keyword, and convert them with themselves.
 
-Source: `DiffusionPipeline.from_pretrained` and `DiffusionPipeline.to` of diffusers 0.3 to 0.42.
+Source: `DiffusionPipeline.from_pretrained` and `DiffusionPipeline.to` of diffusers 0.40.
 """
 CASTS_NO_INPUT = ("diffusers.UNet", "diffusers.Flux", "diffusers.SD3", "diffusers.AutoencoderKL")
 """Prefixes of the qualified names of models whose first layer gets the input as it is passed.

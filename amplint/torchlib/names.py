@@ -163,11 +163,7 @@ _OTHER_OPTIMIZERS = regex(
     r"|(?:bitsandbytes\.optim|lion_pytorch|prodigyopt|dadaptation|schedulefree|torch_optimizer|timm\.optim)\."
     r"(?:\w+\.)?(?!Lookahead|GlobalOptimManager|MockArgs)[A-Z]\w+"
 )
-"""Those of other libraries that update the parameters in place, in their dtype, when `step` is called.
-
-Source: the optimizers of bitsandbytes 0.41 to 0.50, lion-pytorch 0.2, prodigyopt 1.1, dadaptation 3.2, schedulefree
-1.4, torch-optimizer 0.3 and timm 1.0; left out are those that wrap another one.
-"""
+"""Those of other libraries with the interface of PyTorch's; left out are those that wrap another one."""
 
 
 def is_optimizer(name: str) -> bool:
