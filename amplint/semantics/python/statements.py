@@ -408,7 +408,8 @@ def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -
         return [twin for (holds, _), twin in test(machine, state, node.test) if holds]
 
     endless = isinstance(node.test, (cst.Name, cst.Integer)) and node.test.value in ("True", "1")
-    return _loop(machine, states, node, flow, begin, endless)
+    rests = endless and any(every(node.body, cst.Yield))  # the caller of a generator goes on while it rests there
+    return _loop(machine, states, node, flow, begin, endless and not rests)
 
 
 def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flow: Flow) -> list[State]:
