@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, changed_by, paths
@@ -79,7 +80,7 @@ class Flow:
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
 
-        Such a call runs a parameter; else it receives a model, or runs a method that a derived or unseen class defines,
+        Such a call runs a parameter; else it receives a model, or an object with one, or runs a method that a derived or unseen class defines,
         or that of an object with a model.
         """
         called = {call for statement in way for call in every(statement, cst.Call) if self._calls_parameter(call)}
@@ -89,7 +90,8 @@ class Flow:
             models |= self._renamed_models(self._script.function_of(statement))
             bound = self.binds(statement)
             for call in every(statement, cst.Call):
-                takes_model = any(dotted(argument.value) in models for argument in call.args)
+                given = {dotted(argument.value) for argument in call.args}
+                takes_model = not given.isdisjoint(models) or not given.isdisjoint(self._holders)
                 if takes_model and (called_name(call) == "partial" or _constructs(statement, call)):
                     models |= bound
                 elif not bound & models and (
@@ -139,11 +141,15 @@ class Flow:
         )
         return any(abstract) or any(map(only_raises, own)) or (not own and bool(around.bases))
 
+    @functools.cached_property
+    def _holders(self) -> set[str]:
+        """The objects with an attribute that the file uses as a model."""
+        return {path.rpartition(".")[0] for path in self._models} - {"", "self"}
+
     def _holds_model(self, call: cst.Call) -> bool:
         """Whether `call` runs a method, on something, of an object with an attribute that the file uses as a model."""
         owner, _, method = (dotted(call.func) or "").rpartition(".")
-        holders = {path.rpartition(".")[0] for path in self._models} - {"", "self"}
-        return bool(owner in holders and call.args) and not ABOUT_MODELS.search(method)
+        return bool(owner in self._holders and call.args) and not ABOUT_MODELS.search(method)
 
     def trains(self, node: cst.CSTNode) -> bool:
         """Whether `node` contains a backward pass, a step or a use of gradients, or a call that reaches one."""

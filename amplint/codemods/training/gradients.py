@@ -12,7 +12,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import CLIPS, PARAMETERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import children, every, walk
 from amplint.torchlib.methods import CLEARING
 
 _PARAMETERS = ("weight", "bias")
@@ -38,7 +38,16 @@ def _work_elsewhere(script: Script, calls: Calls, call: cst.Call) -> list[cst.CS
     """The nodes of the functions of other files that `call` runs."""
     elsewhere = [function for function in calls.runs(call) if not script.source.owns(function)]
     functions = (one for one in (*elsewhere, *calls.reached(elsewhere)) if isinstance(one, cst.FunctionDef))
-    return [node for one in functions for node in walk(one.body)]
+    return [node for one in functions for node in _run_by(one)]
+
+
+def _run_by(function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """The nodes of a function, without those of functions that it defines: defining them runs nothing."""
+    waiting = [*children(function.body)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += children(node) if not isinstance(node, cst.FunctionDef) else ()
 
 
 def _copies(node: cst.CSTNode) -> bool:

@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
 from amplint.codemods.bindings import bound_paths, called_name
@@ -47,6 +47,7 @@ _FRAMEWORKS = re.compile(
     re.MULTILINE,
 )
 _SCALING = {
+    "ignite": re.compile(r"\bcreate_supervised_trainer\b|\bsupervised_training_step"),
     "apex": re.compile(r"\bamp\.(?:initialize|scale_loss)\b|\bfp16_utils\b"),
     "mmcv": re.compile(r"\bmmcv\.(?:runner|engine)\b|\bfrom mmcv import .*\brunner\b"),
     "mmengine": re.compile(r"\bmmengine\.(?:runner|optim|hooks|_strategy)\b|\bRunner\b|\bbuild_optim_wrapper\b"),
@@ -117,6 +118,8 @@ def observe(script: Script, goal: Goal) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    if scales and not watch.found.steps:
+        watch.found.steps.update(_only_steps_behind(script, watch.found.backwards))
     idle = [owner for owner in script.of_kind(cst.ClassDef) if _only_steps(script, owner, watch.found)]
     watch.found.steps = {
         step: optimizer
@@ -142,6 +145,27 @@ def observe(script: Script, goal: Goal) -> Observed:
         if isinstance(target, str) and target.partition(".")[0] not in AT_HOME and not _is_beside(script, target):
             watch.found.foreign[name] = target
     return watch.found
+
+
+def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cst.Call, cst.BaseExpression]:
+    """The steps of the only object that is stepped behind each of `backwards`, in the same function; else none."""
+    found = dict[cst.Call, cst.BaseExpression]()
+    for backward in backwards:
+        function, row = script.function_of(backward), script.row(backward)
+        steps = {
+            call: call.func.value
+            for call in script.calls
+            if script.function_of(call) is function
+            and script.row(call) > row
+            and isinstance(call.func, cst.Attribute)
+            and call.func.attr.value == "step"
+            and not call.args
+            and dotted(call.func.value) != "self"
+        }
+        if not steps:
+            return {}
+        found |= steps
+    return found if len({script.text_of(owner) for owner in found.values()}) == 1 else {}
 
 
 def _is_unused(script: Script, found: Observed, function: cst.FunctionDef | None) -> bool:
