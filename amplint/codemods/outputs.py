@@ -19,14 +19,15 @@ from amplint.findings import Edit, Finding, Fix, Severity, Span
 from amplint.fixes.apply import apply_round
 from amplint.semantics import interpret
 from amplint.semantics.events import Backward, Because, Event, Operand, Operation, OutputInHalf, ToNumpy
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
-from amplint.semantics.words import UNSCALES
+from amplint.semantics.words import SPEAKS_OF_LOSS, UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
-from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
 
@@ -73,8 +74,8 @@ class Found(NamedTuple):
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
     nevertheless run on float32 each time, `inside` those of operations that run in a region. `decided` are the
-    operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and parts of them, that
-    the file converts to NumPy arrays. `size` is the number of characters of the reachable code.
+    operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and what regions
+    compute of them, that the file converts to NumPy arrays. `size` is the number of characters of the reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -129,10 +130,11 @@ class _Watch:
         if isinstance(event, OutputInHalf):
             self._given[event.output] = event
             self.outputs.add(event.target or event.node)
+            self.tensors.update({event.target or event.node} if event.is_tensor else ())
         elif isinstance(event, ToNumpy) and not event.assumed:
             self._decide(event.node, event.operand)
             half = event.operand.half
-            if half is not None and half.node in self.outputs:
+            if half is not None and (half.node in self.outputs or half.because is Because.REGION):
                 self.arrays.add(event.operand.node)
                 self.losses.setdefault(event.node, Half("", frozenset({"float16"} & half.dtypes), {half.node}))
         elif isinstance(event, Backward):
@@ -285,6 +287,7 @@ def found(text: str, path: str) -> Found:
     losses += (
         Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(script, named)
     )
+    losses += (Loss(source.path, source.span(one).start.row, "", HALF_DTYPES) for one in _leaving(script, own))
     size = sum(len(chunk.text) for chunk in program.chunks)
     decided = frozenset(source.span(node) for node, known in watch.decided.items() if known and source.owns(node))
     arrays = frozenset(source.span(node) for node in watch.arrays if source.owns(node))
@@ -302,8 +305,7 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
 
     What NumPy gets is cast where it does.
     """
-    text = _lifted(text, list(_array_casts(text, path)))
-    text = _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
+    given, text = text, _arrays_cast(text, path, dtype)
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if any(before) else []
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
@@ -315,7 +317,15 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
         if _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer
     done = [Remark(row, "convert what the model gives to float32") for row in sorted({lift.row for lift in chosen})]
-    return _lifted(text, chosen), done
+    rows = {lift.row for lift in chosen}
+    lifted = _lifted(given, [lift for lift in _lifts(given, path) if lift.row in rows])
+    return _arrays_cast(lifted, path, dtype), done
+
+
+def _arrays_cast(text: str, path: str, dtype: str) -> str:
+    """`text` with outputs cast to float32 where NumPy gets them."""
+    text = _lifted(text, list(_array_casts(text, path)))
+    return _lifted(text, list(_element_casts(text, path))) if dtype == "bfloat16" else text
 
 
 def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
@@ -334,14 +344,59 @@ def _unscaling(script: Script, names: Mapping[cst.CSTNode | None, Set[str]]) -> 
             yield call
 
 
+def _leaving(script: Script, outputs: Set[cst.CSTNode]) -> Iterator[cst.CSTNode]:
+    """Those of `outputs`, not cast, that their function returns to code out of sight, or through another function."""
+    for output in outputs:
+        function, path = script.function_of(output), _name_of(script, output)
+        if path is None or not isinstance(function, cst.FunctionDef) or _is_cast(script, output, function, path):
+            continue
+        passed = {path} if all(called_name(call) != function.name.value for call in script.calls) else set[str]()
+        for one in every(function, cst.Assign):
+            if _hands_on(one.value, path) and not any(map(SPEAKS_OF_LOSS.search, bound_paths(one))):
+                passed |= bound_paths(one)
+        if any(dotted(part) in passed for one in every(function, cst.Return) for part in _parts(one.value)):
+            yield output
+
+
+def _parts(value: cst.BaseExpression | None) -> list[cst.BaseExpression]:
+    """The elements of a tuple, or the value itself."""
+    if isinstance(value, cst.Tuple):
+        return [element.value for element in value.elements]
+    return [value] if value is not None else []
+
+
+def _hands_on(value: cst.BaseExpression, path: str) -> bool:
+    """Whether `value` is the result of a function or method of the project that takes `path` alone."""
+    if not isinstance(value, cst.Call) or [dotted(one.value) for one in value.args] != [path]:
+        return False
+    owner, _, name = (dotted(value.func) or "").rpartition(".")
+    return owner in ("", "self") and bool(name) and name not in OPERATIONS and not is_loss(name)
+
+
+def _is_cast(script: Script, output: cst.CSTNode, function: cst.FunctionDef, path: str) -> bool:
+    """Whether `output`, bound to `path`, is cast to float32 where it is bound or by another assignment."""
+    above = script.source.parent(output)
+    if isinstance(above, cst.Attribute) and above.attr.value == "float":
+        return True
+    values = (getattr(one, "value", None) for one in script.assignments(function, path))
+    calls = (call.func for value in values if value is not None for call in every(value, cst.Call))
+    casts = (func.value for func in calls if isinstance(func, cst.Attribute) and func.attr.value == "float")
+    return any(dotted(cast) == path for cast in casts)
+
+
+def _name_of(script: Script, output: cst.CSTNode) -> str | None:
+    """The variable or attribute that an output is bound to."""
+    above = script.source.parent(output)
+    while isinstance(above, cst.Attribute) and above.attr.value == "float":
+        above = script.source.parent(script.source.parent(above) or above)
+    return dotted(above.targets[0].target if isinstance(above, cst.Assign) else output)
+
+
 def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | None, set[str]]:
     """Function, or None for the top level -> the variables that `outputs` are assigned to there."""
     names: dict[cst.CSTNode | None, set[str]] = {}
     for node in outputs:
-        above = script.source.parent(node)
-        while isinstance(above, cst.Attribute) and above.attr.value == "float":
-            above = script.source.parent(script.source.parent(above) or above)
-        path = dotted(above.targets[0].target if isinstance(above, cst.Assign) else node)
+        path = _name_of(script, node)
         if path is not None:
             names.setdefault(script.function_of(node), set()).add(path)
     return names

@@ -76,7 +76,9 @@ class Beside:
 
     def _is_foreign_call(self, call: cst.Call, half: Set[str]) -> bool:
         """Whether `call` passes a result of a region to another library without a cast."""
-        strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(call.func).isdisjoint(self._foreign)
+        strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(_owner(call.func)).isdisjoint(
+            self._foreign
+        )
         if not strange or _reads_tokens(call) or called_name(call) == "open":  # which takes a file
             return False
         given = (one.value for one in call.args if not paths(one) & self._differentiated)
@@ -100,6 +102,13 @@ def _made_by(script: Script, foreign: Set[str]) -> Iterator[str]:
     for node in script.of_kind(cst.Assign):
         if isinstance(node.value, cst.Call) and (dotted(node.value.func) or "").partition(".")[0] in foreign:
             yield from bound_paths(node)
+
+
+def _owner(func: cst.BaseExpression) -> cst.BaseExpression:
+    """`func`, or the collection from which its object is taken by a key."""
+    while dotted(func) is None and isinstance(func, (cst.Attribute, cst.Subscript)):
+        func = func.value
+    return func
 
 
 def _reads_tokens(call: cst.Call) -> bool:

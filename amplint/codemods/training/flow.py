@@ -80,8 +80,8 @@ class Flow:
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
 
-        Such a call runs a parameter; else it receives a model, or an object with one, or runs a method that a derived or unseen class defines,
-        or that of an object with a model.
+        Such a call runs a parameter; else it receives a model, or an object with one, or runs a method that a derived
+        or unseen class defines, or that of an object with a model.
         """
         called = {call for statement in way for call in every(statement, cst.Call) if self._calls_parameter(call)}
         self._forwards |= called

@@ -32,10 +32,12 @@ class Purpose(enum.Enum):
 class OutputInHalf(Event):
     """A model gives `output` in a region, and nothing shows that it is not half; only for rules selected explicitly.
 
-    Of several that the call at the event's node is unpacked to, this is the one at `target`, else None.
+    Of several that the call at the event's node is unpacked to, this is the one at `target`, else None. `is_tensor` is
+    whether the code of the model shows a tensor.
     """
 
     output: int
+    is_tensor: bool
     target: cst.BaseExpression | None
 
 

@@ -286,7 +286,8 @@ def _converted_to(
         half: Tensor | Unknown = replace(value, dtype=dtype, why_half=node)
     else:
         half = machine.unknown("converted", dtype, node, parts=(value.symbol,))
-    machine.emit(state, OutputInHalf, node, output=half.symbol, target=target)
+    is_tensor = isinstance(value, Tensor)
+    machine.emit(state, OutputInHalf, node, output=half.symbol, target=target, is_tensor=is_tensor)
     return half
 
 
