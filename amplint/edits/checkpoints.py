@@ -43,8 +43,19 @@ def _saving(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, sh
 def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *, shared: bool) -> Edit | None:
     if place.scaler is None or not isinstance(place.node, cst.Call) or not place.node.args:
         return None
+    if not (isinstance(place.node.func, cst.Attribute) and place.node.func.attr.value == "load_state_dict"):
+        return _given(place.node, place.scaler, rewrite, shared=shared)
     perhaps_none = event.perhaps_none or _is_asked_for(place.scaler, rewrite)
     return restored(place.node, place.scaler, rewrite, shared=shared, perhaps_none=perhaps_none)
+
+
+def _given(call: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool) -> Edit | None:
+    """`scaler` given beside the optimizer to a call that restores its keyword arguments, by their names."""
+    for index, argument in enumerate(call.args):
+        name = argument.keyword.value if argument.keyword is not None else ""
+        if _renamed(name) != name:
+            return rewrite.insert_argument(call, index + 1, f"{'scaler' if shared else _renamed(name)}={scaler}")
+    return None
 
 
 def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:

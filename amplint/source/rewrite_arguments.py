@@ -58,6 +58,10 @@ class ArgumentEdits(RewriterBase):
         if index < len(arguments):
             start = self.span(arguments[index]).start
             before = self._lines.before(start)
+            rows = [self.span(one).start.row for one in arguments[:index]]
+            if not before.strip() and len(rows) > 1 and rows[-1] == rows[-2]:
+                end = self.span(arguments[index - 1]).end
+                return Edit(Span(end, end), f", {self._adapted(text)}")
             gap = " " if before.strip() else self.source.newline + before
             return Edit(Span(start, start), f"{self._adapted(text)},{gap}")
         return self._append(call, self._adapted(text))

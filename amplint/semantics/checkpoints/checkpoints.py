@@ -15,6 +15,7 @@ from amplint.regex import regex
 from amplint.semantics.events import CheckpointLacksApex, CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.ledger import Ledger
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -49,9 +50,9 @@ from amplint.semantics.words import (
     TRAINS,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_chunk
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names, walk
 
 STATE_OF = "state of"
 _PUTS = frozenset({"update", "append", "setdefault", "extend", "insert", "add"})
@@ -90,9 +91,48 @@ def restore(machine: Machine, state: State, node: cst.Call, owner: Value, argume
             return
     if any(_states(machine, state, arguments.values)):
         return
+    function = machine.calls[-1] if machine.calls else None
+    if isinstance(function, cst.FunctionDef) and node in _loads_of_keywords(function):
+        return  # the call that gives the keywords restores
     if _is_scaler(machine, node, owner):
         machine[Ledger].scaler_restored = True
     _enter(machine, machine[Ledger].restored, symbol_of(machine, owner), _place(machine, state, node), ())
+
+
+def restore_keywords(machine: Machine, state: State, call: Call, function: Function) -> None:
+    """Handle a call of a function that restores each object among its keyword arguments."""
+    if call.node is None or not machine[Ledger].watching or "load_state_dict" not in function.chunk.words:
+        return
+    body = node_of(function)
+    if not isinstance(body, cst.FunctionDef) or not _loads_of_keywords(body):
+        return
+    own = {one.name.value for one in (*body.params.params, *body.params.kwonly_params)}
+    for argument in call.arguments.given:
+        if argument.keyword is None or argument.keyword in own:
+            continue
+        if isinstance(argument.value, Scaler):
+            machine[Ledger].scaler_restored = True
+        elif isinstance(argument.value, (Optimizer, Unknown)):
+            place = _place(machine, state, call.node)
+            _enter(machine, machine[Ledger].restored, argument.value.symbol, place, ())
+
+
+@cached_per_file
+def _loads_of_keywords(function: cst.FunctionDef) -> frozenset[cst.Call]:
+    """The calls of `load_state_dict` in loops over the items of the `**` parameter of a function."""
+    keywords = function.params.star_kwarg
+    over = f"{keywords.name.value}.items" if keywords is not None else ""
+    loops = [
+        one for one in every(function, cst.For) if isinstance(one.iter, cst.Call) and dotted(one.iter.func) == over
+    ]
+    return frozenset(
+        call
+        for loop in loops
+        for call in every(loop.body, cst.Call)
+        if isinstance(call.func, cst.Attribute)
+        and call.func.attr.value == "load_state_dict"
+        and dotted(call.func.value) in target_names(loop.target)
+    )
 
 
 def arguments_escape(
@@ -536,6 +576,11 @@ class Checkpoints(Tracker):
         if call.name == "load_state_dict":
             restore(self.machine, state, call.node, call.owner, call.arguments)
         return None
+
+    def call_resolved(self, state: State, call: Call) -> None:
+        """Handle functions that restore what their keyword arguments hold."""
+        if isinstance(call.callee, Function):
+            restore_keywords(self.machine, state, call, call.callee)
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether this may take the state of a scaler that it is given."""
