@@ -380,3 +380,191 @@ def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, told:
     """
     left = _converted(text, "bfloat16").left
     assert any("NumPy has no such type" in one.text for one in left) is told
+
+
+ENDLESS = """
+    import torch
+    from torch import nn
+
+
+    def train(dataset, device):
+        model = nn.Linear(4, 4).to(device)
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def batches():
+            rest = iter(dataset)
+            while True:
+                try:
+                    x = next(rest)
+                except StopIteration:
+                    rest = iter(dataset)
+                    x = next(rest)
+                yield x.to(device)
+
+        endless = batches()
+        for _ in range(10):
+            optimizer.zero_grad()
+            x = next(endless)
+            (model(x) - x).abs().mean().backward()
+            optimizer.step()
+
+
+    train([torch.ones(2, 4)], "cuda")
+"""
+UPDATES = """
+    import torch
+    from ignite.engine import Engine
+    from torch import nn
+
+
+    def updating(model, optimizer):
+        def update(engine, batch):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(batch), batch)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        return update
+
+
+    def predicting(engine, batch):
+        with torch.no_grad():
+            predicted = net(batch)
+        return predicted, batch
+
+
+    net = nn.Linear(4, 4).cuda()
+    Engine(predicting).run([torch.ones(2, 4).cuda()])
+"""
+STRATEGY = """
+    import torch
+
+
+    class Trainer:
+        def __init__(self, strategy):
+            self.strategy = strategy
+
+        def train(self, student, loader):
+            student.model.cuda().train()
+            optimizer = self.optimizer_of(student)
+            for batch in loader:
+                loss, parts = self.strategy.compute(batch, student)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+
+        def optimizer_of(self, student):
+            return torch.optim.AdamW(student.model.parameters())
+"""
+
+
+def test_a_generator_that_never_ends_rests_at_its_yield() -> None:
+    assert "scaler.scale(loss).backward()" in _converted(ENDLESS).text
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_updates_for_an_engine_of_ignite_are_a_loop_like_any_other(dtype: str) -> None:
+    text = _converted(UPDATES, dtype).text
+    assert ('\n    scaler = torch.amp.GradScaler("cuda")\n    def update' in text) is (dtype == "float16")
+    assert "predicted = net(batch).float()" in text
+
+
+def test_a_loss_may_come_of_an_object_that_holds_the_model() -> None:
+    conversion = _converted(STRATEGY)
+    assert "        loss, parts = self.strategy.compute(batch, student)\n" in conversion.text
+    assert ["out of sight" in one.text for one in conversion.left] == [True]
+
+
+def test_the_only_step_behind_a_backward_pass_is_of_the_optimizer() -> None:
+    text = """
+        def train(models, optimizers, loader):
+            models["net"].train()
+            for x in loader:
+                loss = models["net"](x.cuda()).mean()
+                models["net"].zero_grad()
+                loss.backward()
+                optimizers["net"].step()
+    """
+    assert 'scaler.step(optimizers["net"])' in _converted(text).text
+
+
+def test_clipping_in_a_step_that_is_made_elsewhere_needs_no_unscaling(tmp_path: Path) -> None:
+    made = """
+        import torch
+
+
+        def build(params):
+            def clip_and_step(self):
+                torch.nn.utils.clip_grad_norm_(params, 1.0)
+                super(type(self), self).step()
+
+            return type("Clipped", (torch.optim.SGD,), {"step": clip_and_step})(params, lr=0.1)
+    """
+    text = """
+        import torch
+        from torch import nn
+        from made import build
+
+        model = nn.Linear(4, 1).cuda()
+        optimizer = build(list(model.parameters()))
+        for x in [torch.ones(2, 4).cuda()]:
+            loss = model(x).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    (tmp_path / "made.py").write_text(textwrap.dedent(made))
+    conversion = convert(textwrap.dedent(text), Wish(to="amp"), str(tmp_path / "train.py"))
+    assert conversion.refused == ()
+    assert "unscale_" not in conversion.text
+
+
+def test_the_scaler_is_restored_where_keywords_name_what_is(tmp_path: Path) -> None:
+    helper = """
+        import torch
+
+
+        def restart(path, **parts):
+            checkpoint = torch.load(path)
+            for key, value in parts.items():
+                if key in checkpoint:
+                    value.load_state_dict(checkpoint[key])
+    """
+    text = textwrap.dedent(SAVED).lstrip()
+    begin, end = text.index("def load("), text.index("model = nn.Linear")
+    text = text[:begin] + "from helper import restart\n\n" + text[end:]
+    text = text.replace('load(model, optimizer, "last.pt")', 'restart("last.pt", model=model, optimizer=optimizer)')
+    (tmp_path / "helper.py").write_text(textwrap.dedent(helper))
+    conversion = convert(text, Wish(to="amp"), str(tmp_path / "train.py"))
+    assert conversion.refused == ()
+    assert 'restart("last.pt", model=model, optimizer=optimizer, scaler=scaler)' in conversion.text
+    assert '"scaler": scaler.state_dict()' in conversion.text
+
+
+def test_what_another_function_hands_on_is_float32() -> None:
+    text = """
+        import torch
+        from torch import nn
+
+
+        def order(y):
+            return y[:, [1, 0]] if isinstance(y, torch.Tensor) else y
+
+
+        def step(model, x):
+            out = model(x)
+            out = out[:, :2]
+            out = order(out)
+            return out, out.mean()
+
+
+        model = nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in [torch.ones(2, 4).cuda()]:
+            _, loss = step(model, x)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    assert "out = model(x).float()" in _converted(text).text

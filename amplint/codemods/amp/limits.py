@@ -19,6 +19,7 @@ _OF_OPTIMIZERS = frozenset(
 """Methods and attributes of optimizers, and of containers of them."""
 _DEFAULTS = ("set_default_dtype", "set_default_tensor_type")
 _DOUBLE = ("torch.double", "torch.float64", "torch.DoubleTensor", "torch.cuda.DoubleTensor")
+_OF_LOSSES = "torch.autograd.backward(); call backward() on the sum of the losses instead"
 
 
 def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = False) -> None:
@@ -38,6 +39,8 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
     for call in (*observed.backwards, *observed.steps):
         with reasons.collecting():
             script.statement(call)
+            if isinstance(call.func, cst.Name):
+                raise Refusal(call, _OF_LOSSES)
     for step, optimizer in observed.steps.items() if scales else ():
         with reasons.collecting():
             _check_optimizer(script, step, optimizer)
@@ -80,7 +83,7 @@ def _check_call(call: cst.Call, func: cst.Attribute, seen: set[cst.Call], scales
     if method in _DEFAULTS and any(_is_double(argument.value) for argument in call.args):
         raise Refusal(call, "this computes in double precision, which autocast leaves alone")
     if method == "backward" and owner.startswith(("torch", "autograd")):
-        raise Refusal(call, "torch.autograd.backward(); call backward() on the sum of the losses instead")
+        raise Refusal(call, _OF_LOSSES)
     if method == "backward" and call not in seen and owner not in ("self", "ctx") and not owner.startswith("super"):
         raise Refusal(call, "this backward pass could not be followed")
     if method == "manual_backward":

@@ -260,6 +260,10 @@ class Scalers:
     def _construct_above_loop(self, function: cst.FunctionDef, node: cst.CSTNode) -> None:
         """Construct the scaler above the loop that steps, unless an unseen caller passes one. Raises Refusal."""
         loops = self._script.loops_around(node) if self._script.function_of(node) is function else []
+        inner = self._returned_function(function, node)
+        if inner is not None:
+            self._above[inner] = None
+            return
         if not loops:
             why = (
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
@@ -276,6 +280,14 @@ class Scalers:
             made = f"if {self.name} is None:\n    {made}"
             self.passed.append(function)
         self._add(self._script.rewrite.insert_before(outer, made), outer)
+
+    def _returned_function(self, function: cst.FunctionDef, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The function around `node` that `function` defines and returns, as one that makes an update does."""
+        inner = self._script.function_of(node)
+        while inner is not None and self._script.function_of(inner) is not function:
+            inner = self._script.function_of(inner)
+        returned = {dotted(one.value) for one in self._script.returns(function) if one.value is not None}
+        return inner if inner is not None and inner.name.value in returned else None
 
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
         if function in self._declared:

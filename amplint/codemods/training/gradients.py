@@ -38,7 +38,9 @@ def _work_elsewhere(script: Script, calls: Calls, call: cst.Call) -> list[cst.CS
     """The nodes of the functions of other files that `call` runs."""
     elsewhere = [function for function in calls.runs(call) if not script.source.owns(function)]
     functions = (one for one in (*elsewhere, *calls.reached(elsewhere)) if isinstance(one, cst.FunctionDef))
-    return [node for one in functions for node in _run_by(one)]
+    found = [node for one in functions for node in _run_by(one)]
+    trains = any(isinstance(one, cst.Call) and called_name(one) == "backward" for one in found)
+    return [] if trains else found  # a training run of its own
 
 
 def _run_by(function: cst.FunctionDef) -> Iterator[cst.CSTNode]:

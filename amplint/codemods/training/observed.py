@@ -327,6 +327,8 @@ class _Watch:
         return home is not None and home is not self.source and disables_gradients(home, node)
 
     def _forward(self, event: Forward) -> None:
+        if isinstance(event.node, cst.Call) and not event.node.args and not self._is_model(event.node.func):
+            return  # constants, as of a noise schedule
         calls = tuple(call for _, call in event.way if self.source.owns(call) and not self._makes_model(call))
         if event.gradients is not False:
             self.found.forwards.update(calls)

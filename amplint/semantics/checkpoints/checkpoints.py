@@ -131,7 +131,7 @@ def _loads_of_keywords(function: cst.FunctionDef) -> frozenset[cst.Call]:
         for call in every(loop.body, cst.Call)
         if isinstance(call.func, cst.Attribute)
         and call.func.attr.value == "load_state_dict"
-        and dotted(call.func.value) in target_names(loop.target)
+        and dotted(call.func.value) in {*target_names(loop.target)}
     )
 
 
