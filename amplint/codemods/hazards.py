@@ -128,8 +128,10 @@ def _normalizes(chunk: Chunk, call: cst.Call) -> bool:
     """Whether `call` is batch normalization with statistics, and an attribute as weights that is no parameter here."""
     weight = call.args[3].value if called_name(call) == "batch_norm" and len(call.args) > 3 else None
     path = dotted(weight) or "" if weight is not None else ""
+    if not path.startswith("self."):
+        return False
     given = [one.value for one in every(chunk.module, cst.Assign) if path in bound_paths(one, whole=True)]
-    return path.startswith("self.") and bool(given) and all(dotted(one) == "None" for one in given)
+    return bool(given) and all(dotted(one) == "None" for one in given)
 
 
 def _nearest(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:

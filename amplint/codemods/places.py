@@ -71,7 +71,16 @@ class Places:
 
     def function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function whose body contains `node`; None at the top level."""
-        return next((above for above in self.source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+        return self._homes.get(node)
+
+    @functools.cached_property
+    def _homes(self) -> dict[cst.CSTNode, cst.FunctionDef | None]:
+        homes: dict[cst.CSTNode, cst.FunctionDef | None] = {}
+        for node in self.nodes:
+            above = self.source.parent(node)
+            inherited = homes.get(above) if above is not None else None
+            homes[node] = above if isinstance(above, cst.FunctionDef) else inherited
+        return homes
 
     def method_owner(self, function: cst.FunctionDef | None) -> cst.ClassDef | None:
         """The class of which `function` is a method."""
@@ -121,12 +130,15 @@ class Places:
 
     def assignments(self, function: cst.FunctionDef | None, path: str) -> list[cst.CSTNode]:
         """The assignments and loops of `function` itself (the top level for None) that bind `path`."""
-        return [
-            node
-            for node in self.nodes_of(function)
-            if isinstance(node, (cst.Assign, cst.AnnAssign, cst.For, cst.With, cst.NamedExpr))
-            and path in bound_paths(node, whole=True)
-        ]
+        return [*self._assignments.get((function, path), ())]
+
+    @functools.cached_property
+    def _assignments(self) -> dict[tuple[cst.FunctionDef | None, str], list[cst.CSTNode]]:
+        found: dict[tuple[cst.FunctionDef | None, str], list[cst.CSTNode]] = {}
+        for node in self.of_kind(cst.Assign, cst.AnnAssign, cst.For, cst.With, cst.NamedExpr):
+            for path in bound_paths(node, whole=True):
+                found.setdefault((self.function_of(node), path), []).append(node)
+        return found
 
     def statement_of(self, node: cst.CSTNode) -> cst.SimpleStatementLine | cst.BaseCompoundStatement | None:
         """The statement on lines of its own that contains `node`."""

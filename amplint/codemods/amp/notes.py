@@ -187,9 +187,10 @@ def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) ->
     for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):
         owner, _, method = (dotted(call.func) or "").rpartition(".")
         unknown = owner == "self" and not observed.calls.targets(call) and call not in observed.forwards
+        if not unknown or not SPEAKS_OF_LOSS.search(method):
+            continue
         home = script.method_owner(script.function_of(call))
-        held = any(script.assignments(one, f"self.{method}") for one in observed.calls.methods(home))
-        if unknown and SPEAKS_OF_LOSS.search(method) and not held:
+        if not any(script.assignments(one, f"self.{method}") for one in observed.calls.methods(home)):
             yield call, "this computes a loss out of sight; see that what half rounds is float32 there"
 
 
