@@ -23,8 +23,8 @@ from amplint.source.source import NEWLINE
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
 """Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
-HARMLESS = ("hard-coded-float32-buffer",)
-"""Rules whose findings are about values that stay float32."""
+HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
+"""Rules whose findings are about values that stay float32, or about what goes wrong in float32 as well."""
 _Key = tuple[str, Severity, str, str]
 """The kind of a finding, whose reason names its premises, and the text of its line."""
 

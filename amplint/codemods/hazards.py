@@ -15,7 +15,7 @@ _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
 _BOUNDING = frozenset({"max", "amax", "neg", "neg_", "log_softmax", "logsumexp"})
 """Functions whose result, or its difference to what they are given, is never much more than 0."""
-_PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum", "cdist"})
+_PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum"})
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """Function that bounds a tensor -> the position of the upper bound, the tensor being the first argument."""
@@ -28,6 +28,7 @@ _WORDS = {
     "grad",
     "sparse",
     "batch_norm",
+    "grid_sample",
     "sqrt",
     "rsqrt",
     "exp_",
@@ -89,6 +90,11 @@ def _found_in(
                 node,
                 "batch_norm raises where its weights are half beside float32 statistics; pass weights as float32",
             )
+        elif isinstance(node, cst.Call) and _samples(node) and not is_wide(node):
+            yield (
+                node,
+                "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid",
+            )
         elif isinstance(node, cst.Call) and called_name(node) in _SOLVERS:
             yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
@@ -99,6 +105,13 @@ def _found_in(
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
+
+
+def _samples(call: cst.Call) -> bool:
+    """Whether `call` samples at a grid that is not cast to float32."""
+    named = (one.value for one in call.args if one.keyword is not None and one.keyword.value == "grid")
+    grid = next(named, call.args[1].value if len(call.args) > 1 and call.args[1].keyword is None else None)
+    return called_name(call) == "grid_sample" and grid is not None and called_name(grid) != "float"
 
 
 def _differentiates(chunk: Chunk, call: cst.Call) -> bool:

@@ -376,8 +376,25 @@ def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         chunk = waiting.popleft()
         if chunk not in seen and not any(map(is_of_data, chunk.module.body if chunk.is_class else ())):
             seen.add(chunk)
-            waiting += program.mentions.get(chunk, ())
+            waiting += (one for one in program.mentions.get(chunk, ()) if not _is_only_asked_for(one, chunk))
             yield chunk
+
+
+def _is_only_asked_for(one: Chunk, chunk: Chunk) -> bool:
+    """Whether `chunk` names another one, or what that assigns, in checks of types alone."""
+    if "isinstance" not in chunk.words:
+        return False
+    assigned = (path for assign in every(one.module, cst.Assign) for path in bound_paths(assign))
+    names = {*assigned} if one.name is None else {one.name}
+    named = [node for node in every(chunk.module, cst.Name) if node.value in names]
+    asked = {
+        node
+        for call in every(chunk.module, cst.Call)
+        if dotted(call.func) == "isinstance"
+        for argument in call.args[1:]
+        for node in every(argument, cst.Name)
+    }
+    return bool(named) and all(node in asked for node in named)
 
 
 def _rows_near_regions(halves: Halves) -> set[int]:

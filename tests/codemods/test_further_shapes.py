@@ -568,3 +568,85 @@ def test_what_another_function_hands_on_is_float32() -> None:
             optimizer.step()
     """
     assert "out = model(x).float()" in _converted(text).text
+
+
+def test_positions_that_are_sampled_at_are_named() -> None:
+    text = """
+        import torch
+        from torch import nn
+
+        model = nn.Conv2d(3, 2, 3, padding=1).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x in [torch.ones(2, 3, 8, 8).cuda()]:
+            flow = model(x)
+            warped = nn.functional.grid_sample(x, flow{cast}.permute(0, 2, 3, 1))
+            loss = (warped - x).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    """
+    assert ["use a float32 grid" in one.text for one in _converted(text.replace("{cast}", "")).left] == [True]
+    assert _converted(text.replace("{cast}", ".float()")).left == ()
+
+
+def test_a_method_of_a_parameter_may_give_the_loss() -> None:
+    text = """
+        def train(diffusion, optimizer, loader):
+            for x in loader:
+                x = x.cuda()
+                loss = diffusion.get_loss(x, 3)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    """
+    assert "with torch.autocast" in _converted(text).text
+
+
+def test_a_constructor_that_gets_the_model_runs_nothing() -> None:
+    text = """
+        import torch
+        from training import Trainer
+
+
+        def search(trainer):
+            trainer.model.train()
+            for batch in trainer.loader:
+                trainer.optimizer.zero_grad()
+                loss = trainer.outputs(batch, True)["loss"]
+                loss.backward()
+                trainer.optimizer.step()
+
+
+        def main(model):
+            model.train()
+            trainer = Trainer.from_params(model=model)
+            search(trainer)
+    """
+    text = _converted(text, "bfloat16").text
+    assert text.count("autocast") == 1
+    assert "            loss = trainer.outputs" in text
+
+
+def test_models_may_belong_to_a_base_class_in_another_file(tmp_path: Path) -> None:
+    base = """
+        class Base:
+            def __init__(self, net, opt):
+                self.net, self.opt = net, opt
+                self.net.train()
+    """
+    text = """
+        from base import Base
+
+
+        class Trainer(Base):
+            def step(self, x, y):
+                self.opt.zero_grad()
+                self.output = self.net(x.cuda())
+                loss = (self.output - y).abs().mean()
+                loss.backward()
+                self.opt.step()
+    """
+    (tmp_path / "base.py").write_text(textwrap.dedent(base))
+    conversion = convert(textwrap.dedent(text), Wish(to="amp", dtype="bfloat16"), str(tmp_path / "train.py"))
+    assert conversion.refused == ()
+    assert "            self.output = self.net(x.cuda())" in conversion.text

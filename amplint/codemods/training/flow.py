@@ -16,6 +16,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import ABOUT_MODELS, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import children, every, walk
+from amplint.torchlib.catalogue import OPERATIONS
 
 _CALLS_LIMIT = 4
 _MOVES = frozenset({"to", "cuda", "cpu", "train", "eval"})
@@ -81,7 +82,7 @@ class Flow:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
 
         Such a call runs a parameter; else it receives a model, or an object with one, or runs a method that a derived
-        or unseen class defines, or that of an object with a model.
+        or unseen class defines, or that of an object with a model. Where there is none, its result is differentiated.
         """
         called = {call for statement in way for call in every(statement, cst.Call) if self._calls_parameter(call)}
         self._forwards |= called
@@ -94,16 +95,32 @@ class Flow:
                 takes_model = not given.isdisjoint(models) or not given.isdisjoint(self._holders)
                 if takes_model and (called_name(call) == "partial" or _constructs(statement, call)):
                     models |= bound
-                elif not bound & models and (
+                elif not bound & (models | self._holders) and (
                     takes_model
                     or dotted(call.func) in models
                     or self._runs_overridable_method(call)
                     or self._holds_model(call)
                 ):
                     self.unseen[call] = None
+        if not called and not self.unseen:
+            self.unseen |= dict.fromkeys(self._losses_out_of_sight(way))
         self._forwards |= self.unseen.keys()
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(called or self.unseen)
+
+    def _losses_out_of_sight(self, way: list[cst.CSTNode]) -> Iterator[cst.Call]:
+        """The calls on a `way` of methods of objects that their function is given, whose results are differentiated."""
+        differentiated = {path for loss in self._losses.values() for path in paths(loss)}
+        for statement in way:
+            function, bound = self._script.function_of(statement), self.binds(statement)
+            only = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+            call = only.value if isinstance(only, (cst.Assign, cst.AnnAssign)) else None
+            if not isinstance(call, cst.Call) or not call.args or not bound & differentiated:
+                continue
+            owner = (dotted(call.func) or "").partition(".")[0]
+            given = function is not None and self._script.parameter(function, owner) is not None
+            if given and owner != "self" and not self._calls.targets(call) and called_name(call) not in OPERATIONS:
+                yield call
 
     def _renamed_models(self, function: cst.FunctionDef | None) -> set[str]:
         """The variables of `function` that it binds to a model, moved or wrapped."""

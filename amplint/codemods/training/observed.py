@@ -284,8 +284,23 @@ class _Watch:
 
     @functools.cached_property
     def models(self) -> set[str]:
-        """The expressions that the file uses as models."""
-        return {path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+        """The expressions that the file uses as models, and attributes that base classes in other files use so."""
+        inherited = (chunk.module for chunk in self._bases())
+        trees = [*(chunk.module for chunk in self.source.chunks), *inherited]
+        return {path for tree in trees for path, kind in kinds(tree).items() if kind == MODEL}
+
+    def _bases(self) -> list[Chunk]:
+        """The classes of other files that classes of this file derive from."""
+        waiting, found = [chunk for chunk in self.source.chunks if chunk.is_class], list[Chunk]()
+        while waiting:
+            one = waiting.pop()
+            classes = every(one.module, cst.ClassDef)
+            names = [dotted(base.value) for owner in classes for base in owner.bases]
+            targets = [self._program.resolve(one.source, name) for name in names if name is not None]
+            new = [base for base in targets if isinstance(base, Chunk) and base.is_class and base not in found]
+            found += [base for base in new if base.source is not self.source]
+            waiting += [base for base in new if base.source is not self.source]
+        return found
 
     @functools.cached_property
     def _keys(self) -> dict[str, set[str]]:
