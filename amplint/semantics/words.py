@@ -1184,9 +1184,9 @@ ABOUT_GRADIENTS = Guess(
 CLIPS = Guess(
     name="clipping of gradients",
     of="the last name of what is called, in a conversion",
-    pattern=r"clip_grad|^get_total_norm$",
+    pattern=r"clip_grad|^_*rescale_grad|^get_total_norm$",
     because="Gradients have to be unscaled before.",
-    examples=("clip_grad_norm_", "dispatch_clip_grad", "get_total_norm"),
+    examples=("clip_grad_norm_", "dispatch_clip_grad", "rescale_gradients", "get_total_norm"),
     counterexamples=("clip", "grad_norm"),
 )
 CLIPS_GRADIENTS = Guess(
