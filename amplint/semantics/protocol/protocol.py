@@ -61,7 +61,7 @@ from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import may_be_none, symbol_of
 from amplint.semantics.reading.inherited import only_computes
-from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
+from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, last_name
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.regions.ran import RegionsRun
@@ -852,7 +852,7 @@ class Protocol(Tracker):
             if call.owner is not None and not harmless:
                 _escape_to_base(machine, state, call.owner)
             return
-        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
+        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else last_name(call.node.func)
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
         elif name == "step" and any(known.clipped for known in state[Progress].gradients.values()):
