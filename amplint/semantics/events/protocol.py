@@ -10,7 +10,7 @@ from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import TRUE, Autocast, Manager, Optimizer, Scaler, Value
 from amplint.source import syntax as cst
 
-BFLOAT16 = frozenset({"bfloat16"})
+BFLOAT16, FLOAT16 = frozenset({"bfloat16"}), frozenset({"float16"})
 WIDE = frozenset({"bfloat16", "float32", "float64"})
 """The floating dtypes whose gradients need no scaling."""
 
@@ -96,9 +96,10 @@ class RanRegion:
     """An autocast region that a loss can come from.
 
     `scaler_on` says whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
-    `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them. `distant` means that another file decides whether the region is on, or
-    that it ran before the loop around the backward pass.
+    `alike` that both are switched by nothing but flags a user sets; where the loss is not scaled, that a float16 region
+    is on whatever such flags say. `together` are the regions that can have run in the same configuration, this one
+    among them. `distant` means that another file decides whether the region is on, or that it ran before the loop
+    around the backward pass.
     """
 
     context: Autocast

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
-from amplint.semantics.events.protocol import BFLOAT16
+from amplint.semantics.events.protocol import BFLOAT16, FLOAT16
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
@@ -122,7 +122,7 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
         RanRegion(
             ran.context,
             scaler_on=_on_together(machine, ran, scaler),
-            alike=_alike(machine, ran, scaler, together),
+            alike=_alike(machine, ran, scaler, together) if scaler is not None else _is_always_on(machine, state, ran),
             together=together,
             distant=is_before(ran.round, state.iteration)
             or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
@@ -175,13 +175,31 @@ def _is_decided_elsewhere(machine: Machine, flag: Value, region: Autocast) -> bo
     return joined and flag != region.enabled
 
 
-def _alike(machine: Machine, ran: Ran, scaler: Scaler | None, together: Sequence[Autocast]) -> bool:
+def _is_always_on(machine: Machine, state: State, ran: Ran) -> bool:
+    """Whether a float16 region is on, and no decision on the path to the present backward pass is about devices."""
+    if ran.context.dtypes != FLOAT16 or ran.context.enabled != TRUE:
+        return False
+    decided = (key for facts in (ran.facts, state.facts) for key in facts if isinstance(key, int))
+    names = {name for key in decided for name in _mentioned(machine, key)}
+    return not any(map(OTHER_MATTERS.search, names))
+
+
+def _mentioned(machine: Machine, symbol: int) -> Iterator[str]:
+    """The names of all variables, attributes and functions in a condition."""
+    for one in machine.symbols.derivation(symbol):
+        key = machine.symbols.key(one)
+        name = key[1] if key[0] == "call" else _name(machine, one)
+        if isinstance(name, str):
+            yield name
+
+
+def _alike(machine: Machine, ran: Ran, scaler: Scaler, together: Sequence[Autocast]) -> bool:
     """Whether both flags are plain settings of a user, which no unseen code keeps equal.
 
     Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag. A
     region that is always on counts if no setting leads there and it is the last one of those that run `together`.
     """
-    if scaler is None or not _is_plain(machine, scaler.enabled):
+    if not _is_plain(machine, scaler.enabled):
         return False
     if ran.context.enabled == TRUE:
         return together[-1] == ran.context and not any(
