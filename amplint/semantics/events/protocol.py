@@ -43,7 +43,7 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
+    UNKNOWN ones, `loss` is the symbol of the loss whose graph the pass used up. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -56,6 +56,7 @@ class Gradients:
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
     clipped: cst.CSTNode | None = None
+    loss: int | None = None
     earlier: tuple[Gradients, ...] = ()
 
     @property
@@ -67,6 +68,11 @@ class Gradients:
     def scalers(self) -> Set[int]:
         """The symbols of the scalers whose scale the passes carry or carried."""
         return {one.scaler.symbol for one in (self, *self.earlier) if one.scaler is not None}
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether an earlier pass has used up the graph of the same loss."""
+        return self.loss is not None and any(one.loss == self.loss for one in self.earlier)
 
     def carries(self, scaler: Scaler) -> bool:
         """Whether the latest pass was scaled by `scaler`."""
@@ -166,7 +172,7 @@ def _can_be_float16(region: Autocast) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaleDiscarded(Event):
-    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
+    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss whose graph the pass used up."""
 
     scaler: Scaler
     loss: int

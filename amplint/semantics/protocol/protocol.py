@@ -166,14 +166,16 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     state.change(RegionsRun).ran = ()
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
-        fresh = Gradients(GradState.SCALED, scaler, node)
+        freed = loss.plain if isinstance(loss, Tensor) and not _retains_graph(node) else None
+        fresh = Gradients(GradState.SCALED, scaler, node, loss=freed)
     else:
         discarded = _discarded_scale(machine, state, loss)
         if discarded is not None:
             machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
         state.note(node, "backward runs on the loss without its scale")
         idle = _idle_scale(machine, node)
-        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else idle)
+        scale = discarded[1] if discarded else idle
+        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=scale, loss=symbol_of(machine, loss))
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
     left = {ANY_OPTIMIZER: NO_GRADIENTS, **state[Progress].gradients}
@@ -194,8 +196,11 @@ def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
 
 def _keeps_graph(gradients: Gradients) -> bool:
     """Whether the latest pass kept its graph for a further one, which adds to the gradients of the same parameters."""
-    call = gradients.backward
-    return isinstance(call, cst.Call) and any(
+    return isinstance(gradients.backward, cst.Call) and _retains_graph(gradients.backward)
+
+
+def _retains_graph(call: cst.Call) -> bool:
+    return any(
         argument.keyword is not None
         and argument.keyword.value == "retain_graph"
         and isinstance(argument.value, cst.Name)
