@@ -43,7 +43,8 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones, `loss` is the symbol of the loss whose graph the pass used up. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
+    UNKNOWN ones, `loss` is the symbol of the loss whose graph the pass used up. `earlier` holds the gradients of
+    earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -70,9 +71,10 @@ class Gradients:
         return {one.scaler.symbol for one in (self, *self.earlier) if one.scaler is not None}
 
     @property
-    def is_repeated(self) -> bool:
-        """Whether an earlier pass has used up the graph of the same loss."""
-        return self.loss is not None and any(one.loss == self.loss for one in self.earlier)
+    def first_pass(self) -> cst.CSTNode | None:
+        """The earlier pass that has used up the graph of the same loss, None if there is none."""
+        same = (one.backward for one in self.earlier if one.loss == self.loss)
+        return next(same, None) if self.loss is not None else None
 
     def carries(self, scaler: Scaler) -> bool:
         """Whether the latest pass was scaled by `scaler`."""
@@ -172,7 +174,7 @@ def _can_be_float16(region: Autocast) -> bool:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScaleDiscarded(Event):
-    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss whose graph the pass used up."""
+    """The result of `scaler.scale(loss)` is not what backward runs on; `loss` is the symbol of the loss itself."""
 
     scaler: Scaler
     loss: int
