@@ -43,8 +43,8 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones, `loss` is the symbol of the loss whose graph the pass used up. `earlier` holds the gradients of
-    earlier passes these have been added to, where their fate is another.
+    UNKNOWN ones, `again` the pass on the scaled loss that has used up the graph before a plain backward. `earlier`
+    holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -57,7 +57,7 @@ class Gradients:
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
     clipped: cst.CSTNode | None = None
-    loss: int | None = None
+    again: cst.CSTNode | None = None
     earlier: tuple[Gradients, ...] = ()
 
     @property
@@ -69,12 +69,6 @@ class Gradients:
     def scalers(self) -> Set[int]:
         """The symbols of the scalers whose scale the passes carry or carried."""
         return {one.scaler.symbol for one in (self, *self.earlier) if one.scaler is not None}
-
-    @property
-    def first_pass(self) -> cst.CSTNode | None:
-        """The earlier pass that has used up the graph of the same loss, None if there is none."""
-        same = (one.backward for one in self.earlier if one.loss == self.loss)
-        return next(same, None) if self.loss is not None else None
 
     def carries(self, scaler: Scaler) -> bool:
         """Whether the latest pass was scaled by `scaler`."""
