@@ -72,7 +72,7 @@ class DisabledRegionKeepsHalf(Rule):
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for given in self._given:
-            if given.node not in event.index.on_wide:
+            if given.node not in event.index.of_data:
                 yield self._stays(given, given.half)
         for unconverted in self._unconverted:
             if unconverted.off not in self._told:

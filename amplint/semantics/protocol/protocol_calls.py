@@ -215,7 +215,7 @@ def _loops(machine: Machine, state: State, node: cst.Call) -> tuple[cst.CSTNode,
 
 
 def _is_first(machine: Machine, state: State, node: cst.Call) -> bool:
-    """Whether the path's latest decision is a comparison by `is`, and the call at `node` stands in its branch."""
+    """Whether the path's latest decision is a comparison by `is`, and the call at `node` stands in a branch of it."""
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     if not isinstance(decision, cst.Comparison) or not isinstance(decision.comparisons[0].operator, cst.Is):
         return False

@@ -23,7 +23,7 @@ from amplint.semantics.values.values import FALSE, Autocast, Class, Const, Tenso
 from amplint.semantics.words import FREQUENCY, POSITION
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
-from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
+from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, words
 
 PRECISE = words(
@@ -78,8 +78,8 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         cast_back.computed(machine, state, node, op, tensors)
         return
     entries = [value for _, value in tensors if _is_entry(machine, value.symbol)]
-    if entries or any(value.dtype in WIDE_DTYPES for _, value in tensors):
-        machine[CallIndex].index.on_wide.add(node)
+    if entries:
+        machine[CallIndex].index.of_data.add(node)
     whole = not isinstance(region.entered_by, cst.With)
     shown = whole and tests_for_half_after(machine, node)
     if tensors and all(_stays_half(machine, region, op, value, shown) for _, value in tensors):
