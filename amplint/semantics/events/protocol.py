@@ -43,7 +43,8 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
+    UNKNOWN ones, `again` the pass on the scaled loss that has used up the graph before a plain backward. `earlier`
+    holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -56,6 +57,7 @@ class Gradients:
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
     clipped: cst.CSTNode | None = None
+    again: cst.CSTNode | None = None
     earlier: tuple[Gradients, ...] = ()
 
     @property

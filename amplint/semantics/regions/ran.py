@@ -196,8 +196,7 @@ def _mentioned(machine: Machine, symbol: int) -> Iterator[str]:
 def _alike(machine: Machine, ran: Ran, scaler: Scaler, together: Sequence[Autocast]) -> bool:
     """Whether both flags are plain settings of a user, which no unseen code keeps equal.
 
-    Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag. A
-    region that is always on counts if no setting leads there and it is the last one of those that run `together`.
+    A region that is always on counts if no setting leads there and it is the last one of those that run `together`.
     """
     if not _is_plain(machine, scaler.enabled):
         return False
@@ -205,28 +204,25 @@ def _alike(machine: Machine, ran: Ran, scaler: Scaler, together: Sequence[Autoca
         return together[-1] == ran.context and not any(
             _is_plain(machine, Unknown(key)) for key in ran.facts if isinstance(key, int)
         )
-    return _is_plain(machine, ran.context.enabled) and not _is_forwarded_flag(
-        machine, scaler.enabled, ran.context.enabled
-    )
+    return _is_plain(machine, ran.context.enabled) and not _may_be_one(machine, scaler.enabled, ran.context.enabled)
 
 
-def _is_forwarded_flag(machine: Machine, one: Value, other: Value) -> bool:
-    """Whether two flags have one name, and the owner of one results from a call with the other owner as argument."""
+def _may_be_one(machine: Machine, one: Value, other: Value) -> bool:
+    """Whether two flags may be one setting.
+
+    That is so if both test the same values, if they have the same names, of which an unseen caller or call may have
+    passed one on, and if only one of them is an argument of a call by unseen code.
+    """
     assert isinstance(one, Unknown)
     assert isinstance(other, Unknown)
-    if _names(machine, one.symbol) != _names(machine, other.symbol):
-        return False
-    roots = _root(machine, one.symbol), _root(machine, other.symbol)
-    return roots[0] != roots[1] and any(
-        before in machine.symbols.derivation(root) for root, before in (roots, roots[::-1])
+    tested = [frozenset(_operands(machine, flag.symbol)) for flag in (one, other)]
+    if tested[0] == tested[1] or set(_names(machine, one.symbol)) == set(_names(machine, other.symbol)):
+        return True
+    mine, theirs = (
+        {machine.symbols.key(symbol)[1] for symbol in symbols if machine.symbols.key(symbol)[0] == "parameter"}
+        for symbols in (tested[0] - tested[1], tested[1] - tested[0])
     )
-
-
-def _root(machine: Machine, symbol: int) -> int:
-    """The root object of a path of attributes and items."""
-    while machine.symbols.key(symbol)[0] in ("attribute", "index"):
-        symbol = machine.symbols.parts(symbol)[0]
-    return symbol
+    return mine != theirs
 
 
 def _is_plain(machine: Machine, flag: Value) -> bool:
@@ -238,15 +234,28 @@ def _is_plain(machine: Machine, flag: Value) -> bool:
 
 def _names(machine: Machine, symbol: int) -> list[str | None]:
     """The variables and attributes in a condition, None for each other operand."""
+    return [_operand_name(machine, one) for one in _operands(machine, symbol)]
+
+
+def _operands(machine: Machine, symbol: int) -> list[int]:
+    """The values that a condition tests, without constants."""
+
+    def operands(one: int) -> tuple[int, ...]:
+        return machine.symbols.parts(one) if machine.symbols.key(one)[0] in _COMBINED else ()
+
+    return [
+        one
+        for one in machine.symbols.closure(symbol, operands)
+        if not operands(one) and machine.symbols.key(one)[0] not in ("value", *_COMBINED)
+    ]
+
+
+def _operand_name(machine: Machine, symbol: int) -> str | None:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in _COMBINED:
-        return [name for part in parts for name in _names(machine, part)]
-    if key[0] == "value":
-        return []
     if key[0] == "index" and len(parts) == 2:
         constant = machine.symbols.key(parts[1])[-1]
-        return [str(constant.value) if isinstance(constant, Const) else None]
-    return [_name(machine, symbol)]
+        return str(constant.value) if isinstance(constant, Const) else None
+    return _name(machine, symbol)
 
 
 def _name(machine: Machine, symbol: int) -> str | None:
