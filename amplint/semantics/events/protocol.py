@@ -235,12 +235,13 @@ class ScalerStep(PairEvent):
 class SteppedAnother(Event):
     """`scaler.step(...)` of the optimizer named `taken` in an iteration whose `unscaled` call is for `meant` alone.
 
-    Nothing ever steps `meant`, and nothing unscales `taken`.
+    Nothing ever steps `meant`, and nothing unscales `taken`; or `absent`: an attribute that nothing else names.
     """
 
     unscaled: cst.CSTNode
     meant: str
     taken: str
+    absent: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
