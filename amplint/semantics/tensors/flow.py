@@ -16,6 +16,7 @@ from amplint.semantics.tensors import (
     coarse_frequencies,
     divergences,
     joins,
+    own_sums,
     probabilities,
     sensitive,
     statistics,
@@ -164,6 +165,7 @@ def emit_operation(
         probabilities.ran(machine, state, node, op, described, result)
         divergences.ran(machine, state, node, op, described)
         statistics.ran(machine, state, node, op, described)
+        own_sums.ran(machine, state, node, op, described)
     late = op in ("mul", "div") and SCALED_LATE in result.traits
     if machine.assumes and late and (half := described[0].half) is not None:
         guesses = traits.scale_guesses(machine, described[1].value)

@@ -1,0 +1,93 @@
+"""Weights divided by their own sum, as in linear attention, slot attention and normalised kernels.
+
+A sum of many weights is infinite past 65504 in float16, and one of weights that all vanish is 0: the quotient is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from amplint.semantics.events import How, Operand, Sensitive
+from amplint.semantics.python.machine import Machine
+from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors import provenance
+from amplint.semantics.tensors.masks import branches_on_dtypes
+from amplint.semantics.tensors.sensitive import emit_sensitive, is_wide
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Tensor
+from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.policy import LOWER, words
+
+_SUMS = words("sum nansum")
+_WEIGHTS = words("exp softmax sigmoid relu relu6 softplus elu")
+_SCALES = words("Multiply mul masked_fill where")
+_LIMITS = words("clamp clamp_ clamp_min clamp_min_ max maximum")
+_SHIFTS = words("Add add")
+_ROWS = words("index part")
+_PRODUCTS = LOWER | operations_with("matrices") | {"MatrixMultiply"}
+_FAR = 32
+"""The limit of values followed backwards."""
+
+
+def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Sequence[Operand]) -> None:
+    """Report a quotient of weights and their sum, or of the columns of a product and a column that holds sums."""
+    if op != "div" or len(operands) != 2 or Sensitive.kind not in machine.wanted:
+        return
+    above, below = (operand.value for operand in operands)
+    if not (isinstance(above, Tensor) and isinstance(below, Tensor)) or operands[0].half is None:
+        return
+    if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
+        return
+    if is_wide(machine, above.symbol) or is_wide(machine, below.symbol):
+        return
+    if _is_own_sum(machine, above.symbol, below.symbol) or _is_own_column(machine, above.symbol, below.symbol):
+        emit_sensitive(machine, state, node, "div", operands[0], How.OWN_SUM)
+
+
+def _is_own_sum(machine: Machine, above: int, below: int) -> bool:
+    """Whether `below` is the sum of the weights `above`, with nothing added and no lower limit."""
+    seen = []
+    for one in provenance.views(machine, below):
+        seen.append(_name(machine, one))
+        if seen[-1] in _SUMS:
+            break
+    if (
+        seen[-1] not in _SUMS
+        or not _LIMITS.isdisjoint(seen)
+        or _operand(machine, one) not in provenance.views(machine, above)
+    ):
+        return False
+    return any(_name(machine, one) in _WEIGHTS for one in _factors(machine, above))
+
+
+def _is_own_column(machine: Machine, above: int, below: int) -> bool:
+    """Whether these are columns of one matrix product, of which the one below may have an epsilon."""
+    if _name(machine, below) in _SHIFTS:
+        below = machine.symbols.parts(below)[0]
+    if _name(machine, above) not in _ROWS or _name(machine, below) not in _ROWS:
+        return False
+    root = provenance.dtype_root(machine, above)
+    return root == provenance.dtype_root(machine, below) and _name(machine, root) in _PRODUCTS
+
+
+def _factors(machine: Machine, symbol: int) -> Iterator[int]:
+    """What `symbol` is the product of, as far as views, masks and factors go."""
+
+    def below(one: int) -> tuple[int, ...]:
+        root = provenance.dtype_root(machine, one)
+        return machine.symbols.parts(root) if _name(machine, root) in _SCALES else (root,)
+
+    return islice(machine.symbols.closure(symbol, below), _FAR)
+
+
+def _name(machine: Machine, symbol: int) -> str:
+    callee = machine.symbols.method(symbol)
+    return callee[0] if callee is not None else str(machine.symbols.key(symbol)[0]).partition(" ")[0]
+
+
+def _operand(machine: Machine, symbol: int) -> int | None:
+    callee = machine.symbols.method(symbol)
+    parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
+    return parts[0] if parts else None
