@@ -48,15 +48,16 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
 
 def _is_own_sum(machine: Machine, above: int, below: int) -> bool:
     """Whether `below` is the sum of the weights `above`, with nothing added and no lower limit."""
-    seen = []
+    seen = set[str]()
     for one in provenance.views(machine, below):
-        seen.append(_name(machine, one))
-        if seen[-1] in _SUMS:
+        seen.add(_name(machine, one))
+        summed = _operand(machine, one) if _name(machine, one) in _SUMS else None
+        if summed is not None:
             break
     if (
-        seen[-1] not in _SUMS
+        summed is None
         or not _LIMITS.isdisjoint(seen)
-        or _operand(machine, one) not in provenance.views(machine, above)
+        or all(view != summed for view in provenance.views(machine, above))
     ):
         return False
     return any(_name(machine, one) in _WEIGHTS for one in _factors(machine, above))
