@@ -31,7 +31,8 @@ class ScalerOwners(Tracker):
     def class_begins(self, state: State, cls: Class) -> None:
         """Report the scaler of a class, unless the class, a base in the tree or other code of the file saves it.
 
-        A file that constructs the class itself shows whether it has checkpoints at all.
+        A file that constructs the class itself shows whether it has checkpoints at all: an object that takes the
+        instance along asks it for its state.
         """
         node = node_of(cls)
         assert isinstance(node, cst.ClassDef)
@@ -41,7 +42,10 @@ class ScalerOwners(Tracker):
         made, step, name = kept
         cls_name = node.name.value
         chunks = self.machine.program.chunks
-        if not any(_saves(chunk, name) or _constructs(chunk, cls_name) for chunk in chunks):
+        silent = any(_constructs(chunk, cls_name) for chunk in chunks) and not any(
+            _hands_over(chunk, cls_name) for chunk in chunks
+        )
+        if not silent and not any(_saves(chunk, name) for chunk in chunks):
             self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True)
 
 
@@ -77,3 +81,24 @@ def _saves(chunk: Chunk, name: str) -> bool:
 
 def _constructs(chunk: Chunk, name: str) -> bool:
     return f"{name}(" in chunk.text.replace(f"class {name}(", "")
+
+
+def _hands_over(chunk: Chunk, name: str) -> bool:
+    """Whether a chunk constructs a class of this name, and from the instance an object that saves."""
+    if not _constructs(chunk, name):
+        return False
+    made = {
+        dotted(target.target)
+        for node in every(chunk.module, cst.Assign)
+        if isinstance(node.value, cst.Call) and last_name(node.value.func) == name
+        for target in node.targets
+    }
+    return any(
+        _is_class_that_saves(call) and any(dotted(given.value) in made for given in call.args)
+        for call in every(chunk.module, cst.Call)
+    )
+
+
+def _is_class_that_saves(call: cst.Call) -> bool:
+    name = last_name(call.func) or ""
+    return name[:1].isupper() and SAVES.search(name) is not None
