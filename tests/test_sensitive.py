@@ -142,6 +142,7 @@ NO_PRODUCTS = {
     "an array": "import cv2\nreturn cv2.blur(kind ** 2, (3, 3)) - cv2.blur(kind, (3, 3)) ** 2",
     "columns of an array": "return (kind[:, 2] - kind[:, 0]) * (kind[:, 3] - kind[:, 1])",
     "squares of what is at most 1": "return ((x.sigmoid() - scores.softmax(-1)) ** 2).mean()",
+    "weights that add up to 1": "near = x.softmax(dim=-1)\nreturn near / near.sum(dim=-1, keepdim=True)",
     "a sum with an epsilon": "near = torch.exp(-x)\nreturn near / (near.sum(-1, keepdim=True) + 1e-4)",
     "a sum with a lower limit": "near = torch.exp(-x)\nreturn near / near.sum(-1, keepdim=True).clamp(min=1e-4)",
     "weights of float32": "near = torch.exp(-x.float())\nreturn near / near.sum(-1, keepdim=True)",

@@ -5,7 +5,7 @@ A sum of many weights is infinite past 65504 in float16, and one of weights that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import islice
 
 from amplint.semantics.events import How, Operand, Sensitive
@@ -21,7 +21,8 @@ from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import LOWER, words
 
 _SUMS = words("sum nansum")
-_WEIGHTS = words("exp softmax sigmoid relu relu6 softplus elu")
+_WEIGHTS = words("exp softmax")
+"""Functions whose results vanish in half before they do in float32."""
 _SCALES = words("Multiply mul masked_fill where")
 _LIMITS = words("clamp clamp_ clamp_min clamp_min_ max maximum")
 _SHIFTS = words("Add add")
@@ -48,18 +49,20 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
 
 def _is_own_sum(machine: Machine, above: int, below: int) -> bool:
     """Whether `below` is the sum of the weights `above`, with nothing added and no lower limit."""
-    seen = set[str]()
+    limits, total = set[str](), None
     for one in provenance.views(machine, below):
-        seen.add(_name(machine, one))
-        summed = _operand(machine, one) if _name(machine, one) in _SUMS else None
-        if summed is not None:
+        limits.add(_name(machine, one))
+        if _name(machine, one) in _SUMS:
+            total = one
             break
-    if (
-        summed is None
-        or not _LIMITS.isdisjoint(seen)
-        or all(view != summed for view in provenance.views(machine, above))
-    ):
+    if total is None or not _LIMITS.isdisjoint(limits):
         return False
+    summed = _operand(machine, total)
+    if all(view != summed for view in provenance.views(machine, above)):
+        return False
+    root = provenance.dtype_root(machine, above)
+    if _name(machine, root) == "softmax" and _dimension(machine, root) == _dimension(machine, total):
+        return False  # these add up to 1
     return any(_name(machine, one) in _WEIGHTS for one in _factors(machine, above))
 
 
@@ -92,3 +95,11 @@ def _operand(machine: Machine, symbol: int) -> int | None:
     callee = machine.symbols.method(symbol)
     parts = callee[1] if callee is not None else machine.symbols.parts(symbol)
     return parts[0] if parts else None
+
+
+def _dimension(machine: Machine, symbol: int) -> Hashable:
+    """The dimension that an operation is given, as far as it is a constant."""
+    given = next(iter(machine.symbols.key(symbol)[1:2]), None)
+    pairs = given if isinstance(given, tuple) else ()
+    named = [one for one in pairs if isinstance(one, tuple) and one[0] in (None, "dim")]
+    return machine.symbols.key(named[0][1]) if named else None
