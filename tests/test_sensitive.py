@@ -123,6 +123,10 @@ PRODUCTS = {
     "weights of slots": "attn = torch.softmax(x @ scores, dim=1)\nreturn attn / attn.sum(-1, keepdim=True)",
     "weights of a kernel": "near = torch.exp(-(x - scores))\nreturn near / torch.sum(near, dim=1).unsqueeze(1)",
     "weights under a mask": "near = x.softmax(-1) * scores\nreturn near / near.sum(-1, keepdim=True)",
+    "linear attention by a function": """
+        out = torch.matmul(x, torch.matmul(scores.transpose(-1, -2), F.pad(kind, (0, 1), value=1.0)))
+        return out[..., :-1] / (out[..., -1:] + 1e-6)
+        """,
     "linear attention": """
         ones = F.pad(scores, (0, 1), value=1.0)
         out = F.relu(x) @ (F.relu(x).transpose(-1, -2) @ ones)
@@ -143,6 +147,9 @@ NO_PRODUCTS = {
     "columns of an array": "return (kind[:, 2] - kind[:, 0]) * (kind[:, 3] - kind[:, 1])",
     "squares of what is at most 1": "return ((x.sigmoid() - scores.softmax(-1)) ** 2).mean()",
     "weights that add up to 1": "near = x.softmax(dim=-1)\nreturn near / near.sum(dim=-1, keepdim=True)",
+    "weights of which one is 1": "near = (x - x.amax(-1, True)).exp()\nreturn near / near.sum(-1, keepdim=True)",
+    "a window": "near = torch.exp(-(torch.arange(9, dtype=x.dtype) - 4) ** 2 / x)\nreturn near / near.sum()",
+    "a projection": "seen = x @ F.pad(scores, (0, 1), value=1.0)\nreturn seen[..., :2] / seen[..., 2:]",
     "a sum with an epsilon": "near = torch.exp(-x)\nreturn near / (near.sum(-1, keepdim=True) + 1e-4)",
     "a sum with a lower limit": "near = torch.exp(-x)\nreturn near / near.sum(-1, keepdim=True).clamp(min=1e-4)",
     "weights of float32": "near = torch.exp(-x.float())\nreturn near / near.sum(-1, keepdim=True)",
