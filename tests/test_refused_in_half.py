@@ -98,6 +98,17 @@ PROGRAMS = {
             for covariance, basis in zip(*loader):
                 torch.linalg.qr(covariance @ basis)
     """,
+    "a failure that is handled by another try": """
+        def basis(covariance: torch.Tensor, other: torch.Tensor):
+            try:
+                found = torch.linalg.eigh(covariance)
+            except RuntimeError:
+                found = torch.linalg.eigh(covariance.double())
+            try:
+                return found, torch.linalg.eigh(other)  # found
+            except RuntimeError:
+                return None
+    """,
     "histograms of several dimensions": """
         def spread(x, edges):
             return torch.histogram(x, edges).hist  # found
