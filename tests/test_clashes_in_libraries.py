@@ -68,6 +68,11 @@ PROGRAMS = {
             def by_a_layer(self, x):
                 return F.linear(x.float(), self.proj.weight).to(x.dtype)  # AMP502
 
+            def by_a_converted_layer(self, x):
+                weight = self.proj.weight.float()
+                y = F.linear(x.float(), self.proj.weight.float()) + F.linear(x.float(), weight)
+                return y.to(x.dtype)
+
             def by_a_buffer(self, x):
                 return (x.to(torch.float32) @ self.table).to(x.dtype)  # AMP502
 

@@ -17,7 +17,7 @@ from amplint.semantics.tensors.kinship import follows_dtype
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import conversion
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Method, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
@@ -37,7 +37,7 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     if innermost(machine, state)[0] is not None or subregions.is_switched_off(state) or branches_on_dtypes(machine):
         return
     wide = next((one for one in operands if _is_lifted(machine, one.value)), None)
-    weights = next((one for one in operands if _is_weight(machine, one.value)), None)
+    weights = next((one for one in operands if _is_weight(machine, one)), None)
     function = machine.calls[-1] if machine.calls else None
     if wide is None or weights is None or not isinstance(function, cst.FunctionDef) or not _converts_back(function):
         return
@@ -51,12 +51,16 @@ def _is_lifted(machine: Machine, value: Value) -> bool:
     return conversion(machine, value.symbol) == "float32"
 
 
-def _is_weight(machine: Machine, value: Value) -> bool:
-    """Whether this is a parameter or buffer of the object whose method runs, or what only a base class names so."""
+def _is_weight(machine: Machine, operand: Operand) -> bool:
+    """Whether this is a parameter or buffer of the object whose method runs, or what only a base class names so.
+
+    The value of a layer's weight does not tell whether it was converted, the expression does.
+    """
+    value = operand.value
     if isinstance(value, Tensor) and value.dtype is not None:
         return False
     if is_kept(machine, value):
-        return True
+        return not isinstance(value, Method) or (dotted(operand.node) or "").endswith(f".{value.name}")
     key = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
     if key[:1] != ("attribute",) or key[1] not in _WEIGHTS:
         return False
