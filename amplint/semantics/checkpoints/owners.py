@@ -42,11 +42,11 @@ class ScalerOwners(Tracker):
         made, step, name = kept
         cls_name = node.name.value
         chunks = self.machine.program.chunks
-        silent = any(_constructs(chunk, cls_name) for chunk in chunks) and not any(
-            _hands_over(chunk, cls_name) for chunk in chunks
-        )
-        if not silent and not any(_saves(chunk, name) for chunk in chunks):
-            self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True)
+        takers = [taker for chunk in chunks for taker in _takers(chunk, cls_name)]
+        shown = any(_constructs(chunk, cls_name) for chunk in chunks) and not takers
+        if not shown and not any(_saves(chunk, name) for chunk in chunks):
+            guesses = SAVES.guesses(takers[0]) if takers else ()
+            self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True, guesses=guesses)
 
 
 @cached_per_file
@@ -83,22 +83,17 @@ def _constructs(chunk: Chunk, name: str) -> bool:
     return f"{name}(" in chunk.text.replace(f"class {name}(", "")
 
 
-def _hands_over(chunk: Chunk, name: str) -> bool:
-    """Whether a chunk constructs a class of this name, and from the instance an object that saves."""
+def _takers(chunk: Chunk, name: str) -> list[str]:
+    """The names of classes that save, constructed in a chunk from an instance of the class of this name."""
     if not _constructs(chunk, name):
-        return False
+        return []
     made = {
-        dotted(target.target)
+        path
         for node in every(chunk.module, cst.Assign)
         if isinstance(node.value, cst.Call) and last_name(node.value.func) == name
         for target in node.targets
+        if (path := dotted(target.target)) is not None
     }
-    return any(
-        _is_class_that_saves(call) and any(dotted(given.value) in made for given in call.args)
-        for call in every(chunk.module, cst.Call)
-    )
-
-
-def _is_class_that_saves(call: cst.Call) -> bool:
-    name = last_name(call.func) or ""
-    return name[:1].isupper() and SAVES.search(name) is not None
+    calls = [call for call in every(chunk.module, cst.Call) if any(dotted(one.value) in made for one in call.args)]
+    names = (last_name(call.func) or "" for call in calls)
+    return [one for one in names if one[:1].isupper() and SAVES.search(one)]

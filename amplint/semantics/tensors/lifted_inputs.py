@@ -71,15 +71,16 @@ def _is_weight(machine: Machine, operand: Operand) -> bool:
 def _converts_back(function: cst.FunctionDef) -> bool:
     """Whether a function converts a tensor of its own to the dtype of another."""
     kept = {
-        dotted(target.target)
+        name
         for node in every(function, cst.Assign)
         if isinstance(node.value, cst.Attribute) and node.value.attr.value == "dtype"
         for target in node.targets
+        if (name := dotted(target.target)) is not None
     }
     return any(_follows(call, kept) for call in every(function, cst.Call))
 
 
-def _follows(call: cst.Call, kept: set[str | None]) -> bool:
+def _follows(call: cst.Call, kept: set[str]) -> bool:
     if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _CASTS:
         return False
     if (dotted(call.func.value) or "").startswith("self."):
