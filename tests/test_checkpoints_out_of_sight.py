@@ -162,6 +162,20 @@ def test_the_state_of_a_kept_scaler_is_saved(more: str) -> None:
     assert found(KEEPS.format(more=more), asked=True) == []
 
 
+@pytest.mark.parametrize(
+    ("taken", "rows"),
+    [
+        ("Checkpointer(model, trainer=trainer)", [9]),
+        ("Checkpointer(model)", []),
+        ("torch.save(trainer, 'all.pt')", []),
+        ("Progress(trainer)", []),
+    ],
+)
+def test_the_file_that_constructs_the_class_shows_what_asks_for_its_state(taken: str, rows: list[int]) -> None:
+    used = f"\n\ndef main(model):\n    trainer = Trainer(model)\n    {taken}\n    trainer.train()\n"
+    assert found(KEEPS.format(more=used), asked=True) == rows
+
+
 TWO_FILES = """import torch
 
 

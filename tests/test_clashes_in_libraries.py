@@ -42,6 +42,47 @@ PROGRAMS = {
             def forward(self, state):
                 return (state - self.mean) / torch.sqrt(self.var + 1e-5)
     """,
+    "inputs lifted for weights of the model": """
+        class Norm(nn.LayerNorm):
+            def forward(self, x):
+                lifted = F.layer_norm(x.float(), self.normalized_shape, self.weight, self.bias)  # AMP502
+                return lifted.to(x.dtype)
+
+        class Converted(nn.LayerNorm):
+            def forward(self, x):
+                weight, bias = self.weight.float(), self.bias.float()
+                return F.layer_norm(x.float(), self.normalized_shape, weight, bias).type_as(x)
+
+        class Head(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.scale = nn.Parameter(torch.empty(width, width))
+                self.proj = nn.Linear(width, width)
+                self.register_buffer("table", torch.empty(width, width))
+
+            def forward(self, x):
+                dtype = x.dtype
+                x = x.float()
+                return (x @ self.scale).to(dtype)  # AMP502
+
+            def by_a_layer(self, x):
+                return F.linear(x.float(), self.proj.weight).to(x.dtype)  # AMP502
+
+            def by_a_converted_layer(self, x):
+                weight = self.proj.weight.float()
+                y = F.linear(x.float(), self.proj.weight.float()) + F.linear(x.float(), weight)
+                return y.to(x.dtype)
+
+            def by_a_buffer(self, x):
+                return (x.to(torch.float32) @ self.table).to(x.dtype)  # AMP502
+
+            def in_float32(self, x):
+                return x.float() @ self.scale
+
+            def switched_off(self, x):
+                with torch.autocast("cuda", enabled=False):
+                    return (x.float() @ self.scale).to(x.dtype)
+    """,
     "a float32 bias of fused attention": """
         class Windows(nn.Module):
             def __init__(self, width):

@@ -532,3 +532,35 @@ def test_an_object_that_a_followed_function_has_no_name_for(tmp_path: Path) -> N
     """
     write(tmp_path, {"main.py": script, "steps.py": module})
     assert lint(tmp_path, "main.py", (*RULES, load_registry().rules["AMP705"])) == ["AMP209:5"]
+
+
+def test_a_scaler_in_a_wrapper_of_another_file_that_serves_bfloat16(tmp_path: Path) -> None:
+    """The call that makes the wrapper is what the training script can change."""
+    module = """
+        import torch
+
+        class LossScaler:
+            def __init__(self):
+                self.scaler = torch.amp.GradScaler("cuda")
+
+            def __call__(self, loss, optimizer):
+                self.scaler.scale(loss).backward()
+                self.scaler.step(optimizer)
+                self.scaler.update()
+    """
+    script = """
+        import torch
+        from scaling import LossScaler
+
+        def train(model, loader, wide):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            dtype = torch.bfloat16 if wide else torch.float16
+            step = LossScaler()
+            for x in loader:
+                optimizer.zero_grad()
+                with torch.autocast("cuda", dtype=dtype):
+                    loss = model(x).mean()
+                step(loss, optimizer)
+    """
+    write(tmp_path, {"main.py": script, "scaling.py": module})
+    assert set(lint(tmp_path, "main.py")) == {"AMP209:8"}

@@ -80,6 +80,35 @@ PROGRAMS = {
                 sizes = LA.norm(x, dim=-1) + LA.matrix_norm(x) + torch.norm(x, p=2, dim=-1)
                 return sizes, LA.matrix_norm(x, ord=2), LA.norm(links, "nuc"), LA.matrix_norm(x.float(), -2)  # found
     """,
+    "the state of an optimizer, which no loader gives": """
+        class Rotated(torch.optim.Optimizer):
+            def step(self):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        self.turn(self.state[p])
+
+            def turn(self, state):
+                turned = []
+                for covariance, basis in zip(state["covariances"], state["bases"]):
+                    turned.append(torch.linalg.qr(covariance @ basis)[0])  # found
+                    torch.linalg.qr((covariance @ basis).float())
+                state["bases"] = turned
+
+        def whiten(loader):
+            for covariance, basis in zip(*loader):
+                torch.linalg.qr(covariance @ basis)
+    """,
+    "a failure that is handled by another try": """
+        def basis(covariance: torch.Tensor, other: torch.Tensor):
+            try:
+                found = torch.linalg.eigh(covariance)
+            except RuntimeError:
+                found = torch.linalg.eigh(covariance.double())
+            try:
+                return found, torch.linalg.eigh(other)  # found
+            except RuntimeError:
+                return None
+    """,
     "histograms of several dimensions": """
         def spread(x, edges):
             return torch.histogram(x, edges).hist  # found

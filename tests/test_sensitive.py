@@ -120,6 +120,18 @@ PRODUCTS = {
         x1, y1, x2, y2 = x.chunk(4, dim=-1)
         return (x2 - x1).clamp(min=0) * (y2 - y1)
         """,
+    "weights of slots": "attn = torch.softmax(x @ scores, dim=1)\nreturn attn / attn.sum(-1, keepdim=True)",
+    "weights of a kernel": "near = torch.exp(-(x - scores))\nreturn near / torch.sum(near, dim=1).unsqueeze(1)",
+    "weights under a mask": "near = x.softmax(-1) * scores\nreturn near / near.sum(-1, keepdim=True)",
+    "linear attention by a function": """
+        out = torch.matmul(x, torch.matmul(scores.transpose(-1, -2), F.pad(kind, (0, 1), value=1.0)))
+        return out[..., :-1] / (out[..., -1:] + 1e-6)
+        """,
+    "linear attention": """
+        ones = F.pad(scores, (0, 1), value=1.0)
+        out = F.relu(x) @ (F.relu(x).transpose(-1, -2) @ ones)
+        return out[..., :-1] / (out[..., -1:] + 1e-6)
+        """,
 }
 NO_PRODUCTS = {
     "variance with autocast off": """
@@ -134,6 +146,16 @@ NO_PRODUCTS = {
     "an array": "import cv2\nreturn cv2.blur(kind ** 2, (3, 3)) - cv2.blur(kind, (3, 3)) ** 2",
     "columns of an array": "return (kind[:, 2] - kind[:, 0]) * (kind[:, 3] - kind[:, 1])",
     "squares of what is at most 1": "return ((x.sigmoid() - scores.softmax(-1)) ** 2).mean()",
+    "weights that add up to 1": "near = x.softmax(dim=-1)\nreturn near / near.sum(dim=-1, keepdim=True)",
+    "weights of which one is 1": "near = (x - x.amax(-1, True)).exp()\nreturn near / near.sum(-1, keepdim=True)",
+    "a window": "near = torch.exp(-(torch.arange(9, dtype=x.dtype) - 4) ** 2 / x)\nreturn near / near.sum()",
+    "a projection": "seen = x @ F.pad(scores, (0, 1), value=1.0)\nreturn seen[..., :2] / seen[..., 2:]",
+    "a sum with an epsilon": "near = torch.exp(-x)\nreturn near / (near.sum(-1, keepdim=True) + 1e-4)",
+    "a sum with a lower limit": "near = torch.exp(-x)\nreturn near / near.sum(-1, keepdim=True).clamp(min=1e-4)",
+    "weights of float32": "near = torch.exp(-x.float())\nreturn near / near.sum(-1, keepdim=True)",
+    "weights of others": "near = torch.exp(-x)\nreturn near / scores.sum(-1, keepdim=True)",
+    "numbers of any sign": "return x / x.sum(-1, keepdim=True)",
+    "columns of what is no product": "x = x.contiguous()\nreturn x[..., :-1] / x[..., -1:]",
     "two columns": "x = x.contiguous()\nreturn (x[:, 0] * x[:, 1]).sum()",
 }
 SILENT = {

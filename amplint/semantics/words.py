@@ -792,13 +792,13 @@ ADVANCES_SCHEDULERS = Guess(
 SCHEDULER_CLASS = Guess(
     name="a class or function that makes a scheduler",
     of="what made the owner of `step`, in a conversion",
-    pattern=r"lr_scheduler\.|LR$|Scheduler|get_\w*schedule\w*$|Anneal|WarmRestarts",
+    pattern=r"lr_scheduler\.|LR$|Scheduler|(?:build|create|get|make|setup)_\w*schedule\w*$|Anneal|WarmRestarts",
     because="Libraries have schedulers of their own, which accumulation has to advance once per window.",
     examples=(
         "lr_scheduler.Custom", "StepLR", "NoamScheduler", "get_cosine_schedule_with_warmup", "CosineAnneal",
-        "CosineWarmRestarts",
+        "CosineWarmRestarts", "build_scheduler",
     ),
-    counterexamples=("Adam", "schedule", "LRFinder"),
+    counterexamples=("Adam", "schedule", "LRFinder", "run_schedule"),
 )  # fmt: skip
 OPTIMIZER_NAME = Guess(
     name="an optimizer",

@@ -60,16 +60,20 @@ class DisabledRegionKeepsHalf(Rule):
 
     def __init__(self) -> None:
         self._beside_others: list[StaysHalf] = []
+        self._given: list[StaysHalf] = []
         self._unconverted: list[InputsStayHalf] = []
         self._told: set[cst.CSTNode] = set()
 
     def on_stays_half(self, event: StaysHalf) -> Iterator[Report]:
-        if event.certain or event.given:
+        if event.certain:
             yield self._stays(event, event.half)
         else:
-            self._beside_others.append(event)
+            (self._given if event.given else self._beside_others).append(event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for given in self._given:
+            if given.node not in event.index.of_data:
+                yield self._stays(given, given.half)
         for unconverted in self._unconverted:
             if unconverted.off not in self._told:
                 yield self._comes_unconverted(unconverted)

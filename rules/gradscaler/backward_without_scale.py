@@ -63,7 +63,16 @@ class BackwardWithoutScale(Rule):
         if not event.divides or event.gradients.consumed is not None:
             return
         gradients = _plain(event)
-        if gradients.raw is not None and gradients.discarded is None:
+        if gradients.again is not None:
+            yield self.report(
+                event,
+                "backward runs once more on the same loss, without its scale",
+                reason="The first pass has freed the graph, so that this one raises an error.",
+                advice="Remove it.",
+                at=gradients.raw,
+                notes=[(gradients.again, "the pass on the scaled loss")],
+            )
+        elif gradients.raw is not None and gradients.discarded is None:
             yield self.report(
                 event,
                 f"backward runs on a loss without its scale, and the scaler's {call} unscales the gradients",
@@ -82,7 +91,8 @@ class BackwardWithoutScale(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, PairEvent)
-        backward = _plain(event).raw
+        gradients = _plain(event)
+        backward = gradients.raw if gradients.again is None else None
         if not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
             return None
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), backward, rewrite)

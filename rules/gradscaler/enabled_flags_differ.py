@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event
+from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
+from amplint.semantics.events.protocol import FLOAT16
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
-
-
-FLOAT16 = frozenset({"float16"})
 
 
 class EnabledFlagsDiffer(Rule):
@@ -51,11 +49,23 @@ class EnabledFlagsDiffer(Rule):
     code = "AMP220"
     name = "enabled-flags-differ"
     severity = Severity.WARNING
-    screen = (b"autocast", b"GradScaler", b"scale(")
+    screen = (b"autocast", b"scale(")
     fixable = Applicability.UNSAFE
     reason = "Where float16 is on and the scaler is off, small gradients become 0."
 
+    def __init__(self) -> None:
+        self.scaled: dict[cst.CSTNode, cst.CSTNode] = {}
+        """The regions of losses that are scaled, each with the backward pass."""
+        self.plain: dict[cst.CSTNode, cst.CSTNode] = {}
+        """The backward passes on losses without a scale, each with a region that is always on."""
+        self.steps: dict[cst.CSTNode, OptimizerStep] = {}
+
     def on_backward(self, event: Backward) -> Iterator[Report]:
+        for region in event.regions:
+            if event.scaler is not None:
+                self.scaled.setdefault(region.context.node, event.node)
+            elif region.context.dtypes == FLOAT16 and region.alike and not region.distant:
+                self.plain.setdefault(event.node, region.context.node)
         created = event.scaler.created if event.scaler is not None else None
         for region in event.regions if created is not None else ():
             if region.context.dtypes == FLOAT16 and region.scaler_on is None and region.alike:
@@ -67,9 +77,31 @@ class EnabledFlagsDiffer(Rule):
                     notes=[(region.context.node, "this region can be on while the scaler is off")],
                 )
 
+    def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
+        gradients = event.gradients
+        if gradients.state is GradState.RAW and gradients.consumed is None and gradients.backward in self.plain:
+            self.steps.setdefault(gradients.backward, event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for backward, step in self.steps.items():
+            region = self.plain[backward]
+            if region in self.scaled:
+                yield self.report(
+                    step,
+                    "float16 autocast is on whether or not the loss is scaled",
+                    advice="Enable the region by what decides about the scaler.",
+                    at=region,
+                    notes=[
+                        (self.scaled[region], "scales the loss on one path"),
+                        (backward, "does not scale it on the other one"),
+                        (step.node, "the optimizer takes what is left"),
+                    ],
+                )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, Backward)
-        assert event.scaler is not None
+        if not isinstance(event, Backward) or event.scaler is None:
+            return None
         created = event.scaler.created
         region = next(r.context.node for r in event.regions if r.alike and r.scaler_on is None)
         if not isinstance(created, cst.Call) or not isinstance(region, cst.Call):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event, ScalerCreated, ScriptEnd
+from amplint.semantics.events import BFLOAT16, Backward, Event, ScalerCreated, ScriptEnd
 from amplint.semantics.values.values import FALSE
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
@@ -69,6 +69,7 @@ class ScalerNotNeeded(Rule):
         self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
         self.either: set[cst.CSTNode] = set()
         self.unknown: set[cst.CSTNode] = set()
+        self.regions: dict[cst.CSTNode, cst.CSTNode] = {}
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.scaler.enabled != FALSE:
@@ -81,6 +82,8 @@ class ScalerNotNeeded(Rule):
             known |= {True} if event.scales_bfloat16 else set()
             known |= {False} if event.may_scale_float16 else set()
             self.unknown |= {event.scaler.created} if event.scales_unknown else set()
+            if (event.scales_bfloat16 or event.scales_unknown) and (region := _bfloat16_region(event)) is not None:
+                self.regions.setdefault(event.scaler.created, region)
         elif event.scaler is not None and event.scaler.enabled != FALSE and event.may_scale_bfloat16:
             yield self.report(
                 event,
@@ -98,6 +101,7 @@ class ScalerNotNeeded(Rule):
             named = not either and all(one.for_bfloat16 for one in made)
             asked = [one for one in made if one.for_bfloat16 or one.also_bfloat16]
             unnamed = replace(made[0], guesses=())
+            notes = [(self.regions[node], "this region can be bfloat16")] if node in self.regions else []
             if all(one.never_read for one in made):
                 reason, advice = "No loss is scaled by it.", "Remove it, or scale the loss of a float16 region with it."
                 yield self.report(unnamed, "this scaler is never used", reason=reason, advice=advice)
@@ -107,6 +111,7 @@ class ScalerNotNeeded(Rule):
                     f"this scaler {'can serve' if either else 'serves'} bfloat16, which needs no loss scaling",
                     reason=_RANGE,
                     advice="Switch it on for float16 only.",
+                    notes=notes,
                 )
             elif asked and not event.index.halves:
                 self.either.add(node)
@@ -123,6 +128,7 @@ class ScalerNotNeeded(Rule):
                     "this scaler is on whatever dtype the region is given",
                     reason=_RANGE,
                     advice="Switch it on for float16 only: `enabled=dtype == torch.float16`.",
+                    notes=notes,
                     premises=(Premise.BFLOAT16_PASSED,),
                 )
 
@@ -138,3 +144,9 @@ class ScalerNotNeeded(Rule):
             edit = rewrite.set_argument(event.call, "enabled", "False", position)
             message = "Switch the scaler off"
         return Fix(message, (edit,), Applicability.UNSAFE) if edit else None
+
+
+def _bfloat16_region(event: Backward) -> cst.CSTNode | None:
+    """A region of the loss that is bfloat16, or whose dtype comes from out of sight."""
+    contexts = (region.context for region in event.regions)
+    return next((one.node for one in contexts if one.dtypes is None or one.dtypes == BFLOAT16), None)

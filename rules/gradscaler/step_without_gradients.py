@@ -75,10 +75,12 @@ class StepWithoutGradients(Rule):
             )
 
     def on_stepped_another(self, event: SteppedAnother) -> Iterator[Report]:
+        why = f"nothing else names {event.taken}" if event.absent else f"nothing ever steps {event.meant}"
+        other = "no such attribute is assigned here" if event.absent else "step() may find none in the other optimizer"
         yield self.report(
             event,
-            f"unscale_() is called for {event.meant}, step() for {event.taken}, and nothing ever steps {event.meant}",
-            reason="The gradients that were unscaled are never used, and step() may find none in the other optimizer.",
+            f"unscale_() is called for {event.meant}, step() for {event.taken}, and {why}",
+            reason=f"The gradients that were unscaled are not used, and {other}.",
             advice=f"Step the optimizer whose gradients the loss has made: scaler.step({event.meant}).",
             notes=[(event.unscaled, f"unscales the gradients of {event.meant}")],
         )

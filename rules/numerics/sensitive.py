@@ -22,6 +22,7 @@ _SAYS = {
     How.DRAWN: "{op} runs in half where its input is, and its probabilities are added up or drawn from",
     How.CANCELS: "a variance is the difference of a mean square and a squared mean, which cancel where they are half",
     How.AREA: "the area of a box is past what float16 holds where its sides are past 256",
+    How.OWN_SUM: "weights are divided by their own sum, which is 0 or infinite in half before it is in float32",
     How.COMPLEMENT: "{op} runs in half where its input is, and what is close to 1 becomes 1",
     How.COMPARED: "{op} runs in half where its input is, and a divergence or a logarithm is computed from it",
 }

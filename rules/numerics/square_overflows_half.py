@@ -35,9 +35,13 @@ _PRODUCTS = {
         "Half has three digits, which both have in common where the mean is large beside the spread.",
         "Compute both in float32, with autocast off, or the mean of (x - mean) ** 2.",
     ),
+    How.OWN_SUM: (
+        "In float16 weights below 6e-8 are 0, and a sum past 65504 is infinite: the quotient is NaN.",
+        "Convert the weights first, and the quotient back: w = w.float(); (w / w.sum(-1, keepdim=True)).to(x.dtype).",
+    ),
     How.AREA: ("The largest float16 number is 65504.", "Convert the coordinates to float32 first: boxes.float()."),
 }
-"""Evidence for too large products or cancellation -> the reason, and the advice."""
+"""Evidence for too large products, sums or cancellation -> the reason, and the advice."""
 _VARIANCE = (
     "PyTorch computes it in float32, but the result is float16: infinite from a deviation of 256 on, 0 below 1.7e-4."
 )
@@ -59,7 +63,7 @@ class SquareOverflowsHalf(Rule):
     code or `ALL`. It reports sums of squares, products of norms and `x.var()`, which adds up in float32 and returns
     float16, so that only a deviation of 256 overflows, single squares and norms of half tensors, norms whose result is
     converted back to another tensor's dtype, variances that are the difference of a mean square and a squared mean,
-    and areas of boxes.
+    areas of boxes, and weights divided by their own sum.
 
     ## Example
     ```python
@@ -89,7 +93,7 @@ class SquareOverflowsHalf(Rule):
     severity = Severity.WARNING
     claims = (Claim(Sign.TAKES, ("float16",), ops=("mul", "pow", "var", "std", "norm", "matmul")),)
     screen = (HALF_SIGNS, (b"sum(", b"mean(", b".var(", b"torch.var(", b"norm(", b"sqrt("))
-    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT", b"* ", b"sqrt("),)
+    assumed = ((b"sum(", b"mean(", b".var(", b"norm(", b"transpose(", b".mT", b"* ", b"sqrt(", b" / "),)
     fixable = Applicability.UNSAFE
     reason = "The square of a number past 255 is infinity in float16, that of one below 1.7e-4 is 0."
 

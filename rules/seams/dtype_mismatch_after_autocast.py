@@ -32,8 +32,9 @@ class DtypeMismatchAfterAutocast(Rule):
 
     Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
     that is an argument or a setting, as an info. It then reports what a model is given unconverted in code that reads
-    or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others, and
-    casts of functions, such as norms, that leave their result in float32 for a layer of the caller.
+    or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
+    casts of functions, such as norms, that leave their result in float32 for a layer of the caller, and inputs that a
+    layer converts to float32 for weights that it does not convert.
 
     ## Example
     ```python

@@ -8,20 +8,23 @@ from amplint.regex import regex
 from amplint.semantics.accumulation.boundaries import COUNTER, constant, shifted
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.symbols import Key
-from amplint.semantics.values.values import Const, Method
+from amplint.semantics.values.values import TRUE, Const, Method
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
-from amplint.torchlib.catalogue import in_place, spellings
+from amplint.torchlib.catalogue import in_place, operations_with, spellings
 from amplint.torchlib.methods import SAME_NUMBERS
 
 _KEEPS = SAME_NUMBERS | {"mean", "type", "get", "__enter__"}
 _SCALED = spellings("div", "mul")
 _RESCALES = _SCALED | in_place(_SCALED) | {"sum", "prod", "dot", "vdot"}
 _MAY_DIVIDE = regex(r"/|\bdiv|\bmul|\.sum\(|sum\b")
-_SUMMED = regex(
-    r"reduction\s*=\s*[\"'](?:sum|none)|reduction\s*=\s*[^\"'\s]|size_average\s*=\s*False|sum_loss|loss_sum|comm_hook"
-)
+_LOSSES = operations_with("loss")
+_MEANS = frozenset({"mean", "batchmean", "none", None})
+"""Reductions after which a loss is no sum, unless code that is followed adds its elements."""
+_SUMMED = regex(r"sum_loss$|loss_sum$")
+_HOOKED = regex(r"comm_hook")
 _DEEP = 60
 
 
@@ -32,9 +35,16 @@ def may_divide(chunk: Chunk) -> bool:
 
 
 @cached_per_chunk
-def sums(chunk: Chunk) -> bool:
-    """Whether a loss in `chunk` is, or can be, a sum rather than a mean, or gradients are divided later."""
-    return _SUMMED.search(chunk.text) is not None
+def changes_reduction(chunk: Chunk) -> bool:
+    """Whether a hook in `chunk` reduces the gradients of processes, and may divide them."""
+    return _HOOKED.search(chunk.text) is not None
+
+
+def may_be_sum(name: str, arguments: Arguments) -> bool:
+    """Whether a call of a loss, or of its class, named `name` sums over the elements, or may do so."""
+    reduction, averaged = arguments.value("reduction"), arguments.value("size_average")
+    means = reduction is None or (isinstance(reduction, Const) and reduction.value in _MEANS)
+    return not means or averaged not in (None, TRUE) or _SUMMED.search(name) is not None
 
 
 def divided(machine: Machine, loss: int, every: int) -> bool | None:
@@ -95,8 +105,12 @@ class _Judge:
             return None
         key, parts = self.machine.symbols.key(symbol), self.machine.symbols.parts(symbol)
         kind = key[0]
+        if kind == "Divide" and (averaged := self._averaged(*parts)) is not None:
+            return self.of(averaged, depth - 1)
         if kind in ("Divide", "Multiply", "FloorDivide"):
             return self._scaled(kind == "Multiply", parts[0], parts[1], depth)
+        if kind in _LOSSES:
+            return False
         if kind in _RESCALES or kind in ("builtins.sum", "scale of"):
             return None
         if kind == "call":
@@ -107,7 +121,7 @@ class _Judge:
                 return None
         if kind in ("Add", "Subtract", "either", "if"):
             verdicts = [self.of(part, depth - 1) for part in (parts[1:] if kind == "if" else parts)]
-            return False if False in verdicts else None
+            return False if False in verdicts or (kind == "Add" and self._weighted(parts, depth)) else None
         return self.of(parts[0], depth - 1) if parts else False
 
     def _scaled(self, multiplied: bool, left: int, right: int, depth: int) -> bool | None:
@@ -120,10 +134,40 @@ class _Judge:
                 return None if self.is_length else self.of(one, depth - 1)
         return None
 
+    def _averaged(self, dividend: int, divisor: int) -> int | None:
+        """The elements of which a quotient is the mean: a sum by the sum of the weights, or of the mask, in it."""
+        symbols = self.machine.symbols
+        if symbols.key(dividend)[0] != "sum":
+            return None
+        elements, counted = symbols.parts(dividend)[0], set(symbols.derivation(divisor))
+        summed = {symbols.parts(one)[0] for one in counted if symbols.key(one)[0] == "sum"}
+        weights = summed.intersection(symbols.derivation(dividend))
+        if not weights or dividend in counted:
+            return None
+        others = [one for one in symbols.parts(elements) if one not in weights]
+        return others[0] if symbols.key(elements)[0] == "Multiply" and len(others) == 1 else elements
+
+    def _weighted(self, summands: tuple[int, ...], depth: int) -> bool:
+        """Whether undivided losses are added that have no factor in common, which would be the one of a division."""
+        factors = [self._factors(one, depth) for one in summands]
+        return all(factors) and not frozenset.intersection(*factors)
+
+    def _factors(self, symbol: int, depth: int) -> frozenset[int]:
+        """The factors of a product, none of them divided; empty for anything else."""
+        parts = self.machine.symbols.parts(symbol)
+        if self.machine.symbols.key(symbol)[0] != "Multiply" or not depth:
+            return frozenset()
+        inner = [self._factors(part, depth - 1) for part in parts]
+        if any(self.of(part, depth - 1) is not False and not found for part, found in zip(parts, inner, strict=True)):
+            return frozenset()
+        return frozenset(parts).union(*inner)
+
     def _called(self, symbol: int, parts: tuple[int, ...], depth: int) -> bool | None:
         if any(part in self.owners for part in parts):
             return None
         callee = self.machine.symbols.callee(symbol)
+        if callee in self.machine[Rhythm].opaque:
+            return None
         if callee is None:
             name = str(self.machine.symbols.key(symbol)[1])
             return None if name.rpartition(".")[2] in _RESCALES else False

@@ -66,7 +66,7 @@ class LateSync(Tracker):
         return SyncSetLate.kind in self.machine.wanted
 
     def _is_distributed(self, symbol: int) -> bool:
-        return any(part in self.distributed for part in self.machine.symbols.derivation(symbol))
+        return bool(self.distributed) and not self.distributed.isdisjoint(self.machine.symbols.derivation(symbol))
 
     def call_begins(self, state: State, call: Call) -> None:
         """Record a forward pass and a call of `no_sync()`, and check the switches before a backward pass."""

@@ -30,11 +30,11 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     """Record a step with gradients that were never cleared, at the end of an iteration of `loop`."""
     if machine.muted or machine.entered_from is not None or machine.statement is None:
         return
-    here = [done for done in state[WorkDone].work if done.loops[-1:] == (loop,) and done.certain]
-    jobs = [done.job for done in here]
-    if Job.STEP not in jobs or Job.BACKWARD not in jobs or any(done.job is Job.CLEAR for done in state[WorkDone].work):
+    work = [done for done in state[WorkDone].work if loop in done.loops and done.certain]
+    step = next((done.node for done in work if done.job is Job.STEP and done.loops[-1] is loop), None)
+    backward = next((done.node for done in work if done.job is Job.BACKWARD), None)
+    if backward is None or any(done.job is Job.CLEAR for done in state[WorkDone].work):
         return
-    step = here[jobs.index(Job.STEP)].node
     if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
         return
     tables = [*state.frames.values(), *state.heap.values()]
@@ -45,7 +45,7 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     else:
         older = bool(optimizers) and all(_is_older(machine, one, loop, scaled) for one in optimizers)
     if older and (scaled or not step.args):
-        machine[Obligations].uncleared.setdefault(step, here[jobs.index(Job.BACKWARD)].node)
+        machine[Obligations].uncleared.setdefault(step, backward)
 
 
 def _is_older(machine: Machine, optimizer: Optimizer, loop: cst.CSTNode, scaled: bool) -> bool:
@@ -56,12 +56,15 @@ def _is_older(machine: Machine, optimizer: Optimizer, loop: cst.CSTNode, scaled:
 
 
 def _is_given(machine: Machine, state: State, optimizer: cst.BaseExpression, loop: cst.CSTNode) -> bool:
-    """Whether a variable that `loop` does not bind holds an optimizer that unseen code made."""
-    if not isinstance(optimizer, cst.Name) or not isinstance(machine.lookup(state, optimizer.value), Unknown):
+    """Whether a variable or an attribute that `loop` does not bind holds an optimizer that unseen code made."""
+    if isinstance(optimizer, cst.Name) and not isinstance(machine.lookup(state, optimizer.value), Unknown):
         return False
     targets = [target.target for assignment in every(loop, cst.Assign) for target in assignment.targets]
     targets += [inner.target for inner in every(loop, cst.For)]
-    return not any(optimizer.value in target_names(target) for target in targets)
+    bound = {dotted(one) for target in targets for one in (target, *every(target, cst.Attribute))}
+    bound |= {name for target in targets for name in target_names(target)}
+    path = dotted(optimizer)
+    return path is not None and not any(path == one or path.startswith(f"{one}.") for one in bound)
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:

@@ -30,7 +30,13 @@ from amplint.semantics.accumulation.boundaries import (
     uneven,
 )
 from amplint.semantics.accumulation.counters import begin_iteration, value_at, window_methods
-from amplint.semantics.accumulation.divisors import divided, divided_by_position, may_divide, sums
+from amplint.semantics.accumulation.divisors import (
+    changes_reduction,
+    divided,
+    divided_by_position,
+    may_be_sum,
+    may_divide,
+)
 from amplint.semantics.accumulation.work import WorkDone
 from amplint.semantics.events import Accumulation, Job, WindowLost, Work
 from amplint.semantics.losses import shares
@@ -41,9 +47,10 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import TRUE, Const, Function, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import TRUE, Const, Function, Instance, Module, Ref, Tensor, Unknown, Value
 from amplint.semantics.words import CALLED_MODULE, MAY_SKIP_SYNC, SAYS_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
@@ -495,7 +502,7 @@ def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> boo
         (loss, number) in machine[Rhythm].divided_after_backward for loss in machine[Rhythm].losses.get(backward, ())
     ):
         return False
-    if number is None or any(sums(chunk) for chunk in machine.program.main.chunks):
+    if number is None or any(map(changes_reduction, machine.program.main.chunks)):
         return None
     verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
     return True if True in verdicts else False if False in verdicts else None
@@ -571,13 +578,18 @@ class Windows(Tracker):
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Record the result of an unseen inherited method, which may count micro-batches."""
-        if call.inherited and call.entered is None and not CALLED_MODULE.search(call.name):
-            self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
+        """Record the result of an unseen inherited method, which may count micro-batches, and losses that are sums."""
+        is_method = not isinstance(call.callee, Instance) and not CALLED_MODULE.search(call.name)
+        counts = call.inherited and call.entered is None and is_method
+        opaque = self.machine[Rhythm].opaque
+        sums = isinstance(call.callee, Module) and call.callee.symbol in opaque
+        if counts or sums or may_be_sum(last_name(call.node.func), call.arguments):
+            opaque.add(symbol_of(self.machine, result))
 
     def unfollowed_returns(self, function: Function, result: Value) -> None:
-        """Record the result of a function that is not interpreted, which may have divided it."""
-        if may_divide(function.chunk):
+        """Record the result of a function that is not interpreted and no forward pass, which may have divided it."""
+        computes = isinstance(function.node, cst.FunctionDef) and function.node.name.value == "forward"
+        if not computes and may_divide(function.chunk):
             self.machine[Rhythm].opaque.add(symbol_of(self.machine, result))
 
     def condition(self, node: cst.BaseExpression, value: Value) -> None:

@@ -31,7 +31,8 @@ class ScalerOwners(Tracker):
     def class_begins(self, state: State, cls: Class) -> None:
         """Report the scaler of a class, unless the class, a base in the tree or other code of the file saves it.
 
-        A file that constructs the class itself shows whether it has checkpoints at all.
+        A file that constructs the class itself shows whether it has checkpoints at all: an object that takes the
+        instance along asks it for its state.
         """
         node = node_of(cls)
         assert isinstance(node, cst.ClassDef)
@@ -41,8 +42,11 @@ class ScalerOwners(Tracker):
         made, step, name = kept
         cls_name = node.name.value
         chunks = self.machine.program.chunks
-        if not any(_saves(chunk, name) or _constructs(chunk, cls_name) for chunk in chunks):
-            self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True)
+        takers = [taker for chunk in chunks for taker in _takers(chunk, cls_name)]
+        shown = any(_constructs(chunk, cls_name) for chunk in chunks) and not takers
+        if not shown and not any(_saves(chunk, name) for chunk in chunks):
+            guesses = SAVES.guesses(takers[0]) if takers else ()
+            self.machine.emit(state, ScalerKept, made, step=step, name=cls_name, assumed=True, guesses=guesses)
 
 
 @cached_per_file
@@ -77,3 +81,19 @@ def _saves(chunk: Chunk, name: str) -> bool:
 
 def _constructs(chunk: Chunk, name: str) -> bool:
     return f"{name}(" in chunk.text.replace(f"class {name}(", "")
+
+
+def _takers(chunk: Chunk, name: str) -> list[str]:
+    """The names of classes that save, constructed in a chunk from an instance of the class of this name."""
+    if not _constructs(chunk, name):
+        return []
+    made = {
+        path
+        for node in every(chunk.module, cst.Assign)
+        if isinstance(node.value, cst.Call) and last_name(node.value.func) == name
+        for target in node.targets
+        if (path := dotted(target.target)) is not None
+    }
+    calls = [call for call in every(chunk.module, cst.Call) if any(dotted(one.value) in made for one in call.args)]
+    names = (last_name(call.func) or "" for call in calls)
+    return [one for one in names if one[:1].isupper() and SAVES.search(one)]

@@ -26,7 +26,8 @@ class Index:
     scaler steps, and the others the calls: `unscales` and `steps` by optimizer, `updates` by scaler, `backwards` by
     loss, `halves` are calls of `.half()` and `lowered` all conversions to a half dtype that is written out, `made`
     construct optimizers, of the parameters of models with the names in `trained`. `lifted` holds, by its statement in a
-    region that is off, a conversion to float32 of a value that came into the region.
+    region that is off, a conversion to float32 of a value that came into the region, and `of_data` the operations in
+    such regions that also run on an entry of a batch.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Index:
     updates: dict[int, list[cst.Call]] = field(default_factory=dict)
     backwards: dict[int, list[cst.Call]] = field(default_factory=dict)
     lifted: dict[cst.CSTNode, cst.CSTNode] = field(default_factory=dict)
+    of_data: set[cst.CSTNode] = field(default_factory=set)
     halves: list[cst.Call] = field(default_factory=list)
     lowered: list[cst.Call] = field(default_factory=list)
     made: dict[int, cst.Call] = field(default_factory=dict)

@@ -79,6 +79,7 @@ class How(enum.Enum):
     DRAWN = "its result, probabilities, is added up or drawn from"
     CANCELS = "it takes the square of a mean from a mean of squares"
     AREA = "it multiplies the sides of a box"
+    OWN_SUM = "it divides weights by their own sum"
     COMPLEMENT = "its result, a probability, is taken from 1 for a power or a logarithm"
     COMPARED = "its result goes into a divergence of distributions, or is a probability whose logarithm is taken"
 

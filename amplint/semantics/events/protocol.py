@@ -10,7 +10,7 @@ from amplint.semantics.events.base import Event
 from amplint.semantics.values.values import TRUE, Autocast, Manager, Optimizer, Scaler, Value
 from amplint.source import syntax as cst
 
-BFLOAT16 = frozenset({"bfloat16"})
+BFLOAT16, FLOAT16 = frozenset({"bfloat16"}), frozenset({"float16"})
 WIDE = frozenset({"bfloat16", "float32", "float64"})
 """The floating dtypes whose gradients need no scaling."""
 
@@ -43,7 +43,8 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones. `earlier` holds the gradients of earlier passes these have been added to, where their fate is another.
+    UNKNOWN ones, `again` the pass on the scaled loss that has used up the graph before a plain backward. `earlier`
+    holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
     state: GradState
@@ -56,6 +57,7 @@ class Gradients:
     discarded: cst.CSTNode | None = None
     manager: Manager | None = None
     clipped: cst.CSTNode | None = None
+    again: cst.CSTNode | None = None
     earlier: tuple[Gradients, ...] = ()
 
     @property
@@ -96,9 +98,10 @@ class RanRegion:
     """An autocast region that a loss can come from.
 
     `scaler_on` says whether the scaler of the backward pass is on wherever the region is (None: it can be either), and
-    `alike` that both are switched by nothing but flags a user sets. `together` are the regions that can have run in the
-    same configuration, this one among them. `distant` means that another file decides whether the region is on, or
-    that it ran before the loop around the backward pass.
+    `alike` that both are switched by nothing but flags a user sets; where the loss is not scaled, that a float16 region
+    is on whatever such flags say. `together` are the regions that can have run in the same configuration, this one
+    among them. `distant` means that another file decides whether the region is on, or that it ran before the loop
+    around the backward pass.
     """
 
     context: Autocast
@@ -232,12 +235,13 @@ class ScalerStep(PairEvent):
 class SteppedAnother(Event):
     """`scaler.step(...)` of the optimizer named `taken` in an iteration whose `unscaled` call is for `meant` alone.
 
-    Nothing ever steps `meant`, and nothing unscales `taken`.
+    Nothing ever steps `meant`, and nothing unscales `taken`; or `absent`: an attribute that nothing else names.
     """
 
     unscaled: cst.CSTNode
     meant: str
     taken: str
+    absent: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

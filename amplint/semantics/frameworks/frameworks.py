@@ -25,6 +25,7 @@ from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import ACCELERATOR, dotted
 from amplint.semantics.values.arguments import Arguments
+from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -63,6 +64,7 @@ from amplint.torchlib.frameworks import (
     UNWRAPPING,
     is_lightning_module,
 )
+from amplint.torchlib.names import HALF_DTYPES
 
 PREPARED = "prepared"
 _MICRO_BATCHES = "micro-batches of a window"
@@ -86,13 +88,19 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     asked = arguments.value(PRECISION_PARAMETER[kind]) if kind == "accelerate" else None
     if isinstance(asked, (Unknown, OneOf)):
         machine[Frameworks].asked[symbol] = asked
-    return Manager(
+    manager = Manager(
         symbol,
         kind,
         _precision(kind, arguments) or _launched_with(machine, kind, arguments),
         _accumulates(arguments),
         _steps(machine, state, symbol, arguments),
     )
+    known = machine[Frameworks].made.get(symbol, (manager, state.facts))[1]
+    machine[Frameworks].made[symbol] = (
+        manager,
+        {key: fact for key, fact in state.facts.items() if known.get(key) == fact},
+    )
+    return manager
 
 
 def converted_to(machine: Machine, arguments: Arguments) -> str | None:
@@ -346,10 +354,30 @@ def _emit_bypassed(
     machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.CSTNode,
     premises: tuple[Premise, ...] = (),
 ) -> None:  # fmt: skip
+    told = replace(manager, precision="float32") if _is_left_wide(machine, state, manager) else manager
     machine.emit(
-        state, Bypassed, node, manager=manager, call=call, step=step, spelled=spelled(machine, state, manager),
+        state, Bypassed, node, manager=told, call=call, step=step, spelled=spelled(machine, state, manager),
         synced=synced(machine, state, manager), premises=premises,
     )  # fmt: skip
+
+
+def _is_left_wide(machine: Machine, state: State, manager: Manager) -> bool:
+    """Whether a condition that selects half for one object of the framework has left the precision of this one open.
+
+    `manager` may be one of several, of which those count that the assumptions of the path leave.
+    """
+    made = machine[Frameworks].made
+    behind = [symbol for symbol in machine.symbols.derivation(manager.symbol) if symbol in made]
+    left = [made[symbol] for symbol in behind if not _contradict(made[symbol][1], state.facts)]
+    halves = [facts for other, facts in made.values() if other.precision in HALF_DTYPES and other.kind == manager.kind]
+    return bool(left) and all(
+        one.precision is None and any(_contradict(facts, own) for facts in halves) for one, own in left
+    )
+
+
+def _contradict(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
+    """Whether both cannot hold at once."""
+    return any(other.get(key, fact) != fact for key, fact in one.items())
 
 
 def synced(machine: Machine, state: State, manager: Manager) -> bool:
@@ -381,7 +409,8 @@ class Frameworks(Tracker):
     """Tracks the objects of frameworks that scale and step themselves.
 
     `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype. `asked` are
-    the values of the precision that Accelerators were made with, where the script leaves them open.
+    the values of the precision that Accelerators were made with, where the script leaves them open. `made` are the
+    objects that the script makes, by their symbols, each with the facts of all paths that make it.
     """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -391,6 +420,7 @@ class Frameworks(Tracker):
         self.passes: dict[cst.CSTNode, Manager] = {}
         self.halving: dict[int, tuple[str, cst.CSTNode]] = {}
         self.asked: dict[int, Value] = {}
+        self.made: dict[int, tuple[Manager, Mapping[Fact, Const]]] = {}
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""

@@ -18,7 +18,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.tensors import is_number
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Tensor, Unknown, Value
 from amplint.semantics.words import COUNTS_MICRO_BATCHES, NUMBER_OF_MICRO_BATCHES
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
@@ -36,6 +36,7 @@ class Share:
     symbol: int
 
 
+_ONE = Const(1)
 _PRODUCTS = spellings("mul")
 _SAME_VALUE = SAME_NUMBERS | words("number item data cast mean numpy tolist builtins.float")
 
@@ -55,7 +56,7 @@ def combined(
     if kind == "Multiply":
         for one, factor in ((left[1], right[1]), (right[1], left[1])):
             _multiplied(machine, node, one, factor, result)
-    if kind == "Divide" and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
+    if kind == "Divide" and right[1] != _ONE and _counts_micro_batches(right[0]) and not is_number(machine, left[1]):
         machine[Shares].known[result.symbol] = Share(node, right[0], symbol_of(machine, right[1]))
     elif not machine[Shares].known:
         return

@@ -13,7 +13,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.values.state import Iteration, Part, State, rounds_since, same_iteration, shared_rounds
-from amplint.semantics.values.values import Scaler
+from amplint.semantics.values.values import Scaler, Value
 from amplint.source import syntax as cst
 
 Key = TypeVar("Key")
@@ -33,14 +33,18 @@ class ScalerState:
 
 
 class Progress(Part):
-    """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers."""
+    """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers.
 
-    __slots__ = ("_cached_key", "gradients", "pairs", "scalers")
+    `spent` is the loss whose graph the latest pass on a scaled one has used up, and that pass.
+    """
+
+    __slots__ = ("_cached_key", "gradients", "pairs", "scalers", "spent")
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
+        self.spent: tuple[Value, cst.CSTNode] | None = None
         self._cached_key: tuple[Iteration, Hashable] | None = None
 
     def changes(self) -> None:
@@ -53,6 +57,7 @@ class Progress(Part):
         twin.pairs = dict(self.pairs)
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
+        twin.spent = self.spent
         twin._cached_key = None
         return twin
 
@@ -94,9 +99,18 @@ class Progress(Part):
         """Scalers and optimizers."""
         return (*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair))
 
+    def joined(self, other: Progress) -> Progress:
+        """The same progress; a graph is used up if it is on both paths."""
+        if self.spent is other.spent:
+            return self
+        twin = self.copy()
+        twin.spent = None
+        return twin
+
     def joined_with(self, other: Progress) -> Progress:
         """The join in which whatever differs is unknown."""
         blurred = self.copy()
+        blurred.spent = self.spent if self.spent is other.spent else None
         for pair in self.pairs.keys() | other.pairs.keys():
             ours, theirs = self.pairs.get(pair), other.pairs.get(pair)
             if ours is None or theirs is None or ours.state is not theirs.state:

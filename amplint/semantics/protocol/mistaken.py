@@ -27,6 +27,7 @@ class _Candidate:
 
 def updated(machine: Machine, state: State, scaler: Scaler) -> None:
     """`scaler.update()`: record a single optimizer that was unscaled and not stepped, if another one was stepped."""
+    _record_strangers(machine, state, scaler)
     pairs = [(optimizer, stage) for (one, optimizer), stage in state[Progress].pairs.items() if one == scaler.symbol]
     if len(pairs) != 2 or any(optimizer == ANY_OPTIMIZER or stage.node is None for optimizer, stage in pairs):
         return
@@ -42,6 +43,22 @@ def updated(machine: Machine, state: State, scaler: Scaler) -> None:
     machine[Mistaken].candidates[second.node] = _Candidate(first.node, machine.statement, *names)
 
 
+def _record_strangers(machine: Machine, state: State, scaler: Scaler) -> None:
+    """Record steps of an attribute of the object that also keeps an optimizer of `scaler` that was not stepped."""
+    stages = {optimizer: stage for (one, optimizer), stage in state[Progress].pairs.items() if one == scaler.symbol}
+    names = {optimizer: name for optimizer in stages if (name := _name(machine, optimizer))}
+    left = [one for one in names if stages[one].state is not OptState.STEPPED]
+    for taken, name in names.items():
+        step, owner = stages[taken].node, name.rpartition(".")[0]
+        if taken in left or step is None or not owner or step in machine[Mistaken].strangers:
+            continue
+        beside = [one for one in left if names[one].rpartition(".")[0] == owner]
+        if len(beside) == 1:
+            given = machine[CallIndex].index.optimizers[beside[0]][0]
+            found = _Candidate(given, machine.statement, names[beside[0]], name)
+            machine[Mistaken].strangers[step] = found
+
+
 def _name(machine: Machine, optimizer: int) -> str:
     """The only path by which calls of the protocol name an optimizer."""
     paths = {dotted(node) for node in machine[CallIndex].index.optimizers.get(optimizer, ())}
@@ -49,22 +66,42 @@ def _name(machine: Machine, optimizer: int) -> str:
 
 
 class Mistaken(Tracker):
-    """Tracks optimizers that are unscaled and never stepped; `candidates` are the steps of other optimizers."""
+    """Tracks optimizers that are unscaled and never stepped; `candidates` are the steps of other optimizers.
+
+    `strangers` are the steps of attributes beside an optimizer that this path has not stepped.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.candidates: dict[cst.CSTNode, _Candidate] = {}
+        self.strangers: dict[cst.CSTNode, _Candidate] = {}
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Emit those that nothing in the program steps, if nothing unscales the other one."""
-        for step, one in self.candidates.items() if self.machine.complete else ():
+        """Emit those that nothing in the program steps, or beside which what does not exist is stepped."""
+        if not self.machine.complete:
+            return
+        for step, one in self.strangers.items():
+            if self._is_absent(one):
+                self.candidates.pop(step, None)
+                self._emit(step, one, absent=True)
+        for step, one in self.candidates.items():
             meant, taken = (re.escape(path.rpartition(".")[2]) for path in (one.meant, one.taken))
             stepped = rf"\b{meant}\.step\(|\.step\([^)]*\b{meant}\b"
-            if not self._says(stepped) and not self._says(rf"unscale_\([^)]*\b{taken}\b"):
-                self.machine.statement = one.statement
-                self.machine.emit(
-                    State(), SteppedAnother, step, unscaled=one.unscaled, meant=one.meant, taken=one.taken
-                )
+            if not self._count(stepped) and not self._count(rf"unscale_\([^)]*\b{taken}\b"):
+                self._emit(step, one, absent=False)
 
-    def _says(self, pattern: str) -> bool:
-        return any(re.search(pattern, chunk.text) for chunk in self.machine.program.chunks)
+    def _emit(self, step: cst.CSTNode, one: _Candidate, *, absent: bool) -> None:
+        self.machine.statement = one.statement
+        self.machine.emit(
+            State(), SteppedAnother, step, unscaled=one.unscaled, meant=one.meant, taken=one.taken, absent=absent
+        )
+
+    def _is_absent(self, one: _Candidate) -> bool:
+        """Whether the program names the stepped attribute once, and assigns and unscales the other one."""
+        meant, taken = (re.escape(path.rpartition(".")[2]) for path in (one.meant, one.taken))
+        if self._count(rf"\b{taken}\b") != 1 or not self._count(rf"unscale_\([^)]*\b{meant}\b"):
+            return False
+        return self._count(rf"\.{meant}\b[^=()\n]{{0,200}}=[^=]") > 0
+
+    def _count(self, pattern: str) -> int:
+        return sum(len(re.findall(pattern, chunk.text)) for chunk in self.machine.program.chunks)

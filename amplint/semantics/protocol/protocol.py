@@ -61,7 +61,7 @@ from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import may_be_none, symbol_of
 from amplint.semantics.reading.inherited import only_computes
-from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER
+from amplint.semantics.reading.scopes import NAMED_OPTIMIZER, OPTIMIZERS, SCALER, last_name
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.regions.ran import RegionsRun
@@ -139,6 +139,7 @@ def _scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, valu
     readings.scaled(machine, state, scaler, plain, node)
     result = Tensor(machine.fresh(), scaled=scaler, plain=plain, made=node)
     machine[Protocol].scaled.add(result.symbol)
+    machine[Protocol].plain[result.symbol] = value
     return result
 
 
@@ -167,13 +168,17 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     if scaler is not None:
         state.note(node, "backward leaves gradients that carry the loss scale")
         fresh = Gradients(GradState.SCALED, scaler, node)
+        plain = machine[Protocol].plain.get(symbol_of(machine, loss))
+        if plain is not None and not _retains_graph(node):
+            state.change(Progress).spent = plain, node
     else:
         discarded = _discarded_scale(machine, state, loss)
         if discarded is not None:
             machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
         state.note(node, "backward runs on the loss without its scale")
         idle = _idle_scale(machine, node)
-        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=discarded[1] if discarded else idle)
+        scale = discarded[1] if discarded else idle
+        fresh = Gradients(GradState.RAW, backward=node, raw=node, discarded=scale, again=_spent(state, loss))
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
     alone = len(known) <= 1 and not _has_another(machine, state, known)
     left = {ANY_OPTIMIZER: NO_GRADIENTS, **state[Progress].gradients}
@@ -192,10 +197,22 @@ def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
     return owner if owner in machine[Protocol].idle_scales else None
 
 
+def _spent(state: State, loss: Value) -> cst.CSTNode | None:
+    """The pass on the scaled `loss` that has used up its graph.
+
+    It is the value of one evaluation: another one of the same expression has a graph of its own.
+    """
+    plain, node = state[Progress].spent or (None, None)
+    return node if plain is loss else None
+
+
 def _keeps_graph(gradients: Gradients) -> bool:
     """Whether the latest pass kept its graph for a further one, which adds to the gradients of the same parameters."""
-    call = gradients.backward
-    return isinstance(call, cst.Call) and any(
+    return isinstance(gradients.backward, cst.Call) and _retains_graph(gradients.backward)
+
+
+def _retains_graph(call: cst.Call) -> bool:
+    return any(
         argument.keyword is not None
         and argument.keyword.value == "retain_graph"
         and isinstance(argument.value, cst.Name)
@@ -764,9 +781,9 @@ def _held(value: Value) -> set[int]:
 class Protocol(Tracker):
     """Tracks scalers, optimizers and gradients.
 
-    `scaled` are losses that carry a scale, and `from_owners` results of methods of objects with a scaler. `ran_at` maps
-    each backward pass to the calls that led to it, and `began` is the start of the latest call by unseen code.
-    `clipped_by_name` maps clipping calls to their guesses.
+    `scaled` are losses that carry a scale, `plain` these losses without it, and `from_owners` results of methods of
+    objects with a scaler. `ran_at` maps each backward pass to the calls that led to it, and `began` is the start of the
+    latest call by unseen code. `clipped_by_name` maps clipping calls to their guesses.
     """
 
     triggers = frozenset({"grad", "zero_grad"})
@@ -776,6 +793,7 @@ class Protocol(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.scaled: set[int] = set()
+        self.plain: dict[int, Value] = {}
         self.idle_scales: set[cst.CSTNode] = set()
         self.from_owners: set[int] = set()
         self.ran_at: dict[cst.CSTNode, set[Sites]] = {}
@@ -852,7 +870,7 @@ class Protocol(Tracker):
             if call.owner is not None and not harmless:
                 _escape_to_base(machine, state, call.owner)
             return
-        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else call.name
+        name = call.callee.name.rpartition(".")[2] if isinstance(call.callee, Ref) else last_name(call.node.func)
         if RUNS_BACKWARD.search(name):
             forget_gradients(state)
         elif name == "step" and any(known.clipped for known in state[Progress].gradients.values()):

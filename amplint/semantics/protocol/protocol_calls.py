@@ -39,6 +39,9 @@ from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
 from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, GRAD_SCALERS, derives_optimizer, is_optimizer
 
+_OF_BACKWARD = frozenset({"gradient", "retain_graph", "create_graph", "inputs"})
+"""The parameters of a tensor's `backward`."""
+
 
 class ProtocolCalls(Tracker):
     """Tracks the calls of the protocol."""
@@ -55,7 +58,7 @@ class ProtocolCalls(Tracker):
         machine, node = self.machine, call.node
         assert isinstance(call.callee, Ref)
         enabled = call.arguments.value("enabled") or TRUE
-        scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state), call.callee.name)
+        scaler = Scaler(machine.identity(state, node), enabled, node, _loops(machine, state, node), call.callee.name)
         either = ran.half_flag_guesses(machine, state, scaler.enabled)
         asked = ran.bfloat16_flag_guesses(machine, state, scaler.enabled) if either is None else None
         machine.emit(
@@ -149,13 +152,28 @@ def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optim
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
     seeds = [a for a in arguments.given if a.keyword in (None, "gradient") and not isinstance(a.value, Const)]
-    if isinstance(owner, (Tensor, Unknown)) and not seeds:
+    if not seeds and (
+        isinstance(owner, Tensor) or (isinstance(owner, Unknown) and _may_be_loss(machine, state, owner, arguments))
+    ):
         protocol.backward(machine, state, node, owner)
         return Const(None)
-    if state.regions and not isinstance(owner, Tensor):
-        _delegated(machine, state, node)
     protocol.forget_gradients(state)
-    return Const(None)
+    if isinstance(owner, Tensor):
+        return Const(None)
+    if state.regions:
+        _delegated(machine, state, node)
+    return Unknown(machine.fresh())
+
+
+def _may_be_loss(machine: Machine, state: State, owner: Unknown, arguments: Arguments) -> bool:
+    """Whether an unknown owner of `backward` may be a tensor: it takes what tensors take, and runs once.
+
+    An argument of a function that runs it in each iteration, with a graph that is not retained, is an object that
+    computes the losses itself.
+    """
+    named = {argument.keyword for argument in arguments.given} - {None}
+    repeated = bool(state.iteration) and machine.symbols.key(owner.symbol)[0] == "parameter"
+    return named <= _OF_BACKWARD and (not repeated or "retain_graph" in named)
 
 
 def _delegated(machine: Machine, state: State, node: cst.Call) -> None:
@@ -191,11 +209,19 @@ def _scaler_method(
     return Unknown(machine.fresh())
 
 
-def _loops(machine: Machine, state: State) -> tuple[cst.CSTNode, ...]:
+def _loops(machine: Machine, state: State, node: cst.Call) -> tuple[cst.CSTNode, ...]:
     """The loops that construct an object in each iteration: none for one constructed only if it does not exist yet."""
+    return () if machine.is_in_cached_function() or _is_first(machine, state, node) else machine.loops
+
+
+def _is_first(machine: Machine, state: State, node: cst.Call) -> bool:
+    """Whether the path's latest decision is a comparison by `is`, and the call at `node` stands in a branch of it."""
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
-    first_time = isinstance(decision, cst.Comparison) and isinstance(decision.comparisons[0].operator, cst.Is)
-    return () if first_time or machine.is_in_cached_function() else machine.loops
+    if not isinstance(decision, cst.Comparison) or not isinstance(decision.comparisons[0].operator, cst.Is):
+        return False
+    source = machine.program.source_of(decision)
+    around = next(iter(source.ancestors(decision)), None) if source is not None else None
+    return around is not None and any(inner in (node, *machine.sites) for inner in walk(around))
 
 
 @cached_per_file

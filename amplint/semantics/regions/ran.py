@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.semantics.events import RanRegion
-from amplint.semantics.events.protocol import BFLOAT16
+from amplint.semantics.events.protocol import BFLOAT16, FLOAT16
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
@@ -122,7 +122,7 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
         RanRegion(
             ran.context,
             scaler_on=_on_together(machine, ran, scaler),
-            alike=_alike(machine, ran, scaler, together),
+            alike=_alike(machine, ran, scaler, together) if scaler is not None else _is_always_on(machine, state, ran),
             together=together,
             distant=is_before(ran.round, state.iteration)
             or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
@@ -175,40 +175,54 @@ def _is_decided_elsewhere(machine: Machine, flag: Value, region: Autocast) -> bo
     return joined and flag != region.enabled
 
 
-def _alike(machine: Machine, ran: Ran, scaler: Scaler | None, together: Sequence[Autocast]) -> bool:
+def _is_always_on(machine: Machine, state: State, ran: Ran) -> bool:
+    """Whether a float16 region is on, and no decision on the path to the present backward pass is about devices."""
+    if ran.context.dtypes != FLOAT16 or ran.context.enabled != TRUE:
+        return False
+    decided = (key for facts in (ran.facts, state.facts) for key in facts if isinstance(key, int))
+    names = {name for key in decided for name in _mentioned(machine, key)}
+    return not any(map(OTHER_MATTERS.search, names))
+
+
+def _mentioned(machine: Machine, symbol: int) -> Iterator[str]:
+    """The names of all variables, attributes and functions in a condition."""
+    for one in machine.symbols.derivation(symbol):
+        key = machine.symbols.key(one)
+        name = key[1] if key[0] == "call" else _name(machine, one)
+        if isinstance(name, str):
+            yield name
+
+
+def _alike(machine: Machine, ran: Ran, scaler: Scaler, together: Sequence[Autocast]) -> bool:
     """Whether both flags are plain settings of a user, which no unseen code keeps equal.
 
-    Flags of one name, of which one owner results from a call with the other owner as argument, may be one flag. A
-    region that is always on counts if no setting leads there and it is the last one of those that run `together`.
+    A region that is always on counts if no setting leads there and it is the last one of those that run `together`.
     """
-    if scaler is None or not _is_plain(machine, scaler.enabled):
+    if not _is_plain(machine, scaler.enabled):
         return False
     if ran.context.enabled == TRUE:
         return together[-1] == ran.context and not any(
             _is_plain(machine, Unknown(key)) for key in ran.facts if isinstance(key, int)
         )
-    return _is_plain(machine, ran.context.enabled) and not _is_forwarded_flag(
-        machine, scaler.enabled, ran.context.enabled
-    )
+    return _is_plain(machine, ran.context.enabled) and not _may_be_one(machine, scaler.enabled, ran.context.enabled)
 
 
-def _is_forwarded_flag(machine: Machine, one: Value, other: Value) -> bool:
-    """Whether two flags have one name, and the owner of one results from a call with the other owner as argument."""
+def _may_be_one(machine: Machine, one: Value, other: Value) -> bool:
+    """Whether two flags may be one setting.
+
+    That is so if both test the same values, if they have the same names, of which an unseen caller or call may have
+    passed one on, and if only one of them is an argument of a call by unseen code.
+    """
     assert isinstance(one, Unknown)
     assert isinstance(other, Unknown)
-    if _names(machine, one.symbol) != _names(machine, other.symbol):
-        return False
-    roots = _root(machine, one.symbol), _root(machine, other.symbol)
-    return roots[0] != roots[1] and any(
-        before in machine.symbols.derivation(root) for root, before in (roots, roots[::-1])
+    tested = [frozenset(_operands(machine, flag.symbol)) for flag in (one, other)]
+    if tested[0] == tested[1] or set(_names(machine, one.symbol)) == set(_names(machine, other.symbol)):
+        return True
+    mine, theirs = (
+        {machine.symbols.key(symbol)[1] for symbol in symbols if machine.symbols.key(symbol)[0] == "parameter"}
+        for symbols in (tested[0] - tested[1], tested[1] - tested[0])
     )
-
-
-def _root(machine: Machine, symbol: int) -> int:
-    """The root object of a path of attributes and items."""
-    while machine.symbols.key(symbol)[0] in ("attribute", "index"):
-        symbol = machine.symbols.parts(symbol)[0]
-    return symbol
+    return mine != theirs
 
 
 def _is_plain(machine: Machine, flag: Value) -> bool:
@@ -220,15 +234,28 @@ def _is_plain(machine: Machine, flag: Value) -> bool:
 
 def _names(machine: Machine, symbol: int) -> list[str | None]:
     """The variables and attributes in a condition, None for each other operand."""
+    return [_operand_name(machine, one) for one in _operands(machine, symbol)]
+
+
+def _operands(machine: Machine, symbol: int) -> list[int]:
+    """The values that a condition tests, without constants."""
+
+    def operands(one: int) -> tuple[int, ...]:
+        return machine.symbols.parts(one) if machine.symbols.key(one)[0] in _COMBINED else ()
+
+    return [
+        one
+        for one in machine.symbols.closure(symbol, operands)
+        if not operands(one) and machine.symbols.key(one)[0] not in ("value", *_COMBINED)
+    ]
+
+
+def _operand_name(machine: Machine, symbol: int) -> str | None:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in _COMBINED:
-        return [name for part in parts for name in _names(machine, part)]
-    if key[0] == "value":
-        return []
     if key[0] == "index" and len(parts) == 2:
         constant = machine.symbols.key(parts[1])[-1]
-        return [str(constant.value) if isinstance(constant, Const) else None]
-    return [_name(machine, symbol)]
+        return str(constant.value) if isinstance(constant, Const) else None
+    return _name(machine, symbol)
 
 
 def _name(machine: Machine, symbol: int) -> str | None:

@@ -12,6 +12,7 @@ from amplint.semantics.models.half_outputs import of_output
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.seams.data import LEAVE, is_loaded, is_read_as_bytes, is_whole, was_on_cpu
 from amplint.semantics.tensors.datasets import prepares_data
@@ -26,7 +27,7 @@ from amplint.semantics.values.values import Ref, Tensor, Unknown, Value, number
 from amplint.semantics.words import LOSS, RAW
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import in_place, operations_with
 from amplint.torchlib.half_support import COMPLEX, FFT, LIFTED, NEVER, SINGULAR_VALUES, lacks
 from amplint.torchlib.names import HALF_DTYPES
@@ -198,10 +199,25 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if guesses is None:
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
+    if assumed and _is_retried(machine, node, op):
+        return
     if if_small and (assumed or why.because is Because.ANNOUNCED):
         return
     operand = Operand(place, value, replace(why, dtypes=why.dtypes & refused))
     machine.emit(state, HalfRefused, node, op=op, operand=operand, assumed=assumed, if_small=if_small, guesses=guesses)
+
+
+def _is_retried(machine: Machine, node: cst.Call, op: str) -> bool:
+    """Whether a `try` around a call handles its failure by another call of the operation."""
+    source = machine.program.source_of(node)
+    below: cst.CSTNode = node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.Try) and below is above.body:
+            handled = (call for handler in above.handlers for call in every(handler, cst.Call))
+            if any(last_name(call.func) == op for call in handled):
+                return True
+        below = above
+    return False
 
 
 def _is_by_elements(machine: Machine, state: State, node: cst.Call) -> bool:

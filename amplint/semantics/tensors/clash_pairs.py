@@ -73,7 +73,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         made = steady.made
         other = next((one for one in others if is_of_owner(machine, made, one)), None)
         if other is None and op in ALIKE:
-            other = next((one for one in others if one.dtype is None and _is_kept(machine, one.value)), None)
+            other = next((one for one in others if one.dtype is None and is_kept(machine, one.value)), None)
     if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
         return None
     return steady, other
@@ -81,7 +81,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
 
 def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
     """The operand widened to float32 by a cast of another tensor, and the parameters it is combined with."""
-    weights = next((one for one in operands if one.dtype is None and _is_kept(machine, one.value)), None)
+    weights = next((one for one in operands if one.dtype is None and is_kept(machine, one.value)), None)
     wide = next((one for one in operands if widened_by(machine, one.value) is not None), None)
     return (wide, weights) if weights is not None and wide is not None else None
 
@@ -98,7 +98,7 @@ def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Opera
     """A float32 operand cast from integers or booleans, and the weights that it meets, whose dtype a model
     determines.
     """
-    weights = next((one for one in operands if one.dtype in (None, "float32") and _is_kept(machine, one.value)), None)
+    weights = next((one for one in operands if one.dtype in (None, "float32") and is_kept(machine, one.value)), None)
     wide = next((one for one in operands if one is not weights and _is_of_whole_numbers(machine, one.value)), None)
     return (wide, weights) if weights is not None and wide is not None else None
 
@@ -115,7 +115,7 @@ def _is_of_whole_numbers(machine: Machine, value: Value) -> bool:
     return named or machine[Tensors].cast_from.get(cast) in ("bool", "int64")
 
 
-def _is_kept(machine: Machine, value: Value) -> bool:
+def is_kept(machine: Machine, value: Value) -> bool:
     """Whether this is a parameter or buffer, or the `weight` or `bias` of a layer."""
     if isinstance(value, Method):
         return isinstance(value.owner, Module) and value.name in ("weight", "bias") and value.owner.dtype is None

@@ -49,7 +49,16 @@ def meet(state: State, sides: tuple[State, ...]) -> None:
         for tables, others in ((state.frames, side.frames), (state.heap, side.heap)):
             for key, table in list(tables.items()):
                 if (other := others.get(key)) is not None and other is not table:
-                    tables[key] = {name: _met(value, other.get(name)) for name, value in table.items()}
+                    exchanged = {
+                        name: _either(value, beside)
+                        for name, value in table.items()
+                        if isinstance(value, Tensor)
+                        and isinstance(beside := other.get(name), Tensor)
+                        and value.symbol == beside.symbol
+                        and value != beside
+                    }
+                    if exchanged:
+                        tables[key] = {**table, **exchanged}
 
 
 def _is_found(machine: Machine, owner: Value) -> bool:
@@ -113,12 +122,6 @@ def _either(value: Tensor, other: Tensor) -> Tensor:
         supposed=either.supposed,
         rank=either.rank,
     )
-
-
-def _met(value: Value, other: Value | None) -> Value:
-    if isinstance(value, Tensor) and isinstance(other, Tensor) and value.symbol == other.symbol and value != other:
-        return _either(value, other)
-    return value
 
 
 class Exchanges(Tracker):

@@ -16,6 +16,8 @@ from amplint.semantics.tensors import (
     coarse_frequencies,
     divergences,
     joins,
+    lifted_inputs,
+    own_sums,
     probabilities,
     sensitive,
     statistics,
@@ -164,6 +166,7 @@ def emit_operation(
         probabilities.ran(machine, state, node, op, described, result)
         divergences.ran(machine, state, node, op, described)
         statistics.ran(machine, state, node, op, described)
+        own_sums.ran(machine, state, node, op, described)
     late = op in ("mul", "div") and SCALED_LATE in result.traits
     if machine.assumes and late and (half := described[0].half) is not None:
         guesses = traits.scale_guesses(machine, described[1].value)
@@ -173,6 +176,8 @@ def emit_operation(
     if supposing and (met := clash_pairs.pair(machine, op, described)) is not None:
         supposed = _assumed_outcome(machine, state, op, described, met[1], in_place)
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
+    elif supposing:
+        lifted_inputs.ran(machine, state, node, op, described)
     joins.ran(machine, op, node, result)
     coarse_frequencies.ran(machine, state, node, op, described, result, follows=follows)
     decided = result.dtype is not None or result.among is not None

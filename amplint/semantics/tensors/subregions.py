@@ -77,6 +77,9 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
     if region is None:
         cast_back.computed(machine, state, node, op, tensors)
         return
+    entries = [value for _, value in tensors if _is_entry(machine, value.symbol)]
+    if entries:
+        machine[CallIndex].index.of_data.add(node)
     whole = not isinstance(region.entered_by, cst.With)
     shown = whole and tests_for_half_after(machine, node)
     if tensors and all(_stays_half(machine, region, op, value, shown) for _, value in tensors):
@@ -89,7 +92,8 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         certain = operand.dtype in HALF_DTYPES
         given = shown or (
             _is_parameter(machine, operand.symbol)
-            and not any(_is_coordinate(place) or _is_entry(machine, value.symbol) for place, value in tensors)
+            and not entries
+            and not any(_is_coordinate(place) for place, _ in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
         given = given or (not certain and _is_of_products(machine, op, operand.symbol))

@@ -10,7 +10,7 @@ from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.devices import moved_to, stays
 from amplint.semantics.tensors.kinship import annotated_as_tensors, numbers_in
 from amplint.semantics.tensors.provenance import can_be_wide, chosen_symbol, conversion, creating_call, dtype_root
@@ -33,6 +33,8 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import DEVICE, DTYPE_GIVEN, INITIALIZES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.frameworks import NUMBERS
 from amplint.torchlib.methods import CASTS
@@ -360,7 +362,8 @@ def default_dtype(machine: Machine) -> str | None:
 def is_data(machine: Machine, symbol: int) -> bool:
     """Whether `symbol` is an item of the training data, or computed from one without a model.
 
-    A loop in a layer goes over its own values, such as levels of features, and over data only for labels and targets.
+    A loop in a layer goes over its own values, such as levels of features, and over data only for labels and targets;
+    one in an optimizer over its parameters and their state.
     """
     todo, found = [symbol], False
     seen: set[int] = set()
@@ -394,6 +397,18 @@ def _iterates_over_labels(machine: Machine, symbol: int) -> bool:
 def runs_layers(function: cst.CSTNode) -> bool:
     """Whether a function is the forward pass of a layer or a loss, whose loops go over levels and not over data."""
     return isinstance(function, cst.FunctionDef) and function.name.value in _RUN
+
+
+def _is_of_optimizer(machine: Machine, function: cst.CSTNode) -> bool:
+    """Whether this is a method of a class whose objects have groups of parameters."""
+    source = machine.program.source_of(function)
+    around = source.ancestors(function) if source is not None else ()
+    return any(isinstance(above, cst.ClassDef) and _has_groups(above) for above in around)
+
+
+@cached_per_file
+def _has_groups(cls: cst.ClassDef) -> bool:
+    return any(dotted(node) == "self.param_groups" for node in every(cls, cst.Attribute))
 
 
 def filled(state: State, value: Value) -> Number | None:
@@ -432,12 +447,13 @@ class Tensors(Tracker):
 
     `cast_from` maps a symbol to its dtype before a cast, `cast_at` to the cast, `half_because` a node to its evidence
     for half tensors, `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which
-    alone it is a tensor, none if its use implies one. `of_layers` are the loops that layers run, by identity, `leaves`
-    the tensors created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and the method
-    that created them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the call that gave
-    them the dtype of another one after a cast to float32. `constants` maps tensors to the number that fills them,
-    `extremes` to a number among their elements that is out of the range of float16. `owners` maps a call that creates a
-    tensor to those whose size or device it takes, `beside` to the name of the layer whose size it takes.
+    alone it is a tensor, none if its use implies one. `of_layers` are the loops that layers and optimizers run, by
+    identity, `leaves` the tensors created with `requires_grad` and not used yet, `registered` maps buffers to their
+    dtype and the method that created them, `drawn` random numbers to the function that draws them, `narrowed` tensors
+    to the call that gave them the dtype of another one after a cast to float32. `constants` maps tensors to the number
+    that fills them, `extremes` to a number among their elements that is out of the range of float16. `owners` maps a
+    call that creates a tensor to those whose size or device it takes, `beside` to the name of the layer whose size it
+    takes.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -465,8 +481,9 @@ class Tensors(Tracker):
         return any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in given)
 
     def loop_begins(self, node: cst.For, source: int) -> None:
-        """Record a loop of a layer, or of a function that a layer calls."""
-        if any(map(runs_layers, self.machine.calls)):
+        """Record a loop of a layer, or of a function that a layer calls, or of an optimizer over its parameters."""
+        calls = self.machine.calls
+        if any(map(runs_layers, calls)) or (calls and _is_of_optimizer(self.machine, calls[-1])):
             self.of_layers.add(id(node))
 
     def method(self, state: State, call: Call) -> Value | None:
