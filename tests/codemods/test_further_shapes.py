@@ -487,6 +487,8 @@ def test_the_only_step_behind_a_backward_pass_is_of_the_optimizer() -> None:
                 optimizers["net"].step()
     """
     assert 'scaler.step(optimizers["net"])' in _converted(text).text
+    other = textwrap.dedent(text.replace('optimizers["net"].step', "schedulers.step")).lstrip()
+    assert ["no step of an optimizer" in one.text for one in convert(other, Wish(to="amp")).refused] == [True]
 
 
 def test_clipping_in_a_step_that_is_made_elsewhere_needs_no_unscaling(tmp_path: Path) -> None:

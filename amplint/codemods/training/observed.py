@@ -33,7 +33,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
-from amplint.semantics.words import ABOUT_MODELS, SPEAKS_OF_LOSS
+from amplint.semantics.words import ABOUT_MODELS, SCHEDULER, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
@@ -148,7 +148,9 @@ def observe(script: Script, goal: Goal) -> Observed:
 
 
 def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cst.Call, cst.BaseExpression]:
-    """The steps of the only object that is stepped behind each of `backwards`, in the same function; else none."""
+    """The steps of the only object that is stepped behind each of `backwards`, in the same function, and is by its
+    name no scheduler; none if there are several.
+    """
     found = dict[cst.Call, cst.BaseExpression]()
     for backward in backwards:
         function, row = script.function_of(backward), script.row(backward)
@@ -161,6 +163,7 @@ def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cs
             and call.func.attr.value == "step"
             and not call.args
             and dotted(call.func.value) != "self"
+            and not SCHEDULER.search(script.text_of(call.func.value))
         }
         if not steps:
             return {}
@@ -285,9 +288,9 @@ class _Watch:
     @functools.cached_property
     def models(self) -> set[str]:
         """The expressions that the file uses as models, and attributes that base classes in other files use so."""
-        inherited = (chunk.module for chunk in self._bases())
-        trees = [*(chunk.module for chunk in self.source.chunks), *inherited]
-        return {path for tree in trees for path, kind in kinds(tree).items() if kind == MODEL}
+        own = {path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
+        inherited = {path for base in self._bases() for path, kind in kinds(base.module).items() if kind == MODEL}
+        return own | {path for path in inherited if path.startswith("self.")}
 
     def _bases(self) -> list[Chunk]:
         """The classes of other files that classes of this file derive from."""
