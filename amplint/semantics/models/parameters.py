@@ -749,7 +749,7 @@ class Parameters(Tracker):
         """Handle `parameter.data = value` and `model.layer = value`."""
         if target.attr.value == "requires_grad":
             freeze(self.machine, state)
-        elif target.attr.value == "data":
+        elif target.attr.value == "data" and not isinstance(owner, Instance):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
             layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
