@@ -85,6 +85,8 @@ _VIEWS = frozenset({"values", "items"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
+GROWN = "grown"
+"""The kind of a list to which parameters of its parts' models were added."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -365,6 +367,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
+    cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == GROWN else cls
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
 
@@ -440,7 +443,7 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
         return _chosen_from(machine, viewed[1][0])
-    if parts and (kind == "Add" or (kind == "call" and key[1] == _CHAIN)):
+    if parts and (kind in ("Add", "display", GROWN) or (kind == "call" and key[1] == _CHAIN)):
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
@@ -448,8 +451,8 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         if not parts and len(joined) < len(key) - 1:
             return None
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
-        certain = [models for models in known if models is not None]
-        return set.intersection(*certain) or None if len(certain) == len(known) else None
+        certain = [models for models in known if models]
+        return set.intersection(*certain) or None if certain and None not in known else None
     return None
 
 
