@@ -125,6 +125,13 @@ def _is_plain(machine: Machine, value: Value | None) -> bool:
     return value in _NOTHING or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
 
 
+def _may_scale(arguments: Arguments) -> bool:
+    """Whether a setting decides on the precision of Lightning's Trainer, so that it may scale losses."""
+    asked = arguments.value("precision")
+    starred = any(argument.star for argument in arguments.given)
+    return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
+
+
 def _asked(arguments: Arguments) -> str | None:
     """The mixed-precision dtype of training arguments; None if another engine may run them."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
@@ -243,6 +250,7 @@ class Trainers(Tracker):
 
     `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
     manual optimization, and `plain` are the loops of unknown precision, each with the model that it is passed.
+    `scaling` are Lightning's loops that scale losses, and `open` says whether one may that is elsewhere, or set.
     """
 
     methods = PARSING_METHODS
@@ -252,6 +260,7 @@ class Trainers(Tracker):
         self.made: dict[int, cst.Call] = {}
         self.clipped: list[cst.Call] = []
         self.scaling: list[cst.Call] = []
+        self.open = True
         self.plain: dict[int, Value | None] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -372,6 +381,8 @@ class Trainers(Tracker):
         if loop_kind(call.callee.name) == ARGUMENTS and all(one is not None and one.value == TRUE for one in both):
             first, second = sorted((one.node for one in both if one is not None), key=call.node.args.index)
             self.machine.emit(state, PrecisionTwice, second, other=first)
+        if loop_kind(call.callee.name) == "lightning loop":
+            self.open &= _may_scale(call.arguments)
         made = make(self.machine, state, call.node, call.callee.name, call.arguments)
         if made is not None:
             self.made[made.symbol] = call.node
@@ -380,9 +391,12 @@ class Trainers(Tracker):
         return made
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report gradients clipped while they carry the loss scale of the only loop in the file."""
+        """Report gradients clipped with the loss scale of the only loop in the file, or of one elsewhere."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
-        if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
-            for call in dict.fromkeys(self.clipped):
-                if self.machine.program.main.owns(call):
-                    self.machine.emit(State(), ClippedScaled, call, call=call, made=self.scaling[0])
+        scales = len({*self.scaling}) == 1 == len({*self.made.values()})
+        if "unscale_" in said or not (scales or self.open):
+            return
+        made, premises = (self.scaling[0], ()) if scales else (None, (Premise.FLOAT16_CHOSEN,))
+        for call in dict.fromkeys(self.clipped):
+            if self.machine.program.main.owns(call):
+                self.machine.emit(State(), ClippedScaled, call, call=call, made=made, premises=premises)
