@@ -14,6 +14,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
 _OVER_PARAMETERS = regex(r"\bfor [^\n]{1,200}parameters\(")
+_DISPLAY = "display"
 _GROWS = regex(r"\b(\w{1,80})\.(?:append|extend)\(")
 _MATTERS = frozenset({"half", "float16", "bfloat16", "fully_shard", "FullyShardedDataParallel"})
 """Words without which it is of no interest which model's parameters an optimizer gets."""
@@ -40,10 +41,10 @@ class GrownLists(Tracker):
         place = call.node.func.value if isinstance(call.node.func, cst.Attribute) else None
         if held is None or len(call.arguments.given) != 1 or not isinstance(place, (cst.Name, cst.Attribute)):
             return None
-        added = self._models(call.arguments.values[0], call.name)
+        kind, added = self._models(call.arguments.values[0], call.name)
         if added:
             symbols = (self.machine.symbols.intern("parameters", parts=(model,)) for model in sorted(held | added))
-            assign(self.machine, state, place, self.machine.unknown(GROWN, parts=tuple(symbols)))
+            assign(self.machine, state, place, self.machine.unknown(kind, parts=tuple(symbols)))
         return None
 
     def _held(self, owner: Value | None) -> set[int] | None:
@@ -51,20 +52,23 @@ class GrownLists(Tracker):
         if isinstance(owner, Items):
             return sources(self.machine, owner) if owner.keys is None else None
         grown = isinstance(owner, Unknown) and self._is_list(owner.symbol)
-        return sources(self.machine, owner) or set() if grown else None
+        return sources(self.machine, owner) if grown else None
 
     def _is_list(self, symbol: int) -> bool:
         """Whether this is a list that has grown, also on one of two paths that joined."""
         kind, *joined = self.machine.symbols.key(symbol)
         if kind != "either":
-            return kind == GROWN
+            return kind in (GROWN, _DISPLAY)
         parts = (*self.machine.symbols.parts(symbol), *(one.symbol for one in joined if isinstance(one, Unknown)))
-        return any(self.machine.symbols.key(part)[0] == GROWN for part in parts)
+        return any(self.machine.symbols.key(part)[0] in (GROWN, _DISPLAY) for part in parts)
 
-    def _models(self, value: Value, name: str) -> set[int]:
-        """The models of which `value` is a parameter, a group, or, for `extend`, a list of them."""
+    def _models(self, value: Value, name: str) -> tuple[str, set[int]]:
+        """The models of which `value` is a parameter, a group, or, for `extend`, a list of them.
+
+        A list that grows one by one is empty only where the loop does not run.
+        """
         one = parameter_of(self.machine, value) if name == "append" and isinstance(value, Unknown) else None
         if one is not None:
-            return {one}
+            return GROWN, {one}
         group = name == "extend" or (isinstance(value, Items) and value.keys is not None)
-        return (sources(self.machine, value) or set()) if group else set()
+        return _DISPLAY, (sources(self.machine, value) or set()) if group else set()

@@ -104,6 +104,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     converts, dtype = converts_to(machine, name, arguments)
     if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
         machine[Parameters].lifted.add(owner.symbol)
+    if converts and dtype not in HALF_DTYPES and isinstance(owner, (Unknown, Instance, Module)):
+        _lift_part(machine, state, owner)
     perhaps = node if any(map(_may_be_float16, arguments.values)) else None
     if perhaps is not None:
         machine[Parameters].chosen.add(perhaps)
@@ -118,6 +120,18 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     converted = symbol_of(machine, owner)
     for model in (converted, *machine[Parameters].parts.get(converted, ())):
         change(state, root(machine, model), **changes)
+
+
+def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module) -> None:
+    """Forget the dtypes of a model of which a part is converted to another dtype than half."""
+    models = [symbol for symbol in state[ModelStates].known if part in state.heap.get(symbol, {}).values()]
+    symbol = part.symbol
+    while machine.symbols.key(symbol)[0] == "attribute":
+        symbol = root(machine, machine.symbols.parts(symbol)[0])
+        models.append(symbol)
+    machine[Parameters].mixed.update(models)
+    if models:
+        _may_be_cast_back(machine, state, [Unknown(model) for model in models])
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
@@ -355,7 +369,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     held = sources(machine, given) or set()
     models = {root(machine, source) for source in held}
     for source in held:
-        stored = stored_in(machine, state, source)
+        stored = None if root(machine, source) in machine[Parameters].mixed else stored_in(machine, state, source)
         if stored is not None and models.isdisjoint(state[ModelStates].known):
             dtype, node = stored
             change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
@@ -451,7 +465,9 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         if not parts and len(joined) < len(key) - 1:
             return None
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
-        certain = [models for models in known if models]
+        behind = (*parts, *(value.symbol for value in joined if isinstance(value, Unknown)))
+        grown = any(machine.symbols.key(part)[0] == GROWN for part in behind)
+        certain = [models for models in known if models is not None and (models or not grown)]
         return set.intersection(*certain) or None if certain and None not in known else None
     return None
 
@@ -593,11 +609,12 @@ class Parameters(Tracker):
 
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
-    `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are values
-    that are converted to another dtype than half, and `undone` casts to a chosen dtype after which the parameters may
-    have been cast back on a path. `roots` caches the root of joins, whose paths grow exponentially. `moves` holds the
-    device types to which functions move models, None for those that are not certain.
+    `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of
+    peft that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are
+    values that are converted to another dtype than half, `mixed` models of which a part is, and `undone` casts to a
+    chosen dtype after which the parameters may have been cast back on a path. `roots` caches the root of joins,
+    whose paths grow exponentially. `moves` holds the device types to which functions move models, None for those
+    that are not certain.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -611,6 +628,7 @@ class Parameters(Tracker):
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
+        self.mixed: set[int] = set()
         self.undone: set[cst.CSTNode | None] = set()
         self.parts: dict[int, list[int]] = {}
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
