@@ -131,6 +131,8 @@ def _is_plain(machine: Machine, value: Value | None) -> bool:
 def _may_scale(arguments: Arguments) -> bool:
     """Whether a setting decides on the precision of Lightning's Trainer, so that it may scale losses."""
     asked = arguments.value("precision")
+    if isinstance(asked, OneOf):
+        return any(PRECISIONS.get(option) == "float16" for option in asked.options)
     starred = any(argument.star for argument in arguments.given)
     return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.regex import regex
-from amplint.semantics.models.parameters import GROWN, parameter_of, sources
+from amplint.semantics.models.parameters import DISPLAY, GROWN, parameter_of, sources
 from amplint.semantics.python.expressions import assign
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.values.state import State
@@ -14,7 +14,6 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
 _OVER_PARAMETERS = regex(r"\bfor [^\n]{1,200}parameters\(")
-_DISPLAY = "display"
 _GROWS = regex(r"\b(\w{1,80})\.(?:append|extend)\(")
 _MATTERS = frozenset({"half", "float16", "bfloat16", "fully_shard", "FullyShardedDataParallel"})
 """Words without which it is of no interest which model's parameters an optimizer gets."""
@@ -58,9 +57,9 @@ class GrownLists(Tracker):
         """Whether this is a list that has grown, also on one of two paths that joined."""
         kind, *joined = self.machine.symbols.key(symbol)
         if kind != "either":
-            return kind in (GROWN, _DISPLAY)
+            return kind in (GROWN, DISPLAY)
         parts = (*self.machine.symbols.parts(symbol), *(one.symbol for one in joined if isinstance(one, Unknown)))
-        return any(self.machine.symbols.key(part)[0] in (GROWN, _DISPLAY) for part in parts)
+        return any(self.machine.symbols.key(part)[0] in (GROWN, DISPLAY) for part in parts)
 
     def _models(self, value: Value, name: str) -> tuple[str, set[int]]:
         """The models of which `value` is a parameter, a group, or, for `extend`, a list of them.
@@ -71,4 +70,4 @@ class GrownLists(Tracker):
         if one is not None:
             return GROWN, {one}
         group = name == "extend" or (isinstance(value, Items) and value.keys is not None)
-        return _DISPLAY, (sources(self.machine, value) or set()) if group else set()
+        return DISPLAY, (sources(self.machine, value) or set()) if group else set()

@@ -85,8 +85,8 @@ _VIEWS = frozenset({"values", "items"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
-GROWN = "grown"
-"""The kind of a list to which parameters of its parts' models were added."""
+GROWN, DISPLAY = "grown", "display"
+"""The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -104,7 +104,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     converts, dtype = converts_to(machine, name, arguments)
     if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
         machine[Parameters].lifted.add(owner.symbol)
-    if converts and dtype not in HALF_DTYPES and isinstance(owner, (Unknown, Instance, Module)):
+    lifts = converts and dtype not in HALF_DTYPES and _is_dropped(machine.statement, node)
+    if lifts and isinstance(owner, (Unknown, Instance, Module)):
         _lift_part(machine, state, owner)
     perhaps = node if any(map(_may_be_float16, arguments.values)) else None
     if perhaps is not None:
@@ -381,7 +382,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
-    cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == GROWN else cls
+    cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
 
@@ -457,7 +458,7 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
         return _chosen_from(machine, viewed[1][0])
-    if parts and (kind in ("Add", "display", GROWN) or (kind == "call" and key[1] == _CHAIN)):
+    if parts and (kind in ("Add", DISPLAY, GROWN) or (kind == "call" and key[1] == _CHAIN)):
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
