@@ -765,12 +765,12 @@ class Parameters(Tracker):
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)
         elif self.machine.slice.mentions(statement, FREEZING):
-            freeze(self.machine, state)
+            freeze(self.machine, state, self._looped_over(state, statement))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `parameter.data = value` and `model.layer = value`."""
         if target.attr.value == "requires_grad":
-            freeze(self.machine, state)
+            freeze(self.machine, state, self._whole(parameter_of(self.machine, owner)))
         elif target.attr.value == "data" and not isinstance(owner, Instance):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
@@ -779,6 +779,20 @@ class Parameters(Tracker):
             if layer is not None and isinstance(owner, Instance):
                 change(state, root(self.machine, owner.symbol), layer=layer)
         return None
+
+    def _looped_over(self, state: State, statement: cst.CSTNode) -> list[Value] | None:
+        """The model over whose parameters a loop goes; None for other statements, and for a part of a model."""
+        called = (
+            statement.iter.func if isinstance(statement, cst.For) and isinstance(statement.iter, cst.Call) else None
+        )
+        if not isinstance(called, cst.Attribute) or called.attr.value != "parameters" or not dotted(called.value):
+            return None
+        return self._whole(symbol_of(self.machine, self.machine.evaluate(state, called.value)))
+
+    def _whole(self, model: int | None) -> list[Value] | None:
+        """A model that is no part of another one."""
+        is_part = model is None or self.machine.symbols.key(root(self.machine, model))[0] == "attribute"
+        return None if model is None or is_part else [Unknown(model)]
 
     def frame_ends(self, state: State, values: Iterable[Value]) -> None:
         """Report the scalers of a sharded model at the end of the function."""
