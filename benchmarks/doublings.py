@@ -269,6 +269,12 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "`from a import (` lines": Shape(
             lambda n: HEAD + TAIL + "'''\n" + "from a import (\n" * n + "'''\n", 4_000, 128_000
         ),
+        "comments in an open parenthesis of an import": Shape(
+            lambda n: HEAD + TAIL + "'''\nfrom a import (" + "  # a\n" * n + "'''\n", 4_000, 128_000
+        ),
+        "`from torch import f(f(...`": Shape(
+            lambda n: HEAD + TAIL + f"'''\nfrom torch import {'f(' * n}\n'''\n", 4_000, 128_000
+        ),
         "`noqa: A1` and blanks": Shape(lambda n: in_loop([f"y = 1  # noqa: A1{' ' * n}!"]), 10_000, 320_000),
         "`noqa:noqa:...`": Shape(lambda n: in_loop([f"y = 1  # amp{'noqa:' * n}"]), 10_000, 320_000),
         "`# amplint: ignore[` again and again": Shape(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from amplint.engine import worker
 from amplint.engine.analyse import MOST_BYTES, analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
@@ -46,6 +47,8 @@ SIZES = {
     "`import a.a...`": 6_400,
     "`from ....`": 80_000,
     "`from a import (` lines": 32_000,
+    "comments in an open parenthesis of an import": 64_000,
+    "`from torch import f(f(...`": 64_000,
     "`noqa: A1` and blanks": 80_000,
     "`noqa:noqa:...`": 80_000,
     "`# amplint: ignore[` again and again": 32_000,
@@ -273,3 +276,19 @@ def test_an_interrupt_ends_long_work(tmp_path: Path, name: str) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the system there limits no processor time")
+def test_a_worker_in_an_endless_search_is_ended() -> None:
+    search = "re.match('(a*)*b', 'a' * 99)"
+    program = f"import re; from amplint.engine import worker; worker.GRACE_S = 1; worker.limit_time(0.1); {search}"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert ran.returncode == -signal.SIGXCPU
+
+
+def test_limits_beyond_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[tuple[int, tuple[int, int]]] = []
+    pytest.importorskip("resource")
+    monkeypatch.setattr(worker.resource, "setrlimit", lambda kind, limit: limits.append((kind, limit)))
+    worker.limit_time(float("inf"))
+    assert all(isinstance(soft, int) for _, (soft, _) in limits)

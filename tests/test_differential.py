@@ -17,7 +17,7 @@ from tests.differential.programs import programs
 from tests.differential.verdict import disagreement
 
 FOUND = sorted((Path(__file__).parent / "differential" / "found").iterdir())
-PROGRAMS = int(os.environ.get("AMPLINT_PROGRAMS", "500"))
+PROGRAMS = int(os.environ.get("AMPLINT_PROGRAMS", "250"))
 
 
 @settings(

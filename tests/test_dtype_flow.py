@@ -16,7 +16,7 @@ from tests.dtypes.emulation import cuda_policy
 from tests.dtypes.programs import programs
 from tests.dtypes.verdict import compare, described
 
-PROGRAMS = int(os.environ.get("AMPLINT_DTYPE_PROGRAMS", "300"))
+PROGRAMS = int(os.environ.get("AMPLINT_DTYPE_PROGRAMS", "150"))
 SHARE = 0.7
 """The share of all values whose dtype has to be claimed."""
 

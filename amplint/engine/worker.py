@@ -8,6 +8,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from typing import IO
 
 from amplint.engine.analyse import Analysis, analyse
@@ -15,9 +16,16 @@ from amplint.engine.deep import collect_rarely
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 _START = "import sys; sys.path[:] = {path}; from amplint.engine.worker import serve; serve()"
 _READY = b"ready"
 _LENGTH_BYTES = 8
+_TIMES_LONGER, GRACE_S = 10, 60
+_MOST_S = 1 << 30
 _FLAGS = {
     "isolated": "-I",
     "ignore_environment": "-E",
@@ -101,7 +109,22 @@ def _answer(message: bytes, modules: Modules) -> Analysis | None:
         job: Job = pickle.loads(message)
     except Exception:  # a rule whose module cannot be imported here
         return None
+    limit_time(job.seconds)
     return analyse(job, modules)
+
+
+def limit_time(seconds: float) -> None:
+    """Let the system end this process if work of `seconds` takes much longer.
+
+    A search by a regular expression, or other compiled code, checks no limit and cannot be interrupted by a signal
+    handler of Python, nor by another thread.
+    """
+    if resource is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        most = _MOST_S if hard == resource.RLIM_INFINITY else hard
+        soft = int(min(time.process_time() + _TIMES_LONGER * seconds + GRACE_S, most))
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _listen(jobs: IO[bytes], waiting: queue.SimpleQueue[bytes]) -> None:

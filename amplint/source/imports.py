@@ -10,7 +10,7 @@ from amplint.regex import regex
 
 _STATEMENT = regex(
     r"^[ \t]*(?:from[ \t]+(?P<module>[\w.]*)[ \t]*import[ \t]*"
-    r"(?P<names>\((?:[^()#]|#[^\n]*)*\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
+    r"(?P<names>\([^()#]*(?:#[^\n]*\n[^()#]*){0,999}\)|(?:[^\\\n;#]|\\\r?\n)*)|import[ \t]+(?P<modules>[^\n;#]+))",
     re.MULTILINE,
 )
 _COMMENT = regex(r"#[^\n]*")

@@ -13,8 +13,8 @@ from amplint.source.layout import Layout
 Range: TypeAlias = tuple[int, int]
 """A half-open range of offsets."""
 
-_WORD = regex(r"(?:\w|[^\x00-\x7f])+")
-_LAST_WORD = regex(r"(?:\w|[^\x00-\x7f])+[\x00-/:-@\[-^`{-\x7f]*\Z")
+_WORD = regex(r"[^\x00-/:-@\[-^`{-\x7f]+")
+_LAST_WORD = regex(r"[^\x00-/:-@\[-^`{-\x7f]+[\x00-/:-@\[-^`{-\x7f]*\Z")
 
 
 class Places:

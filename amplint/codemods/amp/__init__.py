@@ -51,7 +51,7 @@ _PLOTS = frozenset({"add_scalar", "add_scalars"})
 
 Source: `make_np` in `torch.utils.tensorboard` of PyTorch 2.13 and in tensorboardX.
 """
-_ALIAS = re.compile(r"^import[ \t]+(?:[\w. \t]+,[ \t]*)*?torch[ \t]+as[ \t]+(\w+)[ \t]*(?:[,#]|$)", re.MULTILINE)
+_ALIAS = re.compile(r"^import[ \t](?:[\w. \t]+,)*?[ \t]*torch[ \t]+as[ \t]+(\w+)[ \t]*(?:[,#]|$)", re.MULTILINE)
 _PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:\.\w+)*[ \t]*(?:[,#]|$)", re.MULTILINE)
 
 

@@ -13,7 +13,7 @@ from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.legacy import CAST_DECORATORS, PLAIN_BASES, SWITCH, is_mmcv
 
-_SET_FROM_OUTSIDE = regex(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^)]*{SWITCH}")
+_SET_FROM_OUTSIDE = regex(rf"(?<!\bself)\.{SWITCH}\s*=|setattr\([^()]*{SWITCH}")
 _ABSTRACT = regex(r"@(?:abc\.)?abstractmethod\b")
 
 

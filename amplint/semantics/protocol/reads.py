@@ -14,7 +14,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every
 
 _INERT = regex(
-    r"(?m)#[^\n]*|^[ \t]*from[ \t]+torch[\w.]*[ \t]+import[ \t]+(?!(?:[^(\n]|\([^)]*)*\bas\b)(?:\([^)]*\)|[^(\n]*)"
+    r"(?m)#[^\n]*|^[ \t]*from[ \t]+torch[\w.]*[ \t]+import[ \t]+(?![^(\n]*\bas\b|\([^()]*\bas\b)(?:\([^()]*\)|[^(\n]*)"
 )
 """Comments, and imports of names from PyTorch by which they are used, if at all."""
 _READS_ALL = frozenset({"locals", "globals", "vars", "exec", "eval"})

@@ -61,7 +61,7 @@ _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _OTHERS = r"[\"'](?:cpu|mps|xpu|npu|hpu)\b"
 _CATERS_FOR_OTHERS = regex(
     rf"(?m)^[^\n#]*(?:\belse\b|\bor\b|is_available)[^\n]*{_OTHERS}|^[^\n#]*{_OTHERS}[^\n]*\belse\b"
-    rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n[ \t]*(?=[a-z]+ *=))*{_OTHERS}|device(?:\.type|_type) *(?:[!=]=|in\b)"
+    rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n(?=[ \t]*[a-z]+ *=))*{_OTHERS}|device(?:\.type|_type) *(?:[!=]=|in\b)"
     r"|\bmps\.is_available|\bxpu\.is_available"
 )
 """A choice between devices, an option for one, or a test of its type, that names another type than CUDA."""

@@ -29,7 +29,7 @@ _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
 _BEFORE = 300
 """The number of characters before a number within which the name that it is bound to is searched."""
 _CALLED = regex(r"\b(\w+)\(")
-_CLASS = regex(r"^class\s+\w+\(([^)]*)\)", re.MULTILINE)
+_CLASS = regex(r"^class\s+\w+\(([^)]{0,2000})\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
 _CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
@@ -66,7 +66,7 @@ _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
 _RENAMED = regex(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = regex(
-    r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
+    r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^()]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
     re.MULTILINE,
 )
 SCALER, OPTIMIZER, MODEL = "scaler", "optimizer", "model"

@@ -11,7 +11,7 @@ from amplint.source.configs.display import MOST_DIGITS, MOST_NESTED, Builder, Sc
 from amplint.source.encoding import SourceError
 from amplint.source.layout import Layout
 
-_BLANK = regex(r"(?:[ \t\r\n]+|\#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_BLANK = regex(r"(?:[ \t\r\n]|(?:\#|//)[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*(?:(?:\#|//)[^\n]*\Z)?")
 _NUMBER = regex(r"-?\d+(?P<real>(?:\.\d+)?(?:[eE][-+]?\d+)?)")
 _WORDS: dict[str, Scalar] = {
     "true": True,
