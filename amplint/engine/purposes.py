@@ -32,13 +32,19 @@ _USES_GRADIENTS = regex(r"(?i)\.step\(|\.grad\b|loss|criteri")
 _CATCHES = regex(r"except\b[^:\n]*\b(?:RuntimeError|OutOfMemoryError)\b")
 """What ends a search for the largest batch that memory holds."""
 
+_READS_MEMORY = regex(r"\bmax_memory_(?:allocated|reserved)\(")
+
 _NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
 """File names of benchmarks."""
 
 
 def purposes_of_function(text: str) -> tuple[Premise, ...]:
     """The premises of every finding in a function with this text, which may only measure a backward pass."""
-    if "backward(" not in text or _LEARNS_OR_KEEPS.search(text):
+    if "backward(" not in text:
+        return ()
+    if ".step(" not in text and _READS_MEMORY.search(text) and _CATCHES.search(text):
+        return (Premise.MEASURED,)
+    if _LEARNS_OR_KEEPS.search(text):
         return ()
     if "while" in text and _MAKES_UP.search(text) and _CATCHES.search(text):
         return (Premise.MEASURED,)

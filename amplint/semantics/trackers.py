@@ -35,6 +35,7 @@ from amplint.semantics.models.averages_alike import AveragesAlike
 from amplint.semantics.models.compiled import Compiled
 from amplint.semantics.models.copies import Copies
 from amplint.semantics.models.flash_models import FlashModels
+from amplint.semantics.models.grown import GrownLists
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
 from amplint.semantics.models.held_shards import HeldShards
@@ -134,6 +135,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    GrownLists,
     Averages,
     AveragesAlike,
     Sharding,

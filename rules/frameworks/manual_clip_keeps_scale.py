@@ -31,7 +31,8 @@ class ManualClipKeepsScale(Rule):
         self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
     ```
     This hook runs behind the unscaling; `precision="bf16-mixed"` does as well. Do not call `unscale_` by hand: the step
-    does so again, which raises. A finding needs the `Trainer` in the same file.
+    does so again, which raises. Where the `Trainer` is made elsewhere, or a setting decides on its precision, the
+    finding is an info that assumes float16.
 
     ## References
     - <https://lightning.ai/docs/pytorch/stable/model/manual_optimization.html>
@@ -41,7 +42,7 @@ class ManualClipKeepsScale(Rule):
     code = "AMP743"
     name = "manual-clip-keeps-scale"
     severity = Severity.ERROR
-    screen = (b"automatic_optimization", b"manual_backward", b"clip_grad", b"precision")
+    screen = (b"automatic_optimization", b"manual_backward", b"clip_grad")
     reason = "Lightning unscales the gradients when the optimizer steps, behind this call."
 
     def on_clipped_scaled(self, event: ClippedScaled) -> Iterator[Report]:
@@ -49,5 +50,5 @@ class ManualClipKeepsScale(Rule):
             event,
             "gradients are clipped with the loss scale in them",
             advice='Clip in on_before_optimizer_step(), or ask for "bf16-mixed", which has no scale.',
-            notes=[(event.made, "this Trainer scales the loss")],
+            notes=[(event.made, "this Trainer scales the loss")] if event.made is not None else [],
         )

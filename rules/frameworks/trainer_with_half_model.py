@@ -58,8 +58,8 @@ class TrainerWithHalfModel(Rule):
     severity = Severity.ERROR
     screen = (
         regex(
-            rb"\bfp16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|16-mixed|precision ?= ?[\"']?16|ArgumentParser|TrlParser"
-            rb"|def compute_loss"
+            rb"\bfp16(?: ?= ?(?!False|None)|[\"'] ?: ?True)|mixed_precision|16-mixed|precision ?= ?[\"']?16"
+            rb"|ArgumentParser|TrlParser|def compute_loss"
         ),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),

@@ -50,10 +50,13 @@ class AllHalf(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedScaled(Event):
-    """`call` clips gradients that a Lightning module made by hand; the loop that `made` builds unscales them later."""
+    """`call` clips gradients that a Lightning module made by hand; the loop that `made` builds unscales them later.
+
+    `made` is None for a loop that is built elsewhere, or whose precision a setting decides.
+    """
 
     call: cst.Call
-    made: cst.CSTNode
+    made: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

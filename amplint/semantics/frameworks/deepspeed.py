@@ -26,14 +26,28 @@ from amplint.semantics.events import (
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, gradients_of
 from amplint.semantics.models import half_outputs
 from amplint.semantics.models.parameters import root, sources
+from amplint.semantics.python.expressions import assign, indices, single
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, NONE, TRUE, Const, Items, Optimizer, Ref, Unknown, Value, number
+from amplint.semantics.values.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    Const,
+    Function,
+    Items,
+    Optimizer,
+    Ref,
+    Unknown,
+    Value,
+    number,
+)
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.changes import OUTER_REGION_REFUSED, PLAIN_BACKWARD
 from amplint.torchlib.deepspeed import (
@@ -64,7 +78,15 @@ _CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items()
 
 _PASSES_LOSS = regex(r"\.backward\(\s*[^)\s]")
 
+_BLOCK = regex(r"[\"'](?:fp16|bf16)[\"'](?:\] ?=|:) ?\{")
+
 _Known = TypeVar("_Known")
+
+
+@cached_per_chunk
+def _builds_configuration(chunk: Chunk) -> bool:
+    """Whether a part of a file writes a block of a configuration for a half dtype."""
+    return _BLOCK.search(chunk.text) is not None
 
 
 @dataclass(frozen=True)
@@ -129,13 +151,43 @@ class DeepSpeed(Tracker):
         clips = _CLIPS if ClippingLost.kind in self.machine.wanted else frozenset()
         return Words(names | clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else names | clips)
 
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether a function builds a configuration."""
+        return _builds_configuration(function.chunk)
+
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Record the node of a dictionary bound to a name."""
         if isinstance(value, Items) and value.keys:
             self.made.setdefault(value, node.value)
 
+    def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
+        """Handle `config["bf16"] = {...}`, behind which the variable holds another dictionary."""
+        key = single(indices(self.machine, state, target))
+        if isinstance(key, Const):
+            self._put(state, target.value, owner, {key: value})
+
+    def _updated(self, state: State, place: cst.BaseExpression, owner: Items, arguments: Arguments) -> None:
+        """Handle `config.update({...})`."""
+        given = arguments.given[0] if len(arguments.given) == 1 else None
+        more = given.value if given is not None and given.keyword is None and not given.star else None
+        if isinstance(more, Items) and more.keys:
+            self._put(state, place, owner, dict(zip(more.keys, more.values, strict=True)))
+
+    def _put(self, state: State, place: cst.BaseExpression, owner: Value, entries: Mapping[Value, Value]) -> None:
+        """Put entries into the configuration, or the block of one, that the variable or item `place` holds."""
+        if not isinstance(owner, Items) or not owner.keys:
+            return
+        held = dict(zip(owner.keys, owner.values, strict=True))
+        changed = {**held, **entries}
+        if not names(owner).isdisjoint({*KNOWN_BY, *PRECISIONS, "enabled"}) and changed != held:
+            made = Items(tuple(changed.values()), tuple(changed))
+            self.made.setdefault(made, self.made.get(owner, place))
+            assign(self.machine, state, place, made)
+
     def call_begins(self, state: State, call: Call) -> None:
         """Record a step of an engine, with the backward pass before it, or of its optimizer alone."""
+        if call.name == "update" and isinstance(call.owner, Items) and isinstance(call.node.func, cst.Attribute):
+            self._updated(state, call.node.func.value, call.owner, call.arguments)
         if call.name == "backward" and isinstance(call.owner, Unknown) and self.engines:
             self._passed_back(call, call.owner)
         if call.name != "step" or not self.engines or not isinstance(call.owner, (Unknown, Optimizer)):
@@ -263,7 +315,7 @@ class DeepSpeed(Tracker):
             self.plugins[result.symbol] = config
 
     def _config(self, state: State, arguments: Arguments) -> _Config | None:
-        """The configuration argument, if it is a literal that was not changed since."""
+        """The configuration argument, if it is a literal that was not changed since in an unseen way."""
         given = next(filter(None, map(arguments.get, CONFIGS)), None)
         if given is None:
             return None

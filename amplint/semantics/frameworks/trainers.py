@@ -24,7 +24,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.python.truth import symbol_of, truth
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to
 from amplint.semantics.values.arguments import Arguments
@@ -69,7 +69,7 @@ from amplint.torchlib.frameworks import (
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 ARGUMENTS, LOOP = "arguments", "loop"
-_BFLOAT16, _BY_HAND = "bf16", "automatic_optimization"
+_FLOAT16, _BFLOAT16, _BY_HAND = "fp16", "bf16", "automatic_optimization"
 _MODEL, _OLDER = "<model>", "<older version>"
 _ARGUMENTS, _CLASSES = "<arguments>", "<classes>"
 _OTHER_ENGINES = ("deepspeed", "fsdp", "half_precision_backend", "fp16_full_eval")
@@ -89,7 +89,10 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
         precision = _asked(arguments)
-        return Manager(symbol, kind, precision, False) if precision is not None else None
+        is_open = precision is None and _leaves_float16_open(arguments)
+        if is_open:
+            state.set_attribute(symbol, _FLOAT16, arguments.value(_FLOAT16) or NONE)
+        return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
     if kind == LOOP:
         given = arguments.value("args", 1)
         model = arguments.value("model", 0)
@@ -123,6 +126,22 @@ def _is_plain(machine: Machine, value: Value | None) -> bool:
         kind, *more = machine.symbols.key(value.symbol)
         return kind == "call" and str(more[0]).endswith(f".{PLAIN_STRATEGY}")
     return value in _NOTHING or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
+
+
+def _may_scale(arguments: Arguments) -> bool:
+    """Whether a setting decides on the precision of Lightning's Trainer, so that it may scale losses."""
+    asked = arguments.value("precision")
+    if isinstance(asked, OneOf):
+        return any(PRECISIONS.get(option) == "float16" for option in asked.options)
+    starred = any(argument.star for argument in arguments.given)
+    return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
+
+
+def _leaves_float16_open(arguments: Arguments) -> bool:
+    """Whether a condition or a setting decides if training arguments ask for float16."""
+    asked = arguments.value(_FLOAT16)
+    other = any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES)
+    return isinstance(asked, Unknown) and not other
 
 
 def _asked(arguments: Arguments) -> str | None:
@@ -207,13 +226,14 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
     """Emit `HalfManaged` where `manager` trains `model` in the precision that a command line or a file sets."""
     known = state[ModelStates].known.get(parameters.root(machine, model))
-    cast = None if known is None else known.half or known.perhaps
     arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
-    if cast is None or arguments is None:
+    if known is None or arguments is None:
         return
-    asked = machine.unknown("attribute", "fp16", parts=(symbol_of(machine, arguments),)).symbol
-    certain = state.facts.get(asked) == TRUE
-    if state.facts.get(asked) != FALSE:
+    given = state.heap.get(symbol_of(machine, arguments), {}).get(_FLOAT16)
+    cast = known.half or known.perhaps if given is None else known.half
+    asked = given or machine.unknown("attribute", _FLOAT16, parts=(symbol_of(machine, arguments),))
+    certain = truth(machine, state, asked)
+    if cast is not None and certain is not False:
         machine.emit(
             state, HalfManaged, node, manager=replace(manager, precision="float16"), cast=cast,
             guesses=machine.guesses_for(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
@@ -243,6 +263,7 @@ class Trainers(Tracker):
 
     `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
     manual optimization, and `plain` are the loops of unknown precision, each with the model that it is passed.
+    `scaling` are Lightning's loops that scale losses, and `open` says whether one may that is elsewhere, or set.
     """
 
     methods = PARSING_METHODS
@@ -252,6 +273,7 @@ class Trainers(Tracker):
         self.made: dict[int, cst.Call] = {}
         self.clipped: list[cst.Call] = []
         self.scaling: list[cst.Call] = []
+        self.open = True
         self.plain: dict[int, Value | None] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -372,6 +394,8 @@ class Trainers(Tracker):
         if loop_kind(call.callee.name) == ARGUMENTS and all(one is not None and one.value == TRUE for one in both):
             first, second = sorted((one.node for one in both if one is not None), key=call.node.args.index)
             self.machine.emit(state, PrecisionTwice, second, other=first)
+        if loop_kind(call.callee.name) == "lightning loop":
+            self.open &= _may_scale(call.arguments)
         made = make(self.machine, state, call.node, call.callee.name, call.arguments)
         if made is not None:
             self.made[made.symbol] = call.node
@@ -380,9 +404,12 @@ class Trainers(Tracker):
         return made
 
     def file_ends(self, starts: Sequence[State]) -> None:
-        """Report gradients clipped while they carry the loss scale of the only loop in the file."""
+        """Report gradients clipped with the loss scale of the only loop in the file, or of one elsewhere."""
         said = frozenset[str]().union(*(chunk.words for chunk in self.machine.program.main.chunks))
-        if len({*self.scaling}) == 1 == len({*self.made.values()}) and "unscale_" not in said:
-            for call in dict.fromkeys(self.clipped):
-                if self.machine.program.main.owns(call):
-                    self.machine.emit(State(), ClippedScaled, call, call=call, made=self.scaling[0])
+        scales = len({*self.scaling}) == 1 == len({*self.made.values()})
+        if "unscale_" in said or not (scales or self.open):
+            return
+        made, premises = (self.scaling[0], ()) if scales else (None, (Premise.FLOAT16_CHOSEN,))
+        for call in dict.fromkeys(self.clipped):
+            if self.machine.program.main.owns(call):
+                self.machine.emit(State(), ClippedScaled, call, call=call, made=made, premises=premises)

@@ -85,6 +85,8 @@ _VIEWS = frozenset({"values", "items"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
+GROWN, DISPLAY = "grown", "display"
+"""The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
 UNSEEN = Trained(None, frozenset(), plain=False)
 
@@ -102,6 +104,9 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     converts, dtype = converts_to(machine, name, arguments)
     if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
         machine[Parameters].lifted.add(owner.symbol)
+    lifts = converts and dtype not in HALF_DTYPES and _is_dropped(machine.statement, node)
+    if lifts and isinstance(owner, (Unknown, Instance, Module)):
+        _lift_part(machine, state, owner)
     perhaps = node if any(map(_may_be_float16, arguments.values)) else None
     if perhaps is not None:
         machine[Parameters].chosen.add(perhaps)
@@ -116,6 +121,18 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     converted = symbol_of(machine, owner)
     for model in (converted, *machine[Parameters].parts.get(converted, ())):
         change(state, root(machine, model), **changes)
+
+
+def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module) -> None:
+    """Forget the dtypes of a model of which a part is converted to another dtype than half."""
+    models = [symbol for symbol in state[ModelStates].known if part in state.heap.get(symbol, {}).values()]
+    symbol = part.symbol
+    while machine.symbols.key(symbol)[0] == "attribute":
+        symbol = root(machine, machine.symbols.parts(symbol)[0])
+        models.append(symbol)
+    machine[Parameters].mixed.update(models)
+    if models:
+        _may_be_cast_back(machine, state, [Unknown(model) for model in models])
 
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
@@ -353,7 +370,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     held = sources(machine, given) or set()
     models = {root(machine, source) for source in held}
     for source in held:
-        stored = stored_in(machine, state, source)
+        stored = None if root(machine, source) in machine[Parameters].mixed else stored_in(machine, state, source)
         if stored is not None and models.isdisjoint(state[ModelStates].known):
             dtype, node = stored
             change(state, root(machine, source), **{"half" if dtype == "float16" else "bfloat16": node})
@@ -365,6 +382,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
+    cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
     epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
     machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
 
@@ -440,7 +458,7 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
         return _chosen_from(machine, viewed[1][0])
-    if parts and (kind == "Add" or (kind == "call" and key[1] == _CHAIN)):
+    if parts and (kind in ("Add", DISPLAY, GROWN) or (kind == "call" and key[1] == _CHAIN)):
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":
@@ -448,8 +466,10 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         if not parts and len(joined) < len(key) - 1:
             return None
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
-        certain = [models for models in known if models is not None]
-        return set.intersection(*certain) or None if len(certain) == len(known) else None
+        behind = (*parts, *(value.symbol for value in joined if isinstance(value, Unknown)))
+        grown = any(machine.symbols.key(part)[0] == GROWN for part in behind)
+        certain = [models for models in known if models is not None and (models or not grown)]
+        return set.intersection(*certain) or None if certain and None not in known else None
     return None
 
 
@@ -590,11 +610,12 @@ class Parameters(Tracker):
 
     `trained` maps optimizers to the parameters they update, `chosen` are casts to float16 or another dtype by a
     setting. `quantizers` maps configurations of bitsandbytes to their half compute dtype, and the argument;
-    `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of peft
-    that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are values
-    that are converted to another dtype than half, and `undone` casts to a chosen dtype after which the parameters may
-    have been cast back on a path. `roots` caches the root of joins, whose paths grow exponentially. `moves` holds the
-    device types to which functions move models, None for those that are not certain.
+    `copying` maps configurations of adapters to whether copies of layers are trained, too, and `adapted` calls of
+    peft that run to the cast of what they train. `parts` maps pipelines to the models that they hold. `lifted` are
+    values that are converted to another dtype than half, `mixed` models of which a part is, and `undone` casts to a
+    chosen dtype after which the parameters may have been cast back on a path. `roots` caches the root of joins,
+    whose paths grow exponentially. `moves` holds the device types to which functions move models, None for those
+    that are not certain.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -608,6 +629,7 @@ class Parameters(Tracker):
         self.trained: dict[int, Trained] = {}
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
+        self.mixed: set[int] = set()
         self.undone: set[cst.CSTNode | None] = set()
         self.parts: dict[int, list[int]] = {}
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}
@@ -743,13 +765,13 @@ class Parameters(Tracker):
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)
         elif self.machine.slice.mentions(statement, FREEZING):
-            freeze(self.machine, state)
+            freeze(self.machine, state, self._looped_over(state, statement))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `parameter.data = value` and `model.layer = value`."""
         if target.attr.value == "requires_grad":
-            freeze(self.machine, state)
-        elif target.attr.value == "data":
+            freeze(self.machine, state, self._whole(parameter_of(self.machine, owner)))
+        elif target.attr.value == "data" and not isinstance(owner, Instance):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
             layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
@@ -757,6 +779,20 @@ class Parameters(Tracker):
             if layer is not None and isinstance(owner, Instance):
                 change(state, root(self.machine, owner.symbol), layer=layer)
         return None
+
+    def _looped_over(self, state: State, statement: cst.CSTNode) -> list[Value] | None:
+        """The model over whose parameters a loop goes; None for other statements, and for a part of a model."""
+        called = (
+            statement.iter.func if isinstance(statement, cst.For) and isinstance(statement.iter, cst.Call) else None
+        )
+        if not isinstance(called, cst.Attribute) or called.attr.value != "parameters" or not dotted(called.value):
+            return None
+        return self._whole(symbol_of(self.machine, self.machine.evaluate(state, called.value)))
+
+    def _whole(self, model: int | None) -> list[Value] | None:
+        """A model that is no part of another one."""
+        is_part = model is None or self.machine.symbols.key(root(self.machine, model))[0] == "attribute"
+        return None if model is None or is_part else [Unknown(model)]
 
     def frame_ends(self, state: State, values: Iterable[Value]) -> None:
         """Report the scalers of a sharded model at the end of the function."""

@@ -41,6 +41,7 @@ from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, GRAD_SCALERS, derives_op
 
 _OF_BACKWARD = frozenset({"gradient", "retain_graph", "create_graph", "inputs"})
 """The parameters of a tensor's `backward`."""
+_OPTIMIZERS = Ref("torch.optim")
 
 
 class ProtocolCalls(Tracker):
@@ -78,6 +79,10 @@ class ProtocolCalls(Tracker):
         scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
         protocol.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
         return Const(None)
+
+    def supposed_attribute(self, state: State, node: cst.Call, owner: Value, key: Value) -> Value | None:
+        """The class that `getattr(torch.optim, name)` chooses by a setting."""
+        return Ref(ANY_OPTIMIZER_CLASS) if owner == _OPTIMIZERS else None
 
     def handles_library_call(self, name: str) -> bool:
         """Optimizers."""

@@ -207,6 +207,7 @@ def _only_moves(arguments: Arguments) -> bool:
     return all(
         argument.keyword in ("device", "non_blocking", "copy", "memory_format")
         or isinstance(argument.value, (Device, Const))
+        or (isinstance(argument.value, OneOf) and DTYPES.keys().isdisjoint(argument.value.options))
         or (isinstance(argument.value, Method) and argument.value.name == "device")
         or DEVICE.search(last_name(argument.node.value))
         for argument in arguments.given

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.containers import each
 from amplint.semantics.python.machine import Machine
@@ -23,6 +24,10 @@ from amplint.torchlib.sharding import SHARDERS
 _WEIGHTS = "<weights>"
 _PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
 """Methods that iterate over the parts of a model."""
+
+
+_HALVES_BY_HAND = regex(r"\.data\.(?:half|bfloat16)\(\)")
+"""A conversion of any parameters, as by what `apply()` gets: layers of the file may have got another dtype by then."""
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
@@ -159,7 +164,7 @@ class Weights(Tracker):
         super().__init__(machine)
         self.symbols: set[int] = set()
         self.converted: set[int] = set()
-        self.unsure = False
+        self.unsure = any(_HALVES_BY_HAND.search(chunk.text) for chunk in machine.program.main.chunks)
         self.loops: set[cst.CSTNode] = set()
 
     def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
