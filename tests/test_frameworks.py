@@ -94,7 +94,6 @@ GOOD = {
                 loss = self(batch)
                 g.zero_grad()
                 self.manual_backward(loss)
-                self.clip_gradients(g, gradient_clip_val=1.0, gradient_clip_algorithm="norm")
                 g.step()
                 self.untoggle_optimizer(g)
                 d.zero_grad()

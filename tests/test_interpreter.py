@@ -615,7 +615,7 @@ SILENT = {
         def train(loader, model, optimizer, config, scaler):
             optimizer.zero_grad()
             for i, batch in enumerate(loader):
-                with autocast("cuda"):
+                with autocast("cuda", enabled=config.level != "O0"):
                     output = model(batch)
                 if config.every > 1:
                     loss = output.mean() / config.every

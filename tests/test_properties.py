@@ -28,7 +28,7 @@ GETTER = """
             return self.runtime.engine
 
         def train(self, batch):
-            with torch.autocast("cuda"):
+            with torch.autocast("cuda", enabled=self.engine.uses_amp):
                 total = self.model(batch).sum()
             if self.engine.uses_amp:
                 self.scaler.scale(total).backward()

@@ -38,7 +38,7 @@ REASONS = {
     ],
     "a constructor that is chosen by its name is known where it is called alone": [("AMP209", "config_flag")],
     "flags are compared where both are arguments": [
-        ("AMP220", "amp_flag"), ("AMP220", "conditional_region"), ("AMP220", "config_flag"),
+        ("AMP220", "amp_flag"), ("AMP220", "config_flag"),
     ],
     "a context that a stack enters is not the block's": [("AMP113", "exit_stack")],
     "the arguments of a context are read where they are written": [("AMP606", "region_settings")],

@@ -30,12 +30,13 @@ IN_SOURCE = {
     "reads.py": ["_INERT"],
     "custom_functions.py": ["_EXCHANGES", "_SIGNS"],
     "decorators.py": ["_ABSTRACT", "_SET_FROM_OUTSIDE"],
-    "deepspeed.py": ["_PASSES_LOSS"],
+    "deepspeed.py": ["_BLOCK", "_PASSES_LOSS"],
     "device_types.py": ["_INDEXED"],
     "discards.py": ["_DISCARDED"],
     "display.py": ["_REAL", "_REFERENCE"],
-    "divisors.py": ["_MAY_DIVIDE", "_SUMMED"],
+    "divisors.py": ["_HOOKED", "_MAY_DIVIDE", "_SUMMED"],
     "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],
+    "grown.py": ["_GROWS", "_OVER_PARAMETERS"],
     "half_outputs.py": ["_CALLED"],
     "hydra.py": ["_PACKAGE"],
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],
@@ -60,6 +61,7 @@ IN_SOURCE = {
     "uncleared.py": ["_COMMENT"],
     "parameters.py": ["_WITH_DTYPE"],
     "unlifted_losses.py": ["_REGION"],
+    "weights.py": ["_HALVES_BY_HAND"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
 

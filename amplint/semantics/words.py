@@ -796,7 +796,7 @@ SCHEDULER_CLASS = Guess(
     because="Libraries have schedulers of their own, which accumulation has to advance once per window.",
     examples=(
         "lr_scheduler.Custom", "StepLR", "NoamScheduler", "get_cosine_schedule_with_warmup", "CosineAnneal",
-        "CosineWarmRestarts", "build_scheduler",
+        "CosineWarmRestarts", "build_scheduler", "create_scheduler", "make_lr_scheduler", "setup_schedule",
     ),
     counterexamples=("Adam", "schedule", "LRFinder", "run_schedule"),
 )  # fmt: skip

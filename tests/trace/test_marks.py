@@ -38,6 +38,7 @@ BY_CONVERSION = (
     "AMP502-dtype-mismatch-after-autocast/bad_choice_of_numbers.py",
     "AMP502-dtype-mismatch-after-autocast/bad_chosen_dtype.py",
     "AMP502-dtype-mismatch-after-autocast/bad_float32_mask.py",
+    "AMP502-dtype-mismatch-after-autocast/bad_lifted_input_of_own_weights.py",
 )
 """Programs of these rules that convert the model instead."""
 
@@ -63,6 +64,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP408-loss-in-half/bad_output_of_sharded.py": [None],  # the run has no processes to shard over
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
+    "AMP221-step-without-gradients/bad_optimizer_of_no_name.py": [Verdict.UNDECIDED],  # Python raises, not PyTorch
     "AMP414": [None],  # how often a random number falls on a value is not counted
     "AMP506": [None],  # what nothing is done with is not looked at
     "AMP505": [None],  # no operation of PyTorch's
@@ -72,6 +74,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP405-square-overflows-half/bad_variance.py": [Verdict.CONFIRMED, Verdict.CONFIRMED, None],
     "AMP405-square-overflows-half/bad_length_written_out.py": [Verdict.CONFIRMED, None, None],
     "AMP405-square-overflows-half/bad_rms_norm_half_model.py": [Verdict.CONFIRMED, None],
+    "AMP405-square-overflows-half/bad_weights_by_their_sum.py": [None],  # quotients are not looked at
     "AMP106-autocast-has-no-effect/bad_listed_devices.py": [None],  # a region for another device does nothing here
     "AMP406-integers-in-half/bad_dtype_of_buffer.py": [Verdict.CONFIRMED, None],
     "AMP406-integers-in-half/bad_frequencies_in_half.py": [None],  # digits that are gone are not counted

@@ -18,7 +18,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Optimizer, Unknown
+from amplint.semantics.values.values import Instance, Optimizer, Unknown, Value
 from amplint.semantics.words import MAY_CLEAR
 from amplint.source import syntax as cst
 from amplint.source.tree import every, target_names
@@ -56,15 +56,27 @@ def _is_older(machine: Machine, optimizer: Optimizer, loop: cst.CSTNode, scaled:
 
 
 def _is_given(machine: Machine, state: State, optimizer: cst.BaseExpression, loop: cst.CSTNode) -> bool:
-    """Whether a variable or an attribute that `loop` does not bind holds an optimizer that unseen code made."""
-    if isinstance(optimizer, cst.Name) and not isinstance(machine.lookup(state, optimizer.value), Unknown):
+    """Whether a variable, or an attribute of an object in sight, holds an optimizer that unseen code made.
+
+    It is none that `loop` binds.
+    """
+    path = dotted(optimizer)
+    if path is None or not isinstance(_held(machine, state, path), Unknown):
         return False
     targets = [target.target for assignment in every(loop, cst.Assign) for target in assignment.targets]
     targets += [inner.target for inner in every(loop, cst.For)]
     bound = {dotted(one) for target in targets for one in (target, *every(target, cst.Attribute))}
     bound |= {name for target in targets for name in target_names(target)}
-    path = dotted(optimizer)
-    return path is not None and not any(path == one or path.startswith(f"{one}.") for one in bound)
+    return path not in bound and path.partition(".")[0] not in bound
+
+
+def _held(machine: Machine, state: State, path: str) -> Value | None:
+    """The value of a variable, or of an attribute that was set in sight."""
+    name, _, attribute = path.partition(".")
+    owner = machine.lookup(state, name)
+    if not attribute:
+        return owner
+    return state.heap.get(owner.symbol, {}).get(attribute) if isinstance(owner, Instance) else None
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
