@@ -21,7 +21,8 @@ class EnabledFlagsDiffer(Rule):
 
     ## Why is this bad?
     With float16 autocast on and the scaler off, small gradients become 0 and overflowing ones are applied. A user who
-    sets only one of the two flags gets that without a word.
+    sets only one of the two flags gets that without a word, and so does one who does not ask for the scaler where the
+    region is always on.
 
     ## Example
     ```python
