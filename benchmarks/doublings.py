@@ -94,6 +94,22 @@ def trainings(n: int) -> str:
     return "import torch\n" + "".join(one.format(number=i) for i in range(n))
 
 
+def squared(n: int) -> str:
+    """A window of micro-batches whose loss is the sum of two products, one of them squared as often."""
+    return (
+        "import torch\n"
+        "def train(model, optimizer, loader, every, weight):\n"
+        "    for i, x in enumerate(loader):\n"
+        "        loss = model(x)\n"
+        + "        loss = loss * loss\n"
+        * n
+        + "        (loss * weight + x * every.other).backward()\n"
+        "        if (i + 1) % every.steps == 0:\n"
+        "            optimizer.step()\n"
+        "            optimizer.zero_grad()\n"
+    )
+
+
 def chained(n: int) -> str:
     """As many classes, each derived from the one before."""
     classes = "".join(
@@ -209,6 +225,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
             50,
             1600,
         ),
+        "`loss = loss * loss`": Shape(squared, 10, 640),
         "subclass chain": Shape(chained, 50, 800),
         "attributes of `self`": Shape(
             lambda n: (

@@ -39,6 +39,7 @@ SIZES = {
     "`x.a.a...`": 1_600,
     "`except` clauses": 400,
     "optimizers": 400,
+    "`loss = loss * loss`": 50,
     "subclass chain": 400,
     "functions": 200,
     "functions that train": 200,

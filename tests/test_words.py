@@ -34,7 +34,7 @@ IN_SOURCE = {
     "device_types.py": ["_INDEXED"],
     "discards.py": ["_DISCARDED"],
     "display.py": ["_REAL", "_REFERENCE"],
-    "divisors.py": ["_HOOKED", "_MAY_DIVIDE", "_SUMMED"],
+    "divisors.py": ["_MAY_DIVIDE"],
     "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],
     "grown.py": ["_GROWS", "_OVER_PARAMETERS"],
     "half_outputs.py": ["_CALLED"],

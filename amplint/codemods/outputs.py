@@ -352,7 +352,7 @@ def _leaving(script: Script, outputs: Set[cst.CSTNode]) -> Iterator[cst.CSTNode]
             continue
         passed = {path} if all(called_name(call) != function.name.value for call in script.calls) else set[str]()
         for one in every(function, cst.Assign):
-            if _hands_on(one.value, path) and not any(map(SPEAKS_OF_LOSS.search, bound_paths(one))):
+            if _is_computed_from(one.value, path) and not any(map(SPEAKS_OF_LOSS.search, bound_paths(one))):
                 passed |= bound_paths(one)
         if any(dotted(part) in passed for one in every(function, cst.Return) for part in _parts(one.value)):
             yield output
@@ -365,7 +365,7 @@ def _parts(value: cst.BaseExpression | None) -> list[cst.BaseExpression]:
     return [value] if value is not None else []
 
 
-def _hands_on(value: cst.BaseExpression, path: str) -> bool:
+def _is_computed_from(value: cst.BaseExpression, path: str) -> bool:
     """Whether `value` is the result of a function or method of the project that takes `path` alone."""
     if not isinstance(value, cst.Call) or [dotted(one.value) for one in value.args] != [path]:
         return False

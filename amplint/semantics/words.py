@@ -992,6 +992,14 @@ KEEPS_RECORDS = Guess(
     examples=("save_checkpoint", "do_save", "load", "restore", "resume", "log_step", "print_stats"),
     counterexamples=("train", "reload", "catalog", "step", "step_and_log"),
 )
+SUMMED_LOSS = Guess(
+    name="a loss that is a sum",
+    of="the last name of what is called",
+    pattern=r"sum_loss$|loss_sum$",
+    because="Sums over micro-batches add up to the sum over the window: nothing has to divide them.",
+    examples=("token_sum_loss", "loss_sum"),
+    counterexamples=("sum", "summary_loss", "loss_summary"),
+)
 SETS_RATES = Guess(
     name="a function that sets or reads learning rates",
     of="an unseen function that is passed an optimizer",

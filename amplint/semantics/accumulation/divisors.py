@@ -11,6 +11,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.symbols import Key
 from amplint.semantics.values.values import TRUE, Const, Method
+from amplint.semantics.words import SUMMED_LOSS
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import in_place, operations_with, spellings
@@ -23,8 +24,6 @@ _MAY_DIVIDE = regex(r"/|\bdiv|\bmul|\.sum\(|sum\b")
 _LOSSES = operations_with("loss")
 _MEANS = frozenset({"mean", "batchmean", "none", None})
 """Reductions after which a loss is no sum, unless code that is followed adds its elements."""
-_SUMMED = regex(r"sum_loss$|loss_sum$")
-_HOOKED = regex(r"comm_hook")
 _DEEP = 60
 
 
@@ -37,14 +36,14 @@ def may_divide(chunk: Chunk) -> bool:
 @cached_per_chunk
 def changes_reduction(chunk: Chunk) -> bool:
     """Whether a hook in `chunk` reduces the gradients of processes, and may divide them."""
-    return _HOOKED.search(chunk.text) is not None
+    return "comm_hook" in chunk.text
 
 
 def may_be_sum(name: str, arguments: Arguments) -> bool:
     """Whether a call of a loss, or of its class, named `name` sums over the elements, or may do so."""
     reduction, averaged = arguments.value("reduction"), arguments.value("size_average")
     means = reduction is None or (isinstance(reduction, Const) and reduction.value in _MEANS)
-    return not means or averaged not in (None, TRUE) or _SUMMED.search(name) is not None
+    return not means or averaged not in (None, TRUE) or SUMMED_LOSS.search(name) is not None
 
 
 def divided(machine: Machine, loss: int, every: int) -> bool | None:
@@ -137,10 +136,10 @@ class _Judge:
     def _averaged(self, dividend: int, divisor: int) -> int | None:
         """The elements of which a quotient is the mean: a sum by the sum of the weights, or of the mask, in it."""
         symbols = self.machine.symbols
-        if symbols.key(dividend)[0] != "sum":
+        if symbols.key(dividend)[0] != "sum" or not symbols.parts(dividend):
             return None
         elements, counted = symbols.parts(dividend)[0], set(symbols.derivation(divisor))
-        summed = {symbols.parts(one)[0] for one in counted if symbols.key(one)[0] == "sum"}
+        summed = {part for one in counted if symbols.key(one)[0] == "sum" for part in symbols.parts(one)[:1]}
         weights = summed.intersection(symbols.derivation(dividend))
         if not weights or dividend in counted:
             return None
@@ -154,13 +153,14 @@ class _Judge:
 
     def _factors(self, symbol: int, depth: int) -> frozenset[int]:
         """The factors of a product, none of them divided; empty for anything else."""
-        parts = self.machine.symbols.parts(symbol)
-        if self.machine.symbols.key(symbol)[0] != "Multiply" or not depth:
-            return frozenset()
-        inner = [self._factors(part, depth - 1) for part in parts]
-        if any(self.of(part, depth - 1) is not False and not found for part, found in zip(parts, inner, strict=True)):
-            return frozenset()
-        return frozenset(parts).union(*inner)
+        symbols = self.machine.symbols
+
+        def factors(one: int) -> tuple[int, ...]:
+            return symbols.parts(one) if symbols.key(one)[0] == "Multiply" else ()
+
+        found = frozenset(symbols.closure(symbol, factors))
+        divided = any(self.of(one, depth - 1) is not False for one in found if not factors(one))
+        return frozenset() if divided else found - {symbol}
 
     def _called(self, symbol: int, parts: tuple[int, ...], depth: int) -> bool | None:
         if any(part in self.owners for part in parts):

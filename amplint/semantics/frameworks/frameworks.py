@@ -25,7 +25,7 @@ from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import ACCELERATOR, dotted
 from amplint.semantics.values.arguments import Arguments
-from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.facts import Fact, compatible
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -368,16 +368,11 @@ def _is_left_wide(machine: Machine, state: State, manager: Manager) -> bool:
     """
     made = machine[Frameworks].made
     behind = [symbol for symbol in machine.symbols.derivation(manager.symbol) if symbol in made]
-    left = [made[symbol] for symbol in behind if not _contradict(made[symbol][1], state.facts)]
+    left = [made[symbol] for symbol in behind if compatible(made[symbol][1], state.facts)]
     halves = [facts for other, facts in made.values() if other.precision in HALF_DTYPES and other.kind == manager.kind]
     return bool(left) and all(
-        one.precision is None and any(_contradict(facts, own) for facts in halves) for one, own in left
+        one.precision is None and not all(compatible(facts, own) for facts in halves) for one, own in left
     )
-
-
-def _contradict(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
-    """Whether both cannot hold at once."""
-    return any(other.get(key, fact) != fact for key, fact in one.items())
 
 
 def synced(machine: Machine, state: State, manager: Manager) -> bool:

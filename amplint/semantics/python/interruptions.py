@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.values.facts import compatible
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Unknown, Value
 
@@ -21,16 +22,11 @@ def interrupted(machine: Machine, entry: Sequence[State], ways_out: Sequence[Sta
         path = state.copy()
         if advances:
             machine.forget(path)
-        ends = [end for end in ways_out if not _contradict(state, end)]
+        ends = [end for end in ways_out if compatible(state.facts, end.facts)]
         path.frames = _joined_parts(machine, state.frames, [end.frames for end in ends])
         path.heap = _joined_parts(machine, state.heap, [end.heap for end in ends])
         paths.append(path)
     return paths
-
-
-def _contradict(entry: State, end: State) -> bool:
-    """Whether `end` cannot follow from `entry`, since its assumptions differ."""
-    return any(end.facts.get(key, fact) != fact for key, fact in entry.facts.items())
 
 
 Tables = dict[int, dict[str, Value]]

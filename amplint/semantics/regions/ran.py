@@ -11,7 +11,7 @@ from amplint.semantics.events.protocol import BFLOAT16, FLOAT16
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.values.facts import Fact, is_on, record_fact
+from amplint.semantics.values.facts import Fact, compatible, is_on, record_fact
 from amplint.semantics.values.state import Iteration, Part, State, shared_rounds
 from amplint.semantics.values.values import (
     FALSE,
@@ -116,7 +116,7 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
     possible = [
         ran
         for ran in state[RegionsRun].ran
-        if _are_compatible(ran.facts, state.facts) and not _asks_for_another(machine, state, ran)
+        if compatible(ran.facts, state.facts) and not _asks_for_another(machine, state, ran)
     ]
     return tuple(
         RanRegion(
@@ -128,7 +128,7 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
             or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
         )
         for ran in possible
-        for together in [tuple(other.context for other in possible if _are_compatible(ran.facts, other.facts))]
+        for together in [tuple(other.context for other in possible if compatible(ran.facts, other.facts))]
     )
 
 
@@ -151,11 +151,6 @@ def _is_in_current_file(machine: Machine, region: cst.CSTNode) -> bool:
     """Whether a region stands in the linted file or in the one that is being interpreted."""
     chunk = machine.chunk
     return machine.program.main.owns(region) or (chunk is not None and chunk.source.owns(region))
-
-
-def _are_compatible(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
-    """Whether both sets of facts can hold at once."""
-    return all(other.get(key, fact) == fact for key, fact in one.items())
 
 
 def _on_together(machine: Machine, ran: Ran, scaler: Scaler | None) -> bool | None:

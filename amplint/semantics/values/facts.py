@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 from amplint.semantics.values.symbols import Symbols
@@ -20,6 +21,11 @@ class Known(Protocol):
 
     def get(self, key: Fact, /) -> Const | None:
         """The fact assumed under `key`, None without one."""
+
+
+def compatible(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
+    """Whether both sets of facts can hold at once."""
+    return all(other.get(key, fact) == fact for key, fact in one.items())
 
 
 _CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value", "Modulo"})
