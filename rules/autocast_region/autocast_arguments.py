@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, Event, ScalerCreated
+from amplint.semantics.events import AutocastCreated, DecoratorRefused, Event, ScalerCreated
 from amplint.semantics.values.values import Const, Device, Ref, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.names import (
@@ -52,7 +52,8 @@ class AutocastArguments(Rule):
     ```
 
     `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither.
-    `torch.cuda.amp.autocast` has no `device_type` either: the device is part of its name.
+    `torch.cuda.amp.autocast` has no `device_type` either: the device is part of its name. The decorators `custom_fwd`
+    and `custom_bwd` of `torch.amp` need it, by name; those of `torch.cuda.amp` do not have it.
     A file that imports `autocast` from `torch.amp`, and from `torch.cuda.amp` where that fails, has to pass the type.
 
     PyTorch before 2.4 also refuses a device type with an index (`"cuda:0"`), which `str(device)` can be. That is
@@ -72,7 +73,7 @@ class AutocastArguments(Rule):
     anywhere = True
     goes_by = ("arguments",)
     claims = (Claim(Sign.RAISES),)
-    screen = ((b"autocast", b"GradScaler"),)
+    screen = ((b"autocast", b"GradScaler", b"custom_fwd", b"custom_bwd"),)
     every_path = True
     fixable = Applicability.SAFE
 
@@ -122,7 +123,21 @@ class AutocastArguments(Rule):
                 yield self.report(event, message, reason=reason, advice=advice, at=argument)
                 return
 
+    def on_decorator_refused(self, event: DecoratorRefused) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"{event.api} gets no device type",
+            reason="PyTorch raises TypeError where the class is defined: device_type is required, and by name alone.",
+            advice='Pass it, such as device_type="cuda".',
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, DecoratorRefused):
+            given = event.by_position
+            if given is None or not isinstance(given.value, cst.SimpleString):
+                return None
+            named = f"device_type={rewrite.text(given.value)}"
+            return Fix("Pass the device type by name", (rewrite.replace(given, named),))
         if not isinstance(event, AutocastCreated):
             return None
         parameter, kind = next(_wrongly_typed_arguments(event), ("", ""))

@@ -21,7 +21,15 @@ from amplint.semantics.custom_functions.function_passes import (
     runs_again,
 )
 from amplint.semantics.custom_functions.kernels import handles_dtypes, has_casting_caller, uncast_call, unprepared
-from amplint.semantics.events import LeftOut, MixedBackward, OffInBackward, RunsAgain, UncastKernelCall, Unpaired
+from amplint.semantics.events import (
+    DecoratorRefused,
+    LeftOut,
+    MixedBackward,
+    OffInBackward,
+    RunsAgain,
+    UncastKernelCall,
+    Unpaired,
+)
 from amplint.semantics.python.attributes import find_method
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
@@ -41,13 +49,16 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 
 KINDS = frozenset(
-    event.kind for event in (Unpaired, RunsAgain, MixedBackward, LeftOut, UncastKernelCall, OffInBackward)
+    event.kind
+    for event in (DecoratorRefused, Unpaired, RunsAgain, MixedBackward, LeftOut, UncastKernelCall, OffInBackward)
 )
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
 """Code that exchanges the storage or shape of a tensor."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
+_TYPED = regex(r"torch\.amp\.(?:autocast_mode\.)?custom_[fb]wd")
+"""The decorators that need a device type."""
 _VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
@@ -68,11 +79,13 @@ class Applied:
 class Decoration:
     """The autocast decorator of a method; `unclear` if a decorator has an unknown effect.
 
-    `api` is its qualified name, or the bare name for one of another library or of alternative imports.
+    `api` is its qualified name, or the bare name for one of another library or of alternative imports. `bound` means
+    that `functools.partial` passes arguments.
     """
 
     node: cst.BaseExpression | None = None
     api: str = ""
+    bound: bool = False
     unclear: bool = False
 
     @property
@@ -149,10 +162,11 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
         node = decorator.decorator
         name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
         value = evaluate_silently(machine, state, MODULE_FRAME, node.func if isinstance(node, cst.Call) else node, {})
+        bound = isinstance(value, Partial)
         value = value.callee if isinstance(value, Partial) else value
         api = value.name if isinstance(value, Ref) else ""
         if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
-            found = Decoration(node, api)
+            found = Decoration(node, api, bound)
         elif (known := next((kind for kind in _PAIR if name.endswith(kind)), None)) is not None:
             found = Decoration(node, known)
         elif name.rpartition(".")[2] not in _PLAIN:
@@ -172,6 +186,8 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
     machine.statement = cls
     if forward.unclear or backward.unclear:
         return
+    for decoration in (forward, backward):
+        _check_device_type(machine, state, decoration, details)
     if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
         _emit_unpaired(machine, state, passes, forward, backward, details)
     if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
@@ -202,6 +218,20 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
         )
     elif machine.assumes and found is None and again is None:
         _emit_assumed(machine, state, cls.name.value, passes, details, modules)
+
+
+def _check_device_type(machine: Machine, state: State, decoration: Decoration, details: dict[str, object]) -> None:
+    """Emit `DecoratorRefused` for a decorator that is given no device type."""
+    if decoration.node is None or decoration.bound or not _TYPED.fullmatch(decoration.api):
+        return
+    given = decoration.node.args if isinstance(decoration.node, cst.Call) else ()
+    names = {one.keyword.value for one in given if one.keyword is not None}
+    if "device_type" in names or any(one.star for one in given):
+        return
+    by_position = next((one for one in given if one.keyword is None), None)
+    machine.emit(
+        state, DecoratorRefused, decoration.node, api=decoration.api, by_position=by_position, **details
+    )  # fmt: skip
 
 
 def _torch_guesses(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:

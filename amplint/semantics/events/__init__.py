@@ -41,6 +41,7 @@ from amplint.semantics.events.frameworks import (
 )
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
+    DecoratorRefused,
     LeftOut,
     MixedBackward,
     OffInBackward,
@@ -214,6 +215,7 @@ __all__ = [
     "ConvertedInShards",
     "ConvertedToFloat8",
     "CustomFunctionEvent",
+    "DecoratorRefused",
     "DelegatedBackward",
     "DeviceFixed",
     "DisabledForOneDevice",

@@ -38,6 +38,17 @@ class Unpaired(CustomFunctionEvent):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DecoratorRefused(CustomFunctionEvent):
+    """`custom_fwd` or `custom_bwd`, called `api`, gets no `device_type` by name, which it needs.
+
+    `by_position` is an argument in the place of the function, where a device type was meant.
+    """
+
+    api: str
+    by_position: cst.Arg | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunsAgain(CustomFunctionEvent):
     """`backward` runs what forward ran at `first` once more, in whatever autocast state it meets.
 
