@@ -280,8 +280,8 @@ def signatures(op: str) -> list[list[str]]:
     """The names of the parameters that an operation takes, for each of its overloads."""
     found = [
         [argument.name for argument in schema.arguments]
-        for prefix in ("", "linalg_")
-        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{prefix}{op}")
+        for name in (op, f"{op}_", f"linalg_{op}")
+        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     ]
     function = getattr(F, op, None)
     if inspect.isfunction(function):

@@ -892,6 +892,13 @@ def gram(features):
 def similar(rows, share, ways):
     return torch.mm(rows, rows.t()) / 0.07, torch.mm(rows, rows.t()) / (share * ways)
 
+class Assigned(nn.Module):
+    def forward(self, similarity, mask, table):
+        similarity[~mask] = -1e9  # AMP401
+        similarity.fill_diagonal_(-1e12)  # AMP401
+        table[mask] = -1e9
+        return similarity.softmax(dim=-1), table
+
 class Tried(nn.Module):
     def forward(self, x):
         return torch.linalg.pinv(x)  # AMP503

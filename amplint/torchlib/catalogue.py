@@ -409,6 +409,7 @@ exponential           i    fills
 eye                   f    creates float32
 feature_alpha_dropout fn   drops=FeatureAlphaDropout
 fill                  fi   fills into-any same-rank number=value:0
+fill_diagonal         i    number=fill_value:0
 FloatTensor           f    float32
 from_numpy            f    creates float32 of-content
 full                  f    creates float32

@@ -23,7 +23,7 @@ ARITHMETIC = ("Add", "Subtract", "Multiply")
 CLAMPS = ("clamp_min", "clamp_max")
 FILLS = (
     *("masked_fill", "masked_fill_", "where", "index_put"),
-    *("index_fill", "index_fill_", "scatter", "scatter_"),
+    *("index_fill", "index_fill_", "scatter", "scatter_", "fill_diagonal"),
 )
 
 
@@ -65,7 +65,7 @@ class ConstantOverflowsHalf(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.TAKES, ("float16",)), Claim(Sign.RAISES, texts=("overflow",)))
     screen = (HALF_SIGNS, HUGE_NUMBERS)
-    assumed = (HUGE_ASSUMED, (b"masked_fill", b"masked_fill_", b"where", b"fill_", b"_fill", b"_INF"))
+    assumed = (HUGE_ASSUMED, (b"mask", b"where", b"fill_", b"_fill", b"full", b"_INF", b"softmax", b"] = -"))
     fixable = Applicability.SAFE
     reason = "The largest float16 number is 65504; anything beyond raises or becomes infinity."
 

@@ -10,7 +10,7 @@ from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS, Operation
 from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
-from amplint.semantics.tensors import clashes, flow, numbers, ranks
+from amplint.semantics.tensors import clashes, flow, numbers, ranks, supposed
 from amplint.semantics.tensors.foreign_limits import limit_of_another
 from amplint.semantics.tensors.lists import STORES_BY_LIST, is_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
@@ -51,6 +51,7 @@ def stored(
     met = number_operand(value, source, target.value)
     met = met or limit_of_another(machine, state, value, source, owner, target.value)
     large = met is not None and abs(met.value) > FLOAT16_MAX
+    owner = supposed.operand(machine, state, target.value, owner) if large else owner
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return
     keys = _keys(machine, state, target)
