@@ -148,6 +148,47 @@ PROGRAMS = {
         def attention(keys, values):
             return product(keys.float(), values.float())
     """,
+    "a layer and its input are converted": """
+        class Router(nn.Module):
+            def __init__(self, width, experts):
+                super().__init__()
+                self.gate = nn.Linear(width, experts, bias=False)
+
+            def forward(self, tokens):
+                gate = self.gate.float()
+                return gate(tokens.to(torch.float32)).softmax(-1)  # AMP104
+    """,
+    "a layer is made in float32 and its input converted": """
+        class Router(nn.Module):
+            def __init__(self, width, experts):
+                super().__init__()
+                self.gate = nn.Linear(width, experts, dtype=torch.float32)
+                self.plain = nn.Linear(width, experts)
+
+            def forward(self, tokens):
+                tokens = tokens.float()
+                return self.gate(tokens), self.plain(tokens)  # AMP104
+    """,
+    "a parameter and its factor are converted": """
+        class Router(nn.Module):
+            def __init__(self, width, experts):
+                super().__init__()
+                self.weight = nn.Parameter(torch.zeros(experts, width))
+
+            def forward(self, tokens):
+                logits = nn.functional.linear(tokens.float(), self.weight.type(torch.float32))  # AMP104
+                return logits + tokens.float() @ self.weight.float().mT  # AMP104
+    """,
+    "a layer is converted where autocast is off": """
+        class Router(nn.Module):
+            def __init__(self, width, experts):
+                super().__init__()
+                self.gate = nn.Linear(width, experts)
+
+            def forward(self, tokens):
+                with torch.autocast(tokens.device.type, enabled=False):
+                    return self.gate.float()(tokens.float())
+    """,
     "one factor is not converted": """
         class Mixer(nn.Module):
             def forward(self, a, b):

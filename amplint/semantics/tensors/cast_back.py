@@ -15,8 +15,9 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.tensors.conversions import asks_float32
 from amplint.semantics.tensors.devices import common, reaches
-from amplint.semantics.tensors.provenance import conversion
+from amplint.semantics.tensors.provenance import conversion, is_parameter_or_buffer, last_cast
 from amplint.semantics.tensors.tensors import Tensors, converts_to, follows
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Autocast, Tensor
@@ -32,7 +33,7 @@ from amplint.torchlib.policy import FOLLOWS_INPUT, LOWER, words
 PRODUCTS = operations_with("matrices") - {"linear"}
 Places = Sequence[tuple[cst.BaseExpression, Tensor]]
 _TRANSPOSED = words("T mT")
-_PRODUCT = regex(r"\b(?:einsum|matmul|bmm|baddbmm|mm)\(|[^\s(,] @ ")
+_PRODUCT = regex(r"\b(?:einsum|matmul|bmm|baddbmm|mm|linear|Linear)\(|[^\s(,] @ ")
 _PRECISE = regex(r"\.float\(\)|float32|torch\.float\b|arange|freq")
 _CALLS = words("float type_as einsum matmul bmm baddbmm mm register_buffer cos sin")
 
@@ -48,8 +49,33 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors
         guesses = _angles(tensors)
         if guesses is not None:
             machine.emit(state, AnglesCast, node, op=op, assumed=True, guesses=guesses)
+        elif _converts_weights(machine, tensors):
+            machine.emit(state, CastBack, node, op=op, assumed=True)
         elif op in PRODUCTS:
             _record_product(machine, node, op, tensors)
+
+
+def layer_called(machine: Machine, state: State, node: cst.Call, op: str, operand: Tensor, weights: Tensor) -> None:
+    """Emit `CastBack` for a layer whose input and weights are both converted to float32, where no region is visible."""
+    if (
+        not machine.assumes
+        or op != "linear"
+        or weights.dtype not in ("float32", None)
+        or not asks_float32(weights.why_half)
+    ):
+        return
+    lifted = operand.dtype == "float32" and conversion(machine, operand.symbol) == "float32"
+    if lifted and innermost(machine, state)[0] is None and _may_be_inside(machine, state):
+        machine.emit(state, CastBack, node, op=op, assumed=True)
+
+
+def _converts_weights(machine: Machine, tensors: Places) -> bool:
+    """Whether all operands of a product are converted to float32, among them a parameter of the running object."""
+    if not all(value.dtype == "float32" and conversion(machine, value.symbol) == "float32" for _, value in tensors):
+        return False
+    casts = [last_cast(machine, value.symbol) for _, value in tensors]
+    sources = [machine.symbols.parts(cast)[0] for cast in casts if cast is not None]
+    return any(is_parameter_or_buffer(machine, source) for source in sources)
 
 
 def _emit_cast_back(

@@ -20,6 +20,7 @@ from amplint.semantics.tensors.clash_pairs import (
     is_made_by_caller,
     pair,
 )
+from amplint.semantics.tensors.conversions import asks_float32
 from amplint.semantics.tensors.datasets import prepares_data
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.halves import may_be_half
@@ -47,7 +48,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
-from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, words
 
@@ -283,7 +284,7 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
     left = left_wide(machine, source.value)
-    if left is None and not is_switched_off(state) and not _asks_float32(weights.why_half):
+    if left is None and not is_switched_off(state) and not asks_float32(weights.why_half):
         left = lifted_between(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
@@ -298,13 +299,6 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         machine.emit(
             state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
         )
-
-
-def _asks_float32(made: cst.CSTNode | None) -> bool:
-    """Whether a layer is constructed with `dtype=torch.float32`."""
-    given = made.args if isinstance(made, cst.Call) else ()
-    named = (one.value for one in given if one.keyword is not None and one.keyword.value == "dtype")
-    return any(DTYPES.get(dotted(value) or "") == "float32" for value in named)
 
 
 def _is_given_by_loader(machine: Machine, value: Value) -> bool:

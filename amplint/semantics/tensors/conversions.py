@@ -10,7 +10,7 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
 from amplint.source.tree import children, every, target_names, walk
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.policy import words
 
 CASTING = words("half bfloat16 float double type type_as long int bool")
@@ -18,6 +18,15 @@ CASTING = words("half bfloat16 float double type type_as long int bool")
 _ABOUT = words("shape size device dtype dim ndim numel")
 """Attributes and methods that say something about a tensor, and hold none of its elements."""
 _STEPS = 5
+
+
+def asks_float32(made: cst.CSTNode | None) -> bool:
+    """Whether this call makes weights float32: a conversion, or the construction of a layer with that `dtype`."""
+    if not isinstance(made, cst.Call):
+        return False
+    converts = last_name(made.func) in ("to", "type")
+    given = (one.value for one in made.args if converts or (one.keyword is not None and one.keyword.value == "dtype"))
+    return last_name(made.func) == "float" or any(DTYPES.get(dotted(value) or "") == "float32" for value in given)
 
 
 def converts(node: cst.CSTNode, model: str = "") -> bool:

@@ -15,6 +15,7 @@ from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.tensors import (
     adapters,
+    cast_back,
     clashes,
     flow,
     numbers,
@@ -102,6 +103,7 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, weights=held, raises=found.refusal,
     )  # fmt: skip
+    cast_back.layer_called(machine, state, node, op, operand, own)
     if flow.regime(machine, state) is None and (called.dtype is None or own.dtype in ("float32", *HALF_DTYPES)):
         clashes.check_layer(machine, state, node, op, Operand(places[0][0], operand), own)
     return result

@@ -70,12 +70,14 @@ def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
 
 def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Iterable[Operand]) -> None:
     """Report `op` on `operands` where all of them are half within a region that disables autocast."""
-    if op not in PRECISE:
+    if op not in PRECISE and op != "linear":
         return
     tensors = [(place, tensor(machine, value)) for place, value in operands if _may_be_tensor(machine, value)]
     region = _switched_off(state)
     if region is None:
         cast_back.computed(machine, state, node, op, tensors)
+        return
+    if op == "linear":
         return
     entries = [value for _, value in tensors if _is_entry(machine, value.symbol)]
     if entries:

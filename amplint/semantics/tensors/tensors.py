@@ -504,6 +504,7 @@ class Tensors(Tracker):
 
     def attribute_value(self, owner: Value, name: str) -> Value | None:
         """Evaluate `tensor.data`, `tensor.grad` and their kind."""
+        owner = used_as_tensor(self.machine, owner) if name in _VIEWS else owner
         if not isinstance(owner, Tensor):
             return None
         if name in _VIEWS:
