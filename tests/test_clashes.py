@@ -35,6 +35,31 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "whole numbers and truth values, cast to float32 for a layer": """
+        class Conditions(nn.Module):
+            def __init__(self, width, kinds):
+                super().__init__()
+                self.kinds = kinds
+                self.embed, self.gate = nn.Linear(kinds, width), nn.Conv1d(1, width, 1)
+
+            def forward(self, x, kind, lengths):
+                chosen = F.one_hot(kind, self.kinds).to(torch.float32)
+                inside = (lengths[:, None] > 3).float()
+                x = x + self.embed(chosen)  # AMP502
+                x = x + self.embed(F.one_hot(kind, self.kinds).to(x.dtype))
+                return x * self.gate(inside[:, None])  # AMP502
+    """,
+    "an embedding of steps whose frequencies are counted": """
+        class Steps(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.width, self.dense = width, nn.Linear(width, width)
+
+            def forward(self, steps):
+                rates = torch.exp(-0.1 * torch.arange(self.width // 2, device=steps.device) / (self.width // 2))
+                angles = steps.float()[:, None] * rates[None]
+                return self.dense(torch.cat([angles.sin(), angles.cos()], dim=-1))  # AMP502
+    """,
     "a layer in an attribute of a module that has no class of its own": """
         class Denoiser(nn.Module):
             def __init__(self, width):

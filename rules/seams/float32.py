@@ -18,6 +18,7 @@ JOINS = operations_with("joins")
 MEETING = (
     *MAKING, b"register_buffer", b"Parameter", b"Embedding(", b"_like(", b".new_", b"softmax(",
     b"scaled_dot_product_attention", b"dtype=self.", b"dtype=dtype", b"dtype=weight_dtype", b".half()", b".float()",
+    b"float32)",
     *sorted(name.encode() for name in WRITES),
 )  # fmt: skip
 

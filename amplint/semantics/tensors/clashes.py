@@ -37,7 +37,7 @@ from amplint.semantics.tensors.provenance import creating_call, dtype_root, last
 from amplint.semantics.tensors.sensitive import sources
 from amplint.semantics.tensors.subregions import is_switched_off
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
-from amplint.semantics.tensors.widened import left_wide, lifted_between, lifted_on_a_path, widened_by
+from amplint.semantics.tensors.widened import left_wide, lifted_between, lifted_on_a_path, lifted_whole, widened_by
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value
@@ -67,6 +67,8 @@ _LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|pr
 """A loader that may convert what it gives."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")
+_WHOLE_LIFTED = regex(r"(?:one_hot\(|[<>=]= )[^\n]{0,200}(?:torch\.float(?:32)?\b|\bfloat32)")
+"""A cast of whole numbers or truth values to float32."""
 _SHAPES = words("view reshape permute")
 """Shape operations that helpers apply to a mask made in one function and used in another."""
 
@@ -288,7 +290,7 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         left = lifted_between(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
-    made = uncast_source_call(machine, source.value.symbol)
+    made = uncast_source_call(machine, source.value.symbol) or lifted_whole(machine, source.value)
     if made is not None and not is_made_by_caller(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
         machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_WEIGHS, assumed=True)
@@ -400,12 +402,14 @@ def _met(chunk: Chunk) -> frozenset[str]:
     likes = likes | _NEW if ".new_" in text and "] = " in text else likes
     lifts = ".float()" in text and ("type_as(" in text or "() @ " in text or "matmul(" in text)
     asks = "float32)" in text and "softmax(" in text
+    whole = _WHOLE_LIFTED.search(text) is not None
     lifts = lifts or ATTENTION in text or (".float()" in text and "forward(" in text)
     masks = "mask" in text and ".device)" in text and ("torch.zeros(" in text or "torch.ones(" in text)
     shapes = _SHAPES if masks else frozenset[str]()
     if ".device" in text:
         shapes = shapes.union(name for name in FLOAT32_BY_DEFAULT if f"{name}(" in text)
     shapes = shapes | {"where"} if CHOOSES_NUMBERS.search(text) else shapes
+    shapes = shapes | {"to", "type"} if whole else shapes
     return likes.union(shapes, {"float"} if lifts else (), {"softmax", "einsum", "matmul", "bmm"} if asks else ())
 
 

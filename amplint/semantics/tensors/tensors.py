@@ -323,6 +323,8 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
         return key[1] in NUMBERS
     if key[0] == "parameter":
         return any(id(function) == key[1] and key[2] in numbers_in(function) for function in machine.calls)
+    if key[0] == "FloorDivide" and is_size(machine, value):
+        return True
     if key[0] not in _NUMBERS or not depth:
         return False
     parts = [part for part in key[1:] if isinstance(part, int)]
@@ -330,10 +332,12 @@ def is_number(machine: Machine, value: Value, depth: int = 4) -> bool:
 
 
 def is_size(machine: Machine, value: Value) -> bool:
-    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`."""
+    """Whether this is one size of a shape, `x.shape[-1]` or `x.size(-1)`, or a part of what a constructor was given."""
     if not isinstance(value, Unknown):
         return False
     parts = machine.symbols.parts(value.symbol)
+    if machine.symbols.key(value.symbol)[0] == "FloorDivide":
+        return _is_kept_size(machine, *parts)
     method = machine.symbols.method(value.symbol)
     if method is not None:
         return method[0] == "size" and len(parts) > 1
@@ -343,6 +347,13 @@ def is_size(machine: Machine, value: Value) -> bool:
     if key[0] == "value":
         return isinstance(key[1], Method) and key[1].name == "shape"
     return key[:2] == ("attribute", "shape") or _is_shape(machine, parts[0])
+
+
+def _is_kept_size(machine: Machine, dividend: int, divisor: int) -> bool:
+    """Whether a whole number divides what a constructor was given, as in `self.width // 2`."""
+    key, by = machine.symbols.key(dividend), machine.symbols.key(divisor)
+    running = [id(function) for function in machine.calls]
+    return key[0] == "parameter" and key[1] not in running and by[0] == "value" and isinstance(number(by[1]), int)  # type: ignore[arg-type]
 
 
 def _is_shape(machine: Machine, symbol: int) -> bool:

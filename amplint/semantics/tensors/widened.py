@@ -17,15 +17,16 @@ from amplint.semantics.tensors.provenance import (
     last_cast,
     views,
 )
-from amplint.semantics.tensors.tensors import Tensors
+from amplint.semantics.tensors.tensors import COMPARISONS, Tensors
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.operations import FIRST_DECIDES
-from amplint.torchlib.policy import words
+from amplint.torchlib.policy import BOOLEAN, INTEGER, words
 
 _KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum")
 _JOINS = operations_with("joins")
+_WHOLE = BOOLEAN | INTEGER | words("one_hot long bool int")
 
 
 def widened_by(machine: Machine, value: Value) -> cst.Call | None:
@@ -74,6 +75,28 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
         if _is_left(machine, machine.symbols.parts(one)[0]):
             return node
     return None
+
+
+def lifted_whole(machine: Machine, value: Tensor) -> cst.Call | None:
+    """The cast to float32 of whole numbers or truth values by which `value` is float32, if no other tensor was cast."""
+    if value.dtype != "float32":
+        return None
+    casts = []
+    for one in machine.symbols.closure(value.symbol, partial(decides, machine)):
+        key = machine.symbols.key(one)
+        if key[0] in ("cast", "converted") and key[1] == "float32":
+            if not _is_whole(machine, machine.symbols.parts(one)[0]):
+                return None
+            casts.append(key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one))
+    return next((cast for cast in casts if isinstance(cast, cst.Call)), None)
+
+
+def _is_whole(machine: Machine, symbol: int) -> bool:
+    """Whether an operation that gives truth values or whole numbers computed this."""
+    symbol = dtype_root(machine, symbol)
+    key, method = machine.symbols.key(symbol)[0], machine.symbols.method(symbol)
+    name = method[0] if method is not None else str(key)
+    return key in COMPARISONS or name.rpartition(".")[2] in _WHOLE
 
 
 def lifted_between(machine: Machine, value: Value) -> cst.Call | None:
