@@ -35,6 +35,33 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "queries and keys computed from a cast, and values that are not": """
+        def turned(x):
+            a, b = x.chunk(2, dim=-1)
+            return torch.cat([-b, a], dim=-1)
+
+        class Attention(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.qkv = nn.Linear(width, 3 * width)
+
+            def forward(self, x, cos, sin):
+                q, k, v = self.qkv(x).chunk(3, dim=-1)
+                q = q.float() * cos + turned(q.float()) * sin  # AMP502
+                k = k.float() * cos + turned(k.float()) * sin
+                return F.scaled_dot_product_attention(q, k, v)
+
+            def back(self, x, cos, sin):
+                q, k, v = self.qkv(x).chunk(3, dim=-1)
+                q = q.float() * cos + turned(q.float()) * sin
+                k = k.float() * cos + turned(k.float()) * sin
+                return F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v)
+
+            def all_wide(self, x, cos, sin):
+                q, k, v = self.qkv(x).float().chunk(3, dim=-1)
+                q, k = q * cos + turned(q) * sin, k * cos + turned(k) * sin
+                return F.scaled_dot_product_attention(q, k, v)
+    """,
     "whole numbers and truth values, cast to float32 for a layer": """
         class Conditions(nn.Module):
             def __init__(self, width, kinds):

@@ -24,7 +24,7 @@ from amplint.semantics.tensors.provenance import (
     was_asked_for,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
-from amplint.semantics.tensors.widened import lifted_on_a_path, widened_by
+from amplint.semantics.tensors.widened import lifted_by_operand, lifted_on_a_path, widened_by
 from amplint.semantics.values.values import Method, Module, Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
@@ -63,11 +63,13 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return met
     if op in _PRODUCTS and (met := _lifted_beside(machine, op, operands)) is not None:
         return met
+    if (op in _PRODUCTS or op == ATTENTION) and (met := _computed_beside(machine, op, operands)) is not None:
+        return met
     steady = next((operand for operand in operands if _is_steady(machine, op, operand)), None)
     if steady is None:
         return None
     judge = _judge(machine, steady)
-    others = [one for one in operands if one is not steady]
+    others = [one for one in operands if one is not steady and lifted_by_operand(machine, one.value) is None]
     other = next((one for one in others if judge(machine, one, op)), None)
     if other is None and steady.made is not None:
         made = steady.made
@@ -92,6 +94,16 @@ def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tu
     others = [one for one in operands if one not in wide and is_unconverted(machine, one)]
     other = next((one for one in others if may_be_half(machine, one, op)), None)
     return (wide[0], other) if len(wide) == 1 and other is not None else None
+
+
+def _computed_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
+    """The operand that was computed from a cast to float32, and one that was not."""
+    wide = next((one for one in operands if lifted_by_operand(machine, one.value) is not None), None)
+    if wide is None:
+        return None
+    others = [one for one in operands if one is not wide and lifted_by_operand(machine, one.value) is None]
+    other = next((one for one in others if is_unconverted(machine, one) and may_be_half(machine, one, op)), None)
+    return (wide, other) if other is not None else None
 
 
 def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:

@@ -37,7 +37,14 @@ from amplint.semantics.tensors.provenance import creating_call, dtype_root, last
 from amplint.semantics.tensors.sensitive import sources
 from amplint.semantics.tensors.subregions import is_switched_off
 from amplint.semantics.tensors.tensors import COMPARISONS, FROM_PARAMETER, is_data, runs_layers, used_as_tensor
-from amplint.semantics.tensors.widened import left_wide, lifted_between, lifted_on_a_path, lifted_whole, widened_by
+from amplint.semantics.tensors.widened import (
+    left_wide,
+    lifted_between,
+    lifted_by_operand,
+    lifted_on_a_path,
+    lifted_whole,
+    widened_by,
+)
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Items, Ref, Tensor, Unknown, Value
@@ -99,7 +106,7 @@ def emit_clash(
     asked = isinstance(steady.value, Tensor) and is_asked_for_float32(machine, steady.value)
     widened = widened_by(machine, steady.value) if steady.made is None else None
     if steady.made is None and widened is None and op not in _WRITES:
-        widened = lifted_on_a_path(machine, steady.value)
+        widened = lifted_on_a_path(machine, steady.value) or lifted_by_operand(machine, steady.value)
     writes = op in _WRITES and widened is not None
     settled = steady.made is not None or converted is not None or asked or writes
     refusal = found.refusal if settled else found.refusal and _KEPT

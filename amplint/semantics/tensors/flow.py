@@ -174,7 +174,7 @@ def emit_operation(
     plain = op != "einsum" or runs(op, arguments) == op
     supposing = supposing and plain and machine.assumes and raises is None
     if supposing and (met := clash_pairs.pair(machine, op, described)) is not None:
-        supposed = _assumed_outcome(machine, state, op, described, met[1], in_place)
+        supposed = _assumed_outcome(machine, state, op, described, met, in_place)
         clashes.emit_clash(machine, state, node, op, met, supposed, in_place=in_place)
     elif supposing:
         lifted_inputs.ran(machine, state, node, op, described)
@@ -199,19 +199,25 @@ def emit_operation(
 
 
 def _assumed_outcome(
-    machine: Machine, state: State, op: str, described: Sequence[Operand], half: Operand, in_place: bool
+    machine: Machine,
+    state: State,
+    op: str,
+    described: Sequence[Operand],
+    met: tuple[Operand, Operand],
+    in_place: bool,
 ) -> Outcome:
-    """The outcome of `op` where `half` is half, and parameters and buffers are float32.
+    """The outcome of `op` where the second one of `met` is half, and parameters and buffers are float32.
 
-    Queries, keys and values are half together.
+    Queries, keys and values are half together, apart from the first one of `met`.
     """
+    steady, half = met
     here = _reached(regime(machine, state), [operand.value for operand in described])
     lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
     given = []
     for operand in described:
         known = typed(machine, operand.value)
         dtypes = known.dtypes
-        if operand is half or (op == ATTENTION and known.dtypes is None):
+        if operand is half or (op == ATTENTION and known.dtypes is None and operand is not steady):
             dtypes = frozenset(sorted(lows)[-1:])
         elif operand.dtype in (None, FROM_PARAMETER) and known.rank != NUMBER:
             dtypes = frozenset({"float32"})

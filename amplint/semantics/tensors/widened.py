@@ -56,6 +56,24 @@ def lifted_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
     return node if isinstance(node, cst.Call) else None
 
 
+def lifted_by_operand(machine: Machine, value: Value) -> cst.Call | None:
+    """The cast to float32 of one operand of the arithmetic that computed `value`, which is no narrower than that.
+
+    The dtype of the other operands, and so that of `value`, is unknown.
+    """
+    if not isinstance(value, Tensor) or value.dtypes is not None or value.rank == 0:
+        return None
+    symbols = machine.symbols
+    if symbols.key(dtype_root(machine, value.symbol))[0] not in ARITHMETIC:
+        return None
+    for one in symbols.closure(value.symbol, partial(decides, machine)):
+        key = symbols.key(one)
+        node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
+        if key[:2] in (("cast", "float32"), ("converted", "float32")) and isinstance(node, cst.Call):
+            return node
+    return None
+
+
 def left_wide(machine: Machine, value: Value) -> cst.Call | None:
     """The cast by which a called function, that has ended, computed `value` in float32 from what it was given.
 
