@@ -63,7 +63,7 @@ class SquareOverflowsHalf(Rule):
     code or `ALL`. It reports sums of squares, products of norms and `x.var()`, which adds up in float32 and returns
     float16, so that only a deviation of 256 overflows, single squares and norms of half tensors, norms whose result is
     converted back to another tensor's dtype, variances that are the difference of a mean square and a squared mean,
-    areas of boxes, and weights divided by their own sum.
+    areas of boxes, weights divided by their own sum, and what linear attention divides by the sum of its keys.
 
     ## Example
     ```python

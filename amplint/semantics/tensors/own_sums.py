@@ -30,6 +30,7 @@ _SCALES = words("Multiply mul masked_fill where")
 _TURNS = words("transpose mT T t permute swapaxes swapdims adjoint")
 _LIMITS = words("clamp clamp_ clamp_min clamp_min_ max maximum")
 _SHIFTS = words("Add add")
+_ONES = words("ones ones_like new_ones")
 _ROWS = words("index part")
 _PRODUCTS = LOWER | operations_with("matrices") | {"MatrixMultiply"}
 _FAR = 32
@@ -41,11 +42,13 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
     if op != "div" or len(operands) != 2 or Sensitive.kind not in machine.wanted:
         return
     above, below = (operand.value for operand in operands)
-    if not (isinstance(above, Tensor) and isinstance(below, Tensor)) or operands[0].half is None:
+    if not isinstance(below, Tensor) or innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
         return
-    if innermost(machine, state)[0] is not None or branches_on_dtypes(machine):
+    if is_wide(machine, below.symbol):
         return
-    if is_wide(machine, above.symbol) or is_wide(machine, below.symbol):
+    if operands[1].half is not None and _sums_kernel(machine, below.symbol):
+        emit_sensitive(machine, state, node, "div", operands[1], How.OWN_SUM)
+    if not isinstance(above, Tensor) or operands[0].half is None or is_wide(machine, above.symbol):
         return
     if _is_own_sum(machine, above.symbol, below.symbol) or _is_own_column(machine, above.symbol, below.symbol):
         emit_sensitive(machine, state, node, "div", operands[0], How.OWN_SUM)
@@ -99,11 +102,39 @@ def _is_own_column(machine: Machine, above: int, below: int) -> bool:
     return any(_name(machine, view) in _TURNS for one in turned for view in provenance.views(machine, one))
 
 
+def _sums_kernel(machine: Machine, below: int) -> bool:
+    """Whether linear attention divides by this: `q @ k.sum()` or `q @ (k.T @ ones)`, perhaps with an epsilon."""
+    below = provenance.dtype_root(machine, below)
+    if _name(machine, below) in _SHIFTS:
+        below = provenance.dtype_root(machine, machine.symbols.parts(below)[0])
+    factors = _multiplied(machine, below)
+    if _name(machine, below) in _SUMS and (inner := _operand(machine, below)) is not None:
+        product = provenance.dtype_root(machine, inner)
+        factors = list(machine.symbols.parts(product)) if _name(machine, product) in _SCALES else []
+    if len(factors) != 2 or factors[0] == factors[1]:
+        return False
+    for one in (provenance.dtype_root(machine, factor) for factor in factors):
+        summed = _operand(machine, one) if _name(machine, one) in _SUMS else None
+        inside = _multiplied(machine, one)
+        if len(inside) == 2 and _is_of_ones(machine, inside[1]):
+            summed = inside[0]
+        if summed is not None and _name(machine, provenance.dtype_root(machine, summed)) != "softmax":
+            return True
+    return False
+
+
+def _is_of_ones(machine: Machine, symbol: int) -> bool:
+    made = provenance.dtype_root(machine, symbol)
+    return any(isinstance(one, cst.Call) and last_name(one.func) in _ONES for one in machine.symbols.key(made))
+
+
 def _multiplied(machine: Machine, symbol: int) -> list[int]:
     """The factors of a product of two matrices; nothing for anything else."""
-    if _name(machine, symbol) not in _PRODUCTS:
+    name = _name(machine, symbol)
+    if name not in _PRODUCTS:
         return []
-    return [*machine.symbols.parts(symbol), *(value for _, value in _given(machine, symbol))][:2]
+    first = () if name == "einsum" else machine.symbols.parts(symbol)
+    return [*first, *(value for _, value in _given(machine, symbol))][:2]
 
 
 def _factors(machine: Machine, symbol: int) -> Iterator[int]:
