@@ -35,6 +35,23 @@ def found(program: str) -> set[tuple[int, str]]:
 
 
 PROGRAMS = {
+    "a layer behind what was divided by a statistic in float32": """
+        class Block(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.dense, self.scale = nn.Linear(width, width), nn.Parameter(torch.ones(width))
+
+            def forward(self, x):
+                spread = x.float().var(-1, keepdim=True)  # AMP502
+                return self.dense(self.scale * x / spread.sqrt())
+
+            def back(self, x):
+                spread = x.float().var(-1, keepdim=True)
+                return self.dense((x / spread.sqrt()).to(x.dtype))
+
+            def one_number(self, x):
+                return self.dense(x / x.float().mean()) + self.dense(x - x.float().amax())
+    """,
     "queries and keys computed from a cast, and values that are not": """
         def turned(x):
             a, b = x.chunk(2, dim=-1)

@@ -295,6 +295,8 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
     left = left_wide(machine, source.value)
     if left is None and not is_switched_off(state) and not asks_float32(weights.why_half):
         left = lifted_between(machine, source.value)
+    if left is None and not is_switched_off(state):
+        left = lifted_by_operand(machine, source.value)
     if source.dtype != "float32" and left is None:
         return
     made = uncast_source_call(machine, source.value.symbol) or lifted_whole(machine, source.value)

@@ -25,7 +25,7 @@ from amplint.torchlib.operations import FIRST_DECIDES
 from amplint.torchlib.policy import BOOLEAN, INTEGER, words
 
 _KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum")
-_JOINS = operations_with("joins")
+_JOINS, _REDUCES = operations_with("joins"), operations_with("reduces")
 _WHOLE = BOOLEAN | INTEGER | words("one_hot long bool int")
 
 
@@ -61,12 +61,14 @@ def lifted_by_operand(machine: Machine, value: Value) -> cst.Call | None:
 
     The dtype of the other operands, and so that of `value`, is unknown.
     """
-    if not isinstance(value, Tensor) or value.dtypes is not None or value.rank == 0:
+    if not isinstance(value, Tensor) or value.dtype is not None or value.rank == 0:
         return None
     symbols = machine.symbols
+    if "float32" not in (value.dtypes or ("float32",)):
+        return None
     if symbols.key(dtype_root(machine, value.symbol))[0] not in ARITHMETIC:
         return None
-    for one in symbols.closure(value.symbol, partial(decides, machine)):
+    for one in symbols.closure(value.symbol, partial(_decides_with_dimensions, machine)):
         key = symbols.key(one)
         node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(one)
         if key[:2] in (("cast", "float32"), ("converted", "float32")) and isinstance(node, cst.Call):
@@ -142,6 +144,19 @@ def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     if key[0] in ARITHMETIC:
         return parts
     return parts[:1] if key[0] in _KEEP else (symbol,)
+
+
+def _decides_with_dimensions(machine: Machine, symbol: int) -> tuple[int, ...]:
+    """The symbols by which `symbol` is float32, without tensors that are reduced to one number, which widen nothing."""
+    return () if any(_is_reduced(machine, one) for one in views(machine, symbol)) else decides(machine, symbol)
+
+
+def _is_reduced(machine: Machine, symbol: int) -> bool:
+    """Whether a reduction without a dimension computed this."""
+    key, method = machine.symbols.key(symbol), machine.symbols.method(symbol)
+    if method is not None:
+        return method[0] in _REDUCES and len(machine.symbols.parts(symbol)) == 1
+    return key[0] in _REDUCES and not isinstance(next(iter(key[1:2]), None), tuple)
 
 
 def _is_mixed(machine: Machine, symbol: int, depth: int = 6) -> bool:
