@@ -13,7 +13,7 @@ from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.chosen_devices import is_device_name
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.values import Const, Device, Method, OneOf, Tensor, Unknown, Value
 from amplint.semantics.words import NAMED_DEVICE, PRETRAINED
 from amplint.source import syntax as cst
@@ -25,6 +25,8 @@ _TEXT_KEPT = ("replace", "lower", "strip")
 """String methods whose result still has more than the device type."""
 _INDEXED = regex(r"(cuda|cpu|mps|xpu|npu|hpu):")
 """The prefix of a device string with an index."""
+_HAVE_DEVICES = ("Tensor", "FloatTensor", "Parameter")
+"""Annotations of objects whose `device` is a `torch.device`."""
 _JOINS = ("if", "either")
 """The kinds of symbols that are one of several values."""
 _PLACES = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
@@ -73,12 +75,24 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
     origin = symbols.key(owner)
     if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
         return AssumedDevice(PRETRAINED.guesses(str(origin[1]), "arguments"))
-    if origin[0] == "manager" or _is_parameter(machine, owner):
+    if origin[0] == "manager" or _is_parameter(machine, owner) or _is_annotated(machine, origin):
         return AssumedDevice()
     if origin[0] == "parameter" and any(map(_is_forward, machine.calls)):
         return AssumedDevice(by_use=True)
     path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
     return AssumedDevice(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
+
+
+def _is_annotated(machine: Machine, origin: tuple[Hashable, ...]) -> bool:
+    """Whether this is a parameter that is annotated as a tensor or a module."""
+    if origin[0] != "parameter":
+        return False
+    for function in machine.calls:
+        if id(function) == origin[1] and isinstance(function, cst.FunctionDef):
+            params = (*function.params.params, *function.params.kwonly_params)
+            named = (one.annotation for one in params if one.name.value == origin[2] and one.annotation is not None)
+            return any(last_name(annotation.annotation) in _HAVE_DEVICES for annotation in named)
+    return False
 
 
 def _is_forward(function: cst.CSTNode) -> bool:
