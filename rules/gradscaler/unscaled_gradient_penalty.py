@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits import protocol
 from amplint.findings import Applicability, Edit, Fix, Severity, Span
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, PenaltyScaled
 from amplint.source import syntax as cst
@@ -62,7 +63,11 @@ class UnscaledGradientPenalty(Rule):
                 "the gradients of the scaled loss go into a penalty without being divided by the scale",
                 reason="They are 65536 times too large at first, and no optimizer owns them that would unscale them.",
                 advice="Multiply them by 1 / scaler.get_scale() before the penalty is computed.",
-                notes=[(event.node, "gradients of the scaled loss"), (event.by, "the penalty in this loss holds them")],
+                notes=[
+                    (event.node, "gradients of the scaled loss"),
+                    (event.by, f"the penalty {'that is returned' if event.returned else 'in this loss'} holds them"),
+                ],
+                premises=[Premise.SCALER_ON] if event.returned else (),
             )
         else:
             yield self.report(

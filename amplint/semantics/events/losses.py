@@ -38,6 +38,8 @@ class DividedLossRead(Event):
 class PenaltyScaled(Event):
     """`scale()` is called at `by` on a loss with a penalty on the gradients that `node` takes.
 
+    `returned` means that a function returns the penalty at `by` instead, to a caller that is not seen.
+
     The gradients are `carried` there with the scale still in them; otherwise they come from the same loss before it was
     scaled, and lost in float16 what its scale was to save.
     """
@@ -45,6 +47,7 @@ class PenaltyScaled(Event):
     scaler: Scaler
     by: cst.CSTNode
     carried: bool
+    returned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

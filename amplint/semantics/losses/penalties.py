@@ -40,6 +40,8 @@ _KEEPS = words(
     "tuple type unsqueeze var vector_norm view"
 )
 """Operations whose result grows with their operand."""
+_MEASURES = words("Power norm pow square vector_norm mse_loss")
+"""Operations that make a penalty of gradients."""
 _SETTINGS = frozenset({"parameter", "attribute", "name", "index"})
 """Kinds of symbols that the weights of a loss are read from."""
 
@@ -66,6 +68,34 @@ def scaled(machine: Machine, state: State, node: cst.Call, scaler: Scaler, loss:
         unscaled = penalty.scaler is None and penalty.of in _terms(machine, symbol) and _in_half(machine, penalty.of)
         if unscaled or (penalty.scaler is not None and penalty.scaler.symbol == scaler.symbol):
             machine.emit(state, PenaltyScaled, penalty.node, scaler=scaler, by=node, carried=not unscaled)
+
+
+def returned(machine: Machine, state: State, value: Value) -> None:
+    """Report, where a function that nothing in sight calls returns a penalty, the scaled gradients in it."""
+    if not machine[Penalties].known or not machine.sites or machine.sites[-1] is not None or machine.statement is None:
+        return
+    symbol = symbol_of(machine, value)
+    for penalty in _penalties_in(machine, symbol, set()):
+        if penalty.scaler is not None and _is_measured(machine, symbol):
+            machine.emit(
+                state,
+                PenaltyScaled,
+                penalty.node,
+                scaler=penalty.scaler,
+                by=machine.statement,
+                carried=True,
+                returned=True,
+            )
+
+
+def _is_measured(machine: Machine, symbol: int) -> bool:
+    """Whether a norm or a power went into this, and it is not the gradients themselves."""
+    for one in machine.symbols.derivation(symbol):
+        key, method = machine.symbols.key(one), machine.symbols.method(one)
+        name = method[0] if method is not None else str(key[1] if key[0] == "call" else key[0])
+        if name.rpartition(".")[2] in _MEASURES:
+            return True
+    return False
 
 
 def _penalties_in(machine: Machine, symbol: int, seen: set[int]) -> Iterator[Penalty]:
@@ -150,3 +180,7 @@ class Penalties(Tracker):
     def library(self) -> Mapping[str, Handler]:
         """`torch.autograd.grad`."""
         return {"torch.autograd.grad": lambda state, call: gradients(self.machine, call.node, call.arguments)}
+
+    def function_returns(self, state: State, value: Value) -> None:
+        """Handle the penalty that a function returns."""
+        returned(self.machine, state, value)

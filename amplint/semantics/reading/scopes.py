@@ -77,7 +77,7 @@ _OF_MODELS = frozenset({"parameters", "named_parameters", "load_state_dict", "tr
 _ACCELERATOR_METHODS = frozenset({"accumulate", "gather_for_metrics", "prepare", "unwrap_model", "wait_for_everyone"})
 """Methods of Accelerate's `Accelerator` that no model, optimizer or engine has, beside `backward(loss)`."""
 _BACKWARD_OF_LOSS = "backward of a loss"
-_SHOWING_KINDS = _OF_MODELS | {"backward", "step", "unscale_"}
+_SHOWING_KINDS = _OF_MODELS | {"backward", "grad", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
 _CALLED_AT_ALL = regex(r"\b(\w+) *\(")
@@ -411,10 +411,8 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         path, method = access_path(node.func.value), node.func.attr.value
         if method in ("train", "eval") and len(node.args) > (method == "train"):
             continue
-        if method == "backward" and isinstance(node.func.value, cst.Call):
-            inner = node.func.value.func
-            if isinstance(inner, cst.Attribute) and inner.attr.value == "scale":
-                scaled_backward.add(access_path(inner.value) or "")
+        if method in ("backward", "grad") and (scaler := _scaler_of(_differentiated(node, method))) is not None:
+            scaled_backward.add(scaler)
         if path is None:
             continue
         methods.setdefault(path, set()).add(method)
@@ -426,6 +424,22 @@ def kinds(tree: cst.CSTNode) -> dict[str, str]:
         if argument and method in ("step", "unscale_"):
             steps.setdefault(path, set()).add(argument)
     return _kinds_by_use(methods, steps, bare_steps, scaled_backward)
+
+
+def _differentiated(node: cst.Call, method: str) -> cst.BaseExpression | None:
+    """What `x.backward()` or `autograd.grad(x, ...)` differentiates."""
+    if method == "backward":
+        return node.func.value if isinstance(node.func, cst.Attribute) else None
+    outputs = (one.value for one in node.args if one.keyword is not None and one.keyword.value == "outputs")
+    first = (one.value for one in node.args[:1] if one.keyword is None)
+    return next(outputs, next(first, None))
+
+
+def _scaler_of(node: cst.BaseExpression | None) -> str | None:
+    """The access path of `scaler` in `scaler.scale(x)`; None for anything else."""
+    function = node.func if isinstance(node, cst.Call) else None
+    scales = isinstance(function, cst.Attribute) and function.attr.value == "scale"
+    return access_path(function.value) or "" if isinstance(function, cst.Attribute) and scales else None
 
 
 def _kinds_by_use(
