@@ -97,13 +97,21 @@ def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tu
 
 
 def _computed_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """The operand that was computed from a cast to float32, and one that was not."""
+    """The operand that was computed from a cast to float32, and one that no cast went into."""
     wide = next((one for one in operands if lifted_by_operand(machine, one.value) is not None), None)
     if wide is None:
         return None
-    others = [one for one in operands if one is not wide and lifted_by_operand(machine, one.value) is None]
-    other = next((one for one in others if is_unconverted(machine, one) and may_be_half(machine, one, op)), None)
+    others = [one for one in operands if is_unconverted(machine, one) and may_be_half(machine, one, op)]
+    other = next((one for one in others if one is not wide and not _comes_of_cast(machine, one.value)), None)
     return (wide, other) if other is not None else None
+
+
+def _comes_of_cast(machine: Machine, value: Value) -> bool:
+    """Whether a cast to float32 went into a value in any way."""
+    if not isinstance(value, (Tensor, Unknown)):
+        return False
+    keys = (machine.symbols.key(one) for one in machine.symbols.derivation(value.symbol))
+    return any(key[0] in ("cast", "converted") and key[1] == "float32" for key in keys)
 
 
 def _cast_integers(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
