@@ -229,9 +229,7 @@ def _check_device_type(machine: Machine, state: State, decoration: Decoration, d
     if "device_type" in names or any(one.star for one in given):
         return
     by_position = next((one for one in given if one.keyword is None), None)
-    machine.emit(
-        state, DecoratorRefused, decoration.node, api=decoration.api, by_position=by_position, **details
-    )  # fmt: skip
+    machine.emit(state, DecoratorRefused, decoration.node, api=decoration.api, by_position=by_position, **details)
 
 
 def _torch_guesses(machine: Machine, state: State, cls: cst.ClassDef) -> tuple[Guessed, ...]:

@@ -84,7 +84,7 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
 
 
 def _is_annotated(machine: Machine, origin: tuple[Hashable, ...]) -> bool:
-    """Whether this is a parameter that is annotated as a tensor or a module."""
+    """Whether this is a parameter that is annotated as a tensor."""
     if origin[0] != "parameter":
         return False
     for function in machine.calls:

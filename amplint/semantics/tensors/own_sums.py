@@ -46,7 +46,8 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Se
         return
     if is_wide(machine, below.symbol):
         return
-    if operands[1].half is not None and _sums_kernel(machine, below.symbol):
+    paths = machine.symbols.alternatives(below.symbol)
+    if operands[1].half is not None and any(_sums_kernel(machine, one) for one in paths):
         emit_sensitive(machine, state, node, "div", operands[1], How.OWN_SUM)
     if not isinstance(above, Tensor) or operands[0].half is None or is_wide(machine, above.symbol):
         return
