@@ -158,6 +158,20 @@ PROGRAMS = {
                 gate = self.gate.float()
                 return gate(tokens.to(torch.float32)).softmax(-1)  # AMP104
     """,
+    "a layer and its input are converted on one path": """
+        class Router(nn.Module):
+            def __init__(self, width, experts, precise):
+                super().__init__()
+                self.gate, self.precise = nn.Linear(width, experts), precise
+
+            def forward(self, tokens):
+                if self.precise:
+                    tokens = tokens.float()
+                    gate = self.gate.float()
+                else:
+                    gate = self.gate
+                return gate(tokens)  # AMP104
+    """,
     "a layer is made in float32 and its input converted": """
         class Router(nn.Module):
             def __init__(self, width, experts):

@@ -55,18 +55,23 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, tensors
             _record_product(machine, node, op, tensors)
 
 
-def layer_called(machine: Machine, state: State, node: cst.Call, op: str, operand: Tensor, weights: Tensor) -> None:
-    """Emit `CastBack` for a layer whose input and weights are both converted to float32, where no region is visible."""
-    if (
-        not machine.assumes
-        or op != "linear"
-        or weights.dtype not in ("float32", None)
-        or not asks_float32(weights.why_half)
-    ):
+def layer_called(
+    machine: Machine, state: State, node: cst.Call, op: str, operand: Tensor, weights: Tensor, by: cst.CSTNode | None
+) -> None:
+    """Emit `CastBack` for a layer whose input and weights are both converted to float32, where no region is visible.
+
+    The weights are converted `by` this call, on one of the paths at least.
+    """
+    if not machine.assumes or op != "linear" or weights.dtype not in ("float32", None) or not asks_float32(by):
         return
-    lifted = operand.dtype == "float32" and conversion(machine, operand.symbol) == "float32"
+    lifted = operand.dtype in ("float32", None) and _is_lifted(machine, operand.symbol)
     if lifted and innermost(machine, state)[0] is None and _may_be_inside(machine, state):
         machine.emit(state, CastBack, node, op=op, assumed=True)
+
+
+def _is_lifted(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor is float32 by a conversion, on one of the paths at least."""
+    return any(conversion(machine, one) == "float32" for one in machine.symbols.alternatives(symbol))
 
 
 def _converts_weights(machine: Machine, tensors: Places) -> bool:

@@ -103,7 +103,8 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
         machine, state, node, op, zip((place for place, _ in places), values, strict=True), result,
         module=called.made, weights=held, raises=found.refusal,
     )  # fmt: skip
-    cast_back.layer_called(machine, state, node, op, operand, own)
+    converted = own.why_half or machine[Weights].converted.get(called.symbol)
+    cast_back.layer_called(machine, state, node, op, operand, own, converted)
     if flow.regime(machine, state) is None and (called.dtype is None or own.dtype in ("float32", *HALF_DTYPES)):
         clashes.check_layer(machine, state, node, op, Operand(places[0][0], operand), own)
     return result

@@ -76,7 +76,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         machine[Tensors].half_because[node] = Because.PARAMETERS
     for holder, attribute, value in list(_owned(state, owner, set())):
         if isinstance(value, Module):
-            machine[Weights].converted.add(value.symbol)
+            machine[Weights].converted[value.symbol] = node
             converted = Tensor(value.symbol, dtype, node, rank=SOME_DIMENSIONS)
             state.set_attribute(value.symbol, _WEIGHTS, converted)
         elif value.dtype in FLOATING:
@@ -163,7 +163,7 @@ class Weights(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.symbols: set[int] = set()
-        self.converted: set[int] = set()
+        self.converted: dict[int, cst.CSTNode] = {}
         self.unsure = any(_HALVES_BY_HAND.search(chunk.text) for chunk in machine.program.main.chunks)
         self.loops: set[cst.CSTNode] = set()
 
