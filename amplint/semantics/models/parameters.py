@@ -71,7 +71,7 @@ from amplint.torchlib.frameworks import (
     loads_as_saved,
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
-from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
+from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
 """Words without which a statement does not cast parameters to a dtype other than float16."""
@@ -380,11 +380,16 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
         change(state, model, layer=None)
     _remove_outdated(state, model, optimizer.symbol)
-    plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
-    epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
-    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+    machine[Parameters].trained[optimizer.symbol] = Trained(
+        model,
+        _origins(machine, given),
+        plain=fused in (None, NONE, FALSE),
+        epsilon=_epsilon(cls, arguments),
+        decay=_decay(cls, arguments),
+        copies=arguments.value(KEEPS_COPIES) not in (None, NONE, FALSE),
+    )
 
 
 def _one_in_half(state: State, models: set[int]) -> int | None:
@@ -556,7 +561,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     model = state[ModelStates].known[trained.model]
     whole = (("float16", model.half), ("bfloat16", model.bfloat16))
     for dtype, cast in whole if model.layer is None else (*whole, model.layer):
-        if cast is not None:
+        if cast is not None and not trained.copies:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
                 epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
@@ -745,7 +750,8 @@ class Parameters(Tracker):
         known = [self.trained[value.symbol] for value in (left, right) if value.symbol in self.trained]
         if len({one.model for one in known}) == 1:
             origins = frozenset().union(*(one.origins for one in known))
-            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
+            plain, copies = all(one.plain for one in known), any(one.copies for one in known)
+            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, plain, copies=copies))
 
     def call_skipped(
         self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]

@@ -493,10 +493,9 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def new_optimizer(state: State, optimizer: Optimizer) -> None:
-    """A constructor of an optimizer: passes before an `update`, or made while there was another one, are of others."""
+    """A constructor of an optimizer: earlier passes are of others."""
     passes = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes
-    others = any(one.symbol != optimizer.symbol for one in _optimizers(state)) if passes else False
-    if any(one.outdated is not None or (others and one.backward is not None) for one in passes):
+    if any(one.outdated is not None or one.backward is not None for one in passes):
         state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
 
 

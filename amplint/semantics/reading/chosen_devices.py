@@ -316,6 +316,8 @@ def _attributes_given(source: Source) -> dict[str, list[cst.Assign]]:
 
 def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
     """Whether `node` runs on some devices only, apart from conditions that leave the CPU out if `beside_cpu`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _is_chosen_by_device(source, node.func.value):
+        return True
     inner = node
     for above in source.ancestors(node):
         if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and any(
@@ -337,6 +339,14 @@ def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) 
             return True
         inner = above
     return False
+
+
+@cached_per_file
+def _is_chosen_by_device(source: Source, name: str) -> bool:
+    """Whether a callable that is called by `name` is a choice that depends on the device."""
+    given = (node for chunk in source.chunks if name in chunk.words for node in every(chunk.module, cst.Assign))
+    values = [node.value for node in given if name in target_names(node.targets[0].target)]
+    return any(isinstance(value, cst.IfExp) and is_about_devices(source, value.test) for value in values)
 
 
 def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.BaseExpression]:

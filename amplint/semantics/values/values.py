@@ -153,7 +153,7 @@ class Trained:
     `model` is the symbol of the model, if it got the parameters of exactly one; `origins` are the symbols of all values
     that went into the argument. `plain` says that its class is PyTorch's and leaves unscaling to the scaler. `epsilon`
     is what it adds to denominators in the parameters' dtype, if known, and `decay` the share of each weight that a step
-    subtracts.
+    subtracts. `copies` says that it may update float32 copies.
     """
 
     model: int | None
@@ -161,6 +161,7 @@ class Trained:
     plain: bool
     epsilon: float | None = None
     decay: float | None = None
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
