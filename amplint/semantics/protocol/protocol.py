@@ -377,7 +377,8 @@ def _unseen_of_pair(
     if not any(one.state is GradState.RAW for one in waits):
         foreign = next((one for one in waits if _is_other(machine, one.scaler, scaler)), None)
         return independence.without_own_pass(machine, node, scaler, foreign.backward) if foreign is not None else ()
-    return independence.unseen(machine, state, node, "scale", (), scaler)
+    raw = next((one.raw for one in waits if one.state is GradState.RAW), None)
+    return independence.unseen(machine, state, node, "scale", (), scaler, raw)
 
 
 def _nodes(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
