@@ -328,12 +328,17 @@ def _mentions_apex_state(chunk: Chunk) -> bool:
 
 
 def _resumes(machine: Machine) -> bool:
-    """Whether code of the program restores the state of an optimizer, on any path, and is no function without uses."""
-    chunks = machine.program.chunks
+    """Whether the linted file restores the state of an optimizer, on any path, and in no function without uses.
+
+    A function of another file counts where the linted file uses it.
+    """
+    main = machine.program.main
+    own = [chunk for chunk in machine.program.chunks if chunk.source is main]
     return any(
-        one.function is None
-        or any(one.function in other.words and _gives(other, one) for other in chunks if other is not chunk)
-        for chunk in chunks
+        chunk.source is main
+        if one.function is None
+        else any(one.function in other.words and _gives(other, one) for other in own if other is not chunk)
+        for chunk in machine.program.chunks
         for one in _restoring(chunk)
     )
 

@@ -181,7 +181,8 @@ def _skips(one: _Decision, missing: str, wanted: Collection[cst.CSTNode], here: 
     if also or not found:
         return False
     if missing in _PLAIN:
-        instead = {call for branch in one.left for call in _alternatives(branch, missing, wanted)}
+        within = one.left if missing == "scale" else ()
+        instead = {call for branch in within for call in _alternatives(branch, missing, wanted)}
         other = any(_is_plain(call, missing) for call in left if call not in instead)
         return any(_is_plain(call, missing) for call in own) and not other
     using = {_method(inner) for branch in one.took for inner in walk(branch) if inner in here}
