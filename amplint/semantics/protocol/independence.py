@@ -59,7 +59,7 @@ def unseen(
     """
     decisions = list(_decisions(machine, state))
     if instead is not None:
-        decisions += _implied(machine, instead, {node, *machine.sites}, {one.test for one in decisions})
+        decisions += _implied(machine, state, instead, {node, *machine.sites})
     if not decisions:
         return ()
     sites = machine[CallIndex].sites
@@ -120,10 +120,13 @@ def _decisions(machine: Machine, state: State) -> Iterator[_Decision]:
         trail = trail.before
 
 
-def _implied(
-    machine: Machine, ran: cst.CSTNode, here: Set[cst.CSTNode | None], known: Set[cst.CSTNode]
-) -> Iterator[_Decision]:
-    """The conditions that led to `ran` and not `here`, of which paths that have joined no longer tell the values."""
+def _implied(machine: Machine, state: State, ran: cst.CSTNode, here: Set[cst.CSTNode | None]) -> Iterator[_Decision]:
+    """The conditions that led to `ran` and not `here`, and that the path no longer has since others joined it."""
+    known = set[cst.CSTNode]()
+    trail = state.trail
+    while trail is not None:
+        known.add(trail.step[0])
+        trail = trail.before
     source = machine.program.source_of(ran)
     inner = ran
     for above in source.ancestors(ran) if source is not None else ():

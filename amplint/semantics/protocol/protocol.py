@@ -495,8 +495,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 def new_optimizer(state: State, optimizer: Optimizer) -> None:
     """A constructor of an optimizer: earlier passes are of others."""
-    passes = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes
-    if any(one.outdated is not None or one.backward is not None for one in passes):
+    if state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes:
         state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
 
 
