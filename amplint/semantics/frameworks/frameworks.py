@@ -458,7 +458,8 @@ class Frameworks(Tracker):
             return None
         if MANAGERS[name] == "accelerate":
             return _unseen_accelerator(self.machine, symbol)
-        return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True, may_be_none=True)
+        manager = self.machine.symbols.intern("manager", parts=(symbol,))
+        return Manager(manager, MANAGERS[name], None, True, may_be_none=True)
 
     def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """Return an `Accelerator` where the use of a value implies one."""

@@ -210,7 +210,8 @@ def _names_only_cuda(source: Source) -> bool:
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function that can do without CUDA, of a file that does not train: callers choose the device.
+    """Whether `node` is in a function whose callers choose the device: it can do without CUDA in a file that trains
+    nothing.
 
     Kernels for CUDA alone that a file for other devices can do without, imported in a `try`, are no need.
     """
@@ -342,8 +343,7 @@ def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) 
         ):
             return True
         if isinstance(above, cst.IndentedBlock) and any(
-            is_about_devices(source, test)
-            and not _leaves_others(source.code(test), holds=False, beside_cpu=beside_cpu)
+            is_about_devices(source, test) and not _leaves_others(source.code(test), holds=False, beside_cpu=beside_cpu)
             for test in _left_before(above, inner)
         ):
             return True
@@ -395,7 +395,7 @@ def _runs_on_cuda(call: cst.Call) -> bool:
 
 
 def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The arguments in calls of `tree` that are devices, other than those of regions and scalers, then its parameters."""
+    """The arguments in calls of `tree` that are devices, other than those of regions and scalers, and parameters."""
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         called = name.value if isinstance(name, cst.Name) else ""
