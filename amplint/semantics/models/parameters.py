@@ -22,6 +22,7 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
+from amplint.semantics.tensors.provenance import is_trainable_parameter
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -38,6 +39,7 @@ from amplint.semantics.values.values import (
     Optimizer,
     Ref,
     Scaler,
+    Tensor,
     Trained,
     Unknown,
     Value,
@@ -304,6 +306,13 @@ def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CS
     if isinstance(value, Module) and (known is None or known.layer is None):
         return next(filter(None, (_layer_of(machine, state, part) for part in value.parts)), None)
     return known.layer if known is not None else None
+
+
+def _half_parameter(machine: Machine, value: Value) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype in which a parameter that needs gradients is constructed, and what made it half."""
+    if not isinstance(value, Tensor) or not is_trainable_parameter(machine, value.symbol):
+        return None
+    return (str(value.dtype), value.why_half) if value.dtype in HALF_DTYPES and value.why_half is not None else None
 
 
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -780,7 +789,11 @@ class Parameters(Tracker):
         elif target.attr.value == "data" and not isinstance(owner, Instance):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
-            layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
+            layer = (
+                _half_parameter(self.machine, value)
+                or _layer_of(self.machine, state, value)
+                or _layer_of(self.machine, state, owner)
+            )
             forget_dtypes(self.machine, state, [owner])
             if layer is not None and isinstance(owner, Instance):
                 change(state, root(self.machine, owner.symbol), layer=layer)
