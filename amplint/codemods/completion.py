@@ -23,8 +23,10 @@ from amplint.source.source import NEWLINE
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
 """Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
-HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
+_HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
 """Rules whose findings are about values that stay float32, or about what goes wrong in float32 as well."""
+_OF_DEVICES = "autocast-has-no-effect"
+"""The rule about the device of regions, which the conversion is told."""
 _Key = tuple[str, Severity, str, str]
 """The kind of a finding, whose reason names its premises, and the text of its line."""
 
@@ -95,7 +97,7 @@ class Completion:
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(there, keys, strict=True):
-            if finding.name in HARMLESS:
+            if is_harmless(finding):
                 continue
             if known[key] > 0:
                 known[key] -= 1
@@ -104,6 +106,11 @@ class Completion:
             else:
                 found.append(finding)
         return found
+
+
+def is_harmless(finding: Finding) -> bool:
+    """Whether a new finding is about nothing that the conversion makes worse."""
+    return finding.name in _HARMLESS or (finding.name == _OF_DEVICES and finding.severity is Severity.INFO)
 
 
 def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
-from amplint.codemods.completion import HARMLESS
+from amplint.codemods.completion import is_harmless
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
@@ -77,7 +77,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [
-        one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS and halves.concern(one)
+        one for one in found if outputs.can_happen(one, dtype) and not is_harmless(one) and halves.concern(one)
     ]
 
     @functools.cache
@@ -100,7 +100,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
         for one in _findings_in(chunk, header, live, run):
-            if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
+            if outputs.can_happen(one, dtype) and not is_harmless(one):
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
                     continue

@@ -85,29 +85,6 @@ def test_a_scaler_raises_at_a_step_without_gradients() -> None:
         scaler.step(optimizer)
 
 
-GIVEN = """import torch
-
-
-def train(encoder, scorer, opt_a, opt_b, loader, mode):
-    criterion = torch.nn.CrossEntropyLoss()
-    for x, y in loader:
-        x, y = x.cuda(), y.cuda()
-        opt_a.zero_grad()
-        opt_b.zero_grad()
-        if mode == "self":
-            loss = scorer(encoder(x)).mean()
-        else:
-            loss = criterion(encoder(x), y)
-        loss.backward()
-        opt_a.step()
-        opt_b.step()
-"""
-
-
-def test_so_are_those_of_models_that_are_parameters() -> None:
-    assert any("as where scorer does not run" in one for _, one in _left(GIVEN, "float16"))
-
-
 ENDED = """import math
 import sys
 import torch

@@ -13,7 +13,7 @@ from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import modules
+from amplint.codemods.surroundings import modules, whole_program
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import Goal, Observed, observe
@@ -155,12 +155,14 @@ def _planned(script: Script, wish: Wish) -> Plan:
             "this runs the model and computes a loss out of sight; see that what half rounds is float32 there",
         )
         for call in flow.unseen
+        if flow.gives_loss(call)
     ]
     remarks += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
     remarks += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
     remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
     left = [at(row, text) for row, text in remarks]
-    stays = _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text)
+    sources = whole_program(script.source).sources
+    stays = _MAKES_OPTIMIZER.search(script.text) and not any(_MOVES.search(one.text) for one in sources)
     if wish.device == "cuda" and stays and not any(_is_given(script, observed, one) for one in observed.forwards):
         left.append(
             at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
