@@ -11,14 +11,19 @@ from dataclasses import replace
 
 from amplint.codemods import outputs
 from amplint.codemods.conversion import Remark
+from amplint.codemods.givers import gives_plain_losses
 from amplint.codemods.halves import halves_of
 from amplint.codemods.islands import RULES, islands
 from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
+from amplint.codemods.script import parsed
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
-from amplint.source.source import NEWLINE
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import NEWLINE, Source
+from amplint.source.tree import every
 
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
@@ -27,6 +32,9 @@ _HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
 """Rules whose findings are about values that stay float32, or about what goes wrong in float32 as well."""
 _OF_DEVICES = "autocast-has-no-effect"
 """The rule about the device of regions, which the conversion is told."""
+_OF_EVALUATION = "evaluation-dtype-differs"
+"""The rule about evaluation outside of regions, which in other files stays as it was."""
+_OF_LOSSES = "loss-in-half"
 _Key = tuple[str, Severity, str, str]
 """The kind of a finding, whose reason names its premises, and the text of its line."""
 
@@ -97,7 +105,7 @@ class Completion:
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(there, keys, strict=True):
-            if is_harmless(finding):
+            if is_harmless(finding, parsed(text, self._path).source):
                 continue
             if known[key] > 0:
                 known[key] -= 1
@@ -108,9 +116,21 @@ class Completion:
         return found
 
 
-def is_harmless(finding: Finding) -> bool:
-    """Whether a new finding is about nothing that the conversion makes worse."""
-    return finding.name in _HARMLESS or (finding.name == _OF_DEVICES and finding.severity is Severity.INFO)
+def is_harmless(finding: Finding, source: Source) -> bool:
+    """Whether a new finding in the file `source`, or behind its imports, is about nothing that goes wrong."""
+    if finding.severity > Severity.INFO or finding.name in _HARMLESS:
+        return finding.name in _HARMLESS
+    if finding.name == _OF_LOSSES and finding.elsewhere is None and _is_given(finding, source):
+        return gives_plain_losses(source)
+    return finding.name == _OF_DEVICES or (finding.name == _OF_EVALUATION and finding.elsewhere is not None)
+
+
+def _is_given(finding: Finding, source: Source) -> bool:
+    """Whether the loss of `finding` is neither defined nor imported by the file."""
+    calls = (call for chunk in source.chunks for call in every(chunk.module, cst.Call))
+    func = next((call.func for call in calls if source.span(call) == finding.span), None)
+    root = (dotted(func) or "").partition(".")[0] if func is not None else ""
+    return bool(root) and root not in source.imports and root not in source.definitions
 
 
 def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:

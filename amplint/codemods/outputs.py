@@ -38,7 +38,7 @@ _ROUNDED = "what is put into a tensor like this one is rounded to half, with its
 _WORDS = frozenset({*_FILLED, "histc", "igamma", "igammac", "isclose", "long", "int"})
 """Further callees that matter besides those of these rules."""
 _SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
-_SATURATED = (
+SATURATED = (
     "if the model ends in a sigmoid, that is exactly 1 in half from a logit of 8.4 on in float16, 6.3 in bfloat16, and"
     " binary cross-entropy of a wrong one has no gradient; let the model give logits, or compute its sigmoid in float32"
 )
@@ -173,7 +173,7 @@ class _Watch:
         shows = first.half is not None and first.half.because is not Because.ASSUMED
         if event.op in BANNED:
             if symbol in self._widened:
-                self.anywhere.setdefault(event.node, Half(_SATURATED, HALF_DTYPES, set()))
+                self.anywhere.setdefault(event.node, Half(SATURATED, HALF_DTYPES, set()))
             elif called_name(first.node) == "float":
                 self.probabilities[event.node] = first.node
         elif event.result.dtype == "float32" and (
@@ -281,7 +281,7 @@ def found(text: str, path: str) -> Found:
     named = _names_of(script, own)
     for node, operand in watch.probabilities.items():
         if source.owns(node) and paths(operand) & named.get(script.function_of(node), set()):
-            watch.anywhere.setdefault(node, Half(_SATURATED, HALF_DTYPES, set()))
+            watch.anywhere.setdefault(node, Half(SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
         if home is not None:

@@ -15,6 +15,7 @@ from amplint.codemods.completion import is_harmless
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
+from amplint.codemods.islands import losses_of_models
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
@@ -77,7 +78,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [
-        one for one in found if outputs.can_happen(one, dtype) and not is_harmless(one) and halves.concern(one)
+        one for one in found if outputs.can_happen(one, dtype) and not is_harmless(one, source) and halves.concern(one)
     ]
 
     @functools.cache
@@ -100,7 +101,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
         for one in _findings_in(chunk, header, live, run):
-            if outputs.can_happen(one, dtype) and not is_harmless(one):
+            if outputs.can_happen(one, dtype) and not is_harmless(one, source):
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
                     continue
@@ -111,6 +112,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
+    yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
     yield from _unread(program, names)
     yield from _foreign_layers(run_here, source, row)
     yield from _kernels(program, run_here, row)

@@ -250,8 +250,9 @@ class Scalers:
             named = all(dotted(argument.value) is not None for argument in given)
             if len(given) < len(found) or not named or any(argument.star for argument in call.args):
                 raise Refusal(call, "the optimizer cannot be followed into this call")
+            absent = all(dotted(argument.value) == "None" for argument in given)
             outer = frozenset(path for argument in given for path in paths(argument.value))
-            name = self._scaler_of(self._script.function_of(call), outer, call)
+            name = "None" if absent else self._scaler_of(self._script.function_of(call), outer, call)
             last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)

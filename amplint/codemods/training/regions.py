@@ -323,7 +323,7 @@ class Regions:
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         covered = self._observed.calls.reached(taken)
         for way in self._observed.evaluations:
-            own = [call for call in reversed(way) if call not in self._observed.shared and self._can_be(call)]
+            own = [call for call in reversed(way) if not self._is_trained(call, covered) and self._can_be(call)]
             apart = (call for call in own if disables_gradients(self._script.source, call))
             call = next(apart, own[0] if own else None)
             statement = self._script.statement_of(call) if call is not None else None
@@ -342,6 +342,13 @@ class Regions:
         for run in runs:
             if not self._observed.calls.reached(run) & homes - {self._script.function_of(run[0])}:
                 yield Region(run, {one for one in chosen if any(self._script.inside(each, one) for each in run)})
+
+    def _is_trained(self, call: cst.CSTNode, covered: Set[cst.CSTNode]) -> bool:
+        """Whether training runs `call`, in a region or in a function that is `covered` by one."""
+        if call not in self._observed.shared:
+            return False
+        inside = any(self._script.inside(one, call) for region in self.training for one in region.statements)
+        return inside or self._script.function_of(call) in covered
 
     def _join_branches(self, chosen: dict[cst.CSTNode, None]) -> None:
         """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
