@@ -28,8 +28,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 
-_IMPORTERS = frozenset({"import_module", "__import__"})
-_DYNAMIC = frozenset({*_IMPORTERS, "globals", "eval", "vars"})
+_DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _OF_PLAIN_LAYERS = frozenset(
     {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
@@ -113,7 +112,6 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
-    yield from _unread(program, names)
     yield from _foreign_layers(run_here, source, row)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
@@ -248,36 +246,6 @@ def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     functions = (one.name.value for one in above if isinstance(one, cst.FunctionDef))
     methods = {one.name.value for one in every(owner, cst.FunctionDef)} if owner is not None else set()
     return "forward" in functions and {"forward", "backward"} <= methods
-
-
-def _unread(program: Program, names: Set[str]) -> Iterator[Remark]:
-    """A remark on the first dynamic import of the file, or that by another file of what regions call by `names`."""
-    source = program.main
-
-    def imports(call: cst.Call) -> bool:
-        target = program.resolve(source, dotted(call.func) or "")
-        return isinstance(target, Chunk) and not target.is_class and not _IMPORTERS.isdisjoint(target.words)
-
-    for chunk in source.chunks:
-        made = {
-            call
-            for one in every(chunk.module, cst.Assign)
-            if any(path.rpartition(".")[2] in names for path in bound_paths(one, whole=True))
-            for call in _in_turn(one.value)
-        }
-        for call in every(chunk.module, cst.Call):
-            if called_name(call) in _IMPORTERS or (call in made and imports(call)):
-                why = "what is imported here is known to a run alone; see what of it runs in the regions"
-                yield Remark(source.span(call).start.row, why)
-                return
-
-
-def _in_turn(value: cst.BaseExpression) -> Iterator[cst.Call]:
-    """The calls that make `value` in turn, the last one first: `.cuda()` and `Net()` for `Net().cuda()`."""
-    while isinstance(value, (cst.Call, cst.Attribute)):
-        if isinstance(value, cst.Call):
-            yield value
-        value = value.func if isinstance(value, cst.Call) else value.value
 
 
 def _replicated(program: Program, row: int) -> Iterator[Remark]:

@@ -74,6 +74,10 @@ class Beside:
                         if isinstance(operand, cst.Name) and operand.value in half:
                             yield self._script.rewrite.add_float(operand)
 
+    def gets_half(self, call: cst.Call) -> bool:
+        """Whether `call` can be given a half value."""
+        return bool(self._halves.arguments(call))
+
     def _is_foreign_call(self, call: cst.Call, half: Set[str]) -> bool:
         """Whether `call` passes a result of a region to another library without a cast."""
         strange = isinstance(call.func, cst.Attribute | cst.Name) and not paths(_owner(call.func)).isdisjoint(

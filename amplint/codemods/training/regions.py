@@ -116,14 +116,10 @@ class Regions:
 
         Outside of regions these are outputs of a model, within regions values of training.
         """
-        for region in self.training:
-            made = {path for statement in region.statements for path in self._flow.binds(statement)}
-            for node in (node for statement in region.statements for node in walk(statement)):
-                name = dotted(node.func) if isinstance(node, cst.Call) else None
-                strange = name is not None and name.partition(".")[0] in self._observed.foreign
-                if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
-                    yield self._script.row(node), name
-        for call in self._beside.foreign_calls:
+        statements = (statement for region in self.training for statement in region.statements)
+        inside = (call for statement in statements for call in every(statement, cst.Call))
+        strange = (one for one in inside if (dotted(one.func) or "").partition(".")[0] in self._observed.foreign)
+        for call in (*filter(self._beside.gets_half, strange), *self._beside.foreign_calls):
             yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
@@ -390,8 +386,9 @@ class Regions:
         return [statement]
 
     def _only_runs_without_gradients(self, statement: cst.CSTNode) -> bool:
-        """Whether a statement is a forward pass alone below a `with` that disables gradients."""
-        return is_no_grad_block(statement) and isinstance(statement, cst.With) and len(statement.body.body) == 1
+        """Whether a statement is a forward pass, with few others, below a `with` that disables gradients."""
+        body = statement.body.body if isinstance(statement, cst.With) and is_no_grad_block(statement) else ()
+        return 0 < len(body) <= _NEAR and all(isinstance(one, cst.SimpleStatementLine) for one in body)
 
     def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
         """`statement` and its dependents among the next statements of `block`, up to the last loss in `losses`.
