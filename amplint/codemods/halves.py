@@ -116,8 +116,10 @@ class Halves:
         self._regions = set(regions)
         self._classes: dict[str, set[str]] = {}
         self._arrays: set[str] = set()
+        self._models: set[str] = set()
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
+            self._models |= {path for path, kind in kinds(chunk.module).items() if kind == MODEL}
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
             for one in every(chunk.module, cst.Assign):
@@ -426,8 +428,7 @@ class Halves:
         target = whole_program(self.source).resolve(self.source, dotted(call.func) or "")
         if not isinstance(target, Chunk) or target.is_class or target.source is self.source:
             return False
-        models = {path for chunk in self.source.chunks for path, kind in kinds(chunk.module).items() if kind == MODEL}
-        return not any(paths(argument.value) & models for argument in call.args)
+        return not any(paths(argument.value) & self._models for argument in call.args)
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""

@@ -299,6 +299,8 @@ def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
     for chunk in source.chunks:
         if chunk.is_class and _CALL.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
+            methods = (one.name.value for one in every(chunk.module, cst.FunctionDef))
+            calls += (f"    {chunk.name}(*arguments).{one}(*arguments)" for one in methods if not one.startswith("_"))
         elif (
             chunk.name
             and not chunk.is_class
