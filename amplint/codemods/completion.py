@@ -14,7 +14,6 @@ from amplint.codemods.conversion import Remark
 from amplint.codemods.givers import gives_plain_losses
 from amplint.codemods.halves import halves_of
 from amplint.codemods.islands import RULES, islands
-from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
 from amplint.codemods.script import parsed
@@ -59,13 +58,16 @@ class Completion:
     def repaired(self, text: str, names: Sequence[str], half: str) -> tuple[str, list[Remark]]:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them.
 
+        What a loss is given is cast at each of its calls or at none.
         Where models return `half`, calls of other files that raise for it are among them.
         """
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
             new = [one for one in self._new(text) if one.name in names]
             raising = self._raising(text, half) if half else []
-            fixes = [*even_fixes(text, self._path, new), *islands(text, self._path, [*new, *raising])]
+            bare = {one.message for one in new if one.name == _OF_LOSSES and one.fix is None}
+            even = (one.fix for one in new if one.fix is not None and one.message not in bare)
+            fixes = [*even, *islands(text, self._path, [*new, *raising])]
             repaired, applied, why = apply_verified(text, fixes)
             if not applied or why is not None:
                 break

@@ -19,7 +19,7 @@ from amplint.codemods.islands import losses_of_models
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
-from amplint.codemods.surroundings import cached_by_text, modules, whole_program
+from amplint.codemods.surroundings import cached_by_text, whole_program
 from amplint.codemods.training.observed import AT_HOME
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
@@ -30,11 +30,6 @@ from amplint.source.tree import every
 
 _DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
-_OF_PLAIN_LAYERS = frozenset(
-    {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
-    | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
-)
-"""Libraries whose layers are made of PyTorch's own, or that have none."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
@@ -112,7 +107,6 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
-    yield from _foreign_layers(run_here, source, row)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
@@ -203,24 +197,6 @@ def _hazards(
             if why not in said:
                 yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
             said |= {why} if name else set()
-
-
-def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
-    """Remarks on layers of other libraries in models of other files, one for each library of a file."""
-    reported = set[tuple[str, str]]()
-    for chunk in chunks:
-        for assign in every(chunk.module, cst.Assign) if is_model(chunk) and chunk.source is not main else ():
-            for call in every(assign.value, cst.Call):
-                name = dotted(call.func) or ""
-                one = chunk.source.imports.get(name.partition(".")[0])
-                library = one.module.partition(".")[0] if one is not None else ""
-                outside = library and library not in AT_HOME | _OF_PLAIN_LAYERS
-                if one is None or not outside or modules().place(chunk.source.path, one.module) is not None:
-                    continue
-                if name.rpartition(".")[2][:1].isupper() and (chunk.source.path, library) not in reported:
-                    reported.add((chunk.source.path, library))
-                    where = f"{_relative(chunk.source, main)}:{chunk.span(call).start.row}"
-                    yield Remark(row, f"{where}: {name} of {library} can be given half tensors; see that it takes them")
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:

@@ -327,30 +327,6 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
     loss.backward()
     optimizer.step()
 """
-NET = """from torch import nn
-from {library} import Layer
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = Layer(4)
-        self.second = Layer(4)
-
-    def forward(self, x):
-        return self.second(self.layer(x))
-"""
-
-
-@pytest.mark.parametrize(("library", "told"), [("torch_geometric.nn", 1), ("einops.layers.torch", 0), ("own", 0)])
-def test_layers_of_other_libraries_in_other_files_are_named_once(tmp_path: Path, library: str, told: int) -> None:
-    (tmp_path / "nets.py").write_text(NET.format(library=library), encoding="utf-8")
-    (tmp_path / "own.py").write_text("from torch.nn import Linear as Layer\n", encoding="utf-8")
-    left = _left(LAYERED, "float16", str(tmp_path / "train.py"))
-    named = [one for _, one in left if "can be given half tensors" in one]
-    assert named == ["nets.py:8: Layer of torch_geometric can be given half tensors; see that it takes them"][:told]
-
-
 SAMPLED = """import torch
 from nets import build, decoder
 from tools import show

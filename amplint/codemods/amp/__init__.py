@@ -159,7 +159,6 @@ def _planned(script: Script, wish: Wish) -> Plan:
     ]
     remarks += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
     remarks += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
-    remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
     left = [at(row, text) for row, text in remarks]
     sources = whole_program(script.source).sources
     stays = _MAKES_OPTIMIZER.search(script.text) and not any(_MOVES.search(one.text) for one in sources)
