@@ -115,7 +115,7 @@ class Halves:
         """The names of those that are given such a value on the CPU."""
         self._regions = set(regions)
         self._classes: dict[str, set[str]] = {}
-        self._arrays: set[str] = set()
+        self._arrays: set[tuple[cst.FunctionDef | None, str | None]] = set()
         self._models: set[str] = set()
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
@@ -126,7 +126,9 @@ class Halves:
                 made = called_name(constructor(one.value))
                 root = (dotted(one.value.func) or "").partition(".")[0] if isinstance(one.value, cst.Call) else ""
                 library = source.imports[root].module if root in source.imports else ""
-                self._arrays |= bound_paths(one, whole=True) if library == "numpy" else set()
+                if library == "numpy":
+                    home = next((each for each in source.ancestors(one) if isinstance(each, cst.FunctionDef)), None)
+                    self._arrays |= {(home, name) for name in bound_paths(one, whole=True)}
                 for path in bound_paths(one, whole=True) if made[:1].isupper() else ():
                     self._classes.setdefault(path, set()).add(made)
         self._given = {function: set(names) for function, names in given.items()}
@@ -375,7 +377,7 @@ class Halves:
     def _bind(self, target: cst.CSTNode, carried: bool, half: set[str]) -> None:
         for one in targets(target):
             path = _path(one)
-            if isinstance(one, cst.Subscript) and dotted(one.value) in self._arrays:
+            if isinstance(one, cst.Subscript) and (self._function, dotted(one.value)) in self._arrays:
                 continue
             whole = path is not None and (isinstance(one, cst.Subscript) or path == dotted(one))
             owner: cst.CSTNode = one

@@ -234,3 +234,44 @@ print(tools.interval(record[:, 1]))
 """,
     )
     assert _converted(text, "bfloat16", str(tmp_path / "train.py")).left == ()
+
+
+BATCHES = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())
+
+    def forward(self, x):
+        return self.layer(x)
+
+    def run_on_batch(self, x, y):
+        pred = self(x)
+        return pred, {"loss": F.binary_cross_entropy(pred, y)}
+"""
+RESUMED = """import sys
+import torch
+from models import Net
+
+if len(sys.argv) > 1:
+    model = torch.load(sys.argv[1])
+else:
+    model = Net().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    pred, losses = model.run_on_batch(x, y)
+    loss = sum(losses.values())
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_methods_of_a_model_that_may_be_another_are_judged(tmp_path: Path) -> None:
+    (tmp_path / "models.py").write_text(BATCHES, encoding="utf-8")
+    left = _converted(RESUMED, path=str(tmp_path / "train.py")).left
+    assert any(remark.text.startswith("models.py:16: binary cross-entropy") for remark in left)
