@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, changed, paths
 from amplint.codemods.script import Script
@@ -52,9 +52,7 @@ def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Note]:
         if len({*map(script.text_of, others)}) < 2:
             continue
         runs = [call for call in script.calls if script.function_of(call) is function and dotted(call.func) in own]
-        branches = {_branch_before(script, call, step) for call in runs}
-        taken = {one for one in branches if one is not None and not _steps_alike(script, one, step)}
-        if taken and taken == branches and not any((one, not side) in taken for one, side in taken):
+        if _may_be_skipped(script, runs, step):
             models = " or ".join(sorted(filter(None, {dotted(call.func) for call in runs})))
             yield step, f"a scaler raises at the step of an optimizer without gradients, as where {models} does not run"
 
@@ -64,11 +62,15 @@ def _conditional_backwards(script: Script, observed: Observed) -> Iterator[_Note
     for step in observed.steps:
         function, row = script.function_of(step), script.row(step)
         before = [one for one in observed.backwards if script.function_of(one) is function and script.row(one) < row]
-        branches = {_branch_before(script, one, step) for one in before}
-        taken = {one for one in branches if one is not None}
-        both = any((ran, not side) in taken for ran, side in taken)
-        if taken == branches and taken and not both and not any(_steps_alike(script, one, step) for one in taken):
+        if _may_be_skipped(script, before, step):
             yield step, "a scaler raises at a step without gradients, as where the condition before it is false"
+
+
+def _may_be_skipped(script: Script, calls: Sequence[cst.Call], step: cst.Call) -> bool:
+    """Whether all of `calls` stand in one branch before `step`, which is not under the same condition."""
+    branches = {_branch_before(script, call, step) for call in calls}
+    taken = {one for one in branches if one is not None and not _steps_alike(script, one, step)}
+    return bool(taken) and taken == branches and not any((one, not side) in taken for one, side in taken)
 
 
 def _branch_before(script: Script, call: cst.Call, step: cst.Call) -> tuple[cst.CSTNode, bool] | None:
