@@ -168,7 +168,8 @@ class Manager:
     """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
 
     `kind` is the framework, `precision` the dtype of its regions (float32 for none, None if unknown), and `accumulates`
-    says that it may divide the loss by the number of micro-batches: `steps`, if it was given.
+    says that it may divide the loss by the number of micro-batches: `steps`, if it was given. `may_be_none` holds for
+    one that is given by unseen code.
     """
 
     symbol: int
@@ -176,6 +177,7 @@ class Manager:
     precision: str | None
     accumulates: bool
     steps: Value | None = None
+    may_be_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)
