@@ -94,7 +94,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
-        for one in _findings_in(chunk, header, live, run):
+        for one in _findings_in(chunk, header, live, names, run):
             if outputs.can_happen(one, dtype) and not is_harmless(one, source):
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
@@ -255,28 +255,31 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
-def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef], run: outputs.Found) -> list[Finding]:
-    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast.
+def _findings_in(
+    chunk: Chunk, header: str, live: Set[cst.FunctionDef], names: Set[str], run: outputs.Found
+) -> list[Finding]:
+    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast and calls `names`.
 
     A constructor runs before the region; what it stores is reported where `forward` uses it. So is what `run` knows.
     """
     rows = _rows_of(chunk, {one for one in live if one.name.value != "__init__"})
     path = chunk.source.path
     rows = [each for each in rows if not any((path, row) in run.inside for row in each)]
-    found = _assumed_findings(chunk.source.text, path, header) if rows else []
+    methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)} if chunk.is_class else set[str]()
+    found = _assumed_findings(chunk.source.text, path, header, frozenset(methods & names)) if rows else []
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
 @cached_by_text
-def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
-    """The findings in a file whose public code is called below `header`, with tensors of any dtype."""
+def _assumed_findings(text: str, path: str, header: str, methods: frozenset[str]) -> list[Finding]:
+    """The findings in a file whose public code, `methods` too, is called below `header`, with tensors of any dtype."""
     source = Source(path, text, path)
     calls = []
     for chunk in source.chunks:
         if chunk.is_class and _CALL.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
-            methods = (one.name.value for one in every(chunk.module, cst.FunctionDef))
-            calls += (f"    {chunk.name}(*arguments).{one}(*arguments)" for one in methods if not one.startswith("_"))
+            own = {one.name.value for one in every(chunk.module, cst.FunctionDef)}
+            calls += (f"    {chunk.name}(*arguments).{one}(*arguments)" for one in sorted(own & methods))
         elif (
             chunk.name
             and not chunk.is_class
