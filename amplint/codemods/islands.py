@@ -21,6 +21,7 @@ _OF_LOSSES = "bce-in-autocast"
 _OF_OUTPUTS = "loss-in-half"
 RULES = (_OF_LOSSES, "unsupported-half-op", "dtype-mismatch-after-autocast")
 """The rules about operations that raise for half."""
+_VARIABLES = (cst.Name, cst.Attribute, cst.Subscript)
 
 
 def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
@@ -46,7 +47,7 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
         statement, half = rewrite.statement_of(call), halves.arguments(call)
         if not half or not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
             continue
-        if any(not _is_variable(one) or used_as_tensor(one, rewrite) is False for one in half):
+        if any(not isinstance(one, _VARIABLES) or used_as_tensor(one, rewrite) is False for one in half):
             continue
         wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({_device_type(source)}, enabled=False)")
         if wrapped is not None:
@@ -77,7 +78,3 @@ def _device_type(source: Source) -> str:
     given = (one for call in calls for one in call.args if one.keyword is None or one.keyword.value == "device_type")
     first = next(given, None)
     return source.code(first.value) if first is not None else '"cuda"'
-
-
-def _is_variable(node: cst.BaseExpression) -> bool:
-    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))

@@ -323,11 +323,9 @@ def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype)
     groups = deque(_halved(lifts))
     for _ in range(_TRIES if found(text, path).size <= _LONG else 0):
-        if not groups:
-            break
-        group = groups.popleft()
+        group = groups.popleft() if groups else []
         fewer = [one for one in chosen if one not in group]
-        if _number(_lifted(text, fewer), path, dtype) <= fewest:
+        if group and _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer
         else:
             groups += _halved(group)

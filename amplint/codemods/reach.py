@@ -37,7 +37,6 @@ _IN_THREADS = "with several GPUs this computes in float16, whatever the region s
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
-_FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 _CALL = re.compile(r"^\s+def (?:forward|__call__)\(", re.MULTILINE)
 
 
@@ -85,7 +84,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     names = called_names(source, regions_of(source))
     reached = list(_reached(program, names))
-    modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
+    modules_reached = [chunk for chunk in reached if chunk.is_class and "def forward(" in chunk.text]
     run_here = dict.fromkeys(_made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
     given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]

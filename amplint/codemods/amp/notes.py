@@ -166,6 +166,20 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
             yield call, "this runs in float32 what trains in half"
 
 
+def losses_out_of_sight(script: Script, observed: Observed, regions: Regions) -> Iterator[_Note]:
+    """Losses that regions of training compute by methods of the object which no class in sight defines."""
+    statements = [one for region in regions.training for one in region.statements]
+    inside = [one for one in (*statements, *observed.calls.reached(statements)) if script.source.owns(one)]
+    for call in dict.fromkeys(call for one in inside for call in every(one, cst.Call)):
+        owner, _, method = (dotted(call.func) or "").rpartition(".")
+        unknown = owner == "self" and not observed.calls.targets(call) and call not in observed.forwards
+        if not unknown or not SPEAKS_OF_LOSS.search(method):
+            continue
+        home = script.method_owner(script.function_of(call))
+        if not any(script.assignments(one, f"self.{method}") for one in observed.calls.methods(home)):
+            yield call, "this computes a loss out of sight; see that what half rounds is float32 there"
+
+
 def _are_forward(functions: Set[cst.CSTNode]) -> bool:
     return bool(functions) and all(
         isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in functions

@@ -119,7 +119,7 @@ class Regions:
         statements = (statement for region in self.training for statement in region.statements)
         inside = (call for statement in statements for call in every(statement, cst.Call))
         strange = (one for one in inside if (dotted(one.func) or "").partition(".")[0] in self._observed.foreign)
-        for call in (*filter(self._beside.gets_half, strange), *self._beside.foreign_calls):
+        for call in (*filter(self._beside.halves.arguments, strange), *self._beside.foreign_calls):
             yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
