@@ -11,20 +11,29 @@ from dataclasses import replace
 
 from amplint.codemods import outputs
 from amplint.codemods.conversion import Remark
+from amplint.codemods.givers import gives_plain_losses
 from amplint.codemods.halves import halves_of
 from amplint.codemods.islands import RULES, islands
-from amplint.codemods.losses import even_fixes
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
+from amplint.codemods.script import parsed
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
-from amplint.source.source import NEWLINE
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import NEWLINE, Source
+from amplint.source.tree import every
 
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)
 """Rules whose findings refuse nothing: a new scaler reaches its scale again within a few steps."""
-HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
+_HARMLESS = ("hard-coded-float32-buffer", "checkpoint-inputs-without-grad")
 """Rules whose findings are about values that stay float32, or about what goes wrong in float32 as well."""
+_OF_DEVICES = "autocast-has-no-effect"
+"""The rule about the device of regions, which the conversion is told."""
+_OF_EVALUATION = "evaluation-dtype-differs"
+"""The rule about evaluation outside of regions, which in other files stays as it was."""
+_OF_LOSSES = "loss-in-half"
 _Key = tuple[str, Severity, str, str]
 """The kind of a finding, whose reason names its premises, and the text of its line."""
 
@@ -49,13 +58,16 @@ class Completion:
     def repaired(self, text: str, names: Sequence[str], half: str) -> tuple[str, list[Remark]]:
         """`text` with the fixes for findings of the rules with these `names`, and remarks on them.
 
+        What a loss is given is cast at each of its calls or at none.
         Where models return `half`, calls of other files that raise for it are among them.
         """
         done: list[Remark] = []
         for _ in range(ROUNDS if names else 0):
             new = [one for one in self._new(text) if one.name in names]
             raising = self._raising(text, half) if half else []
-            fixes = [*even_fixes(text, self._path, new), *islands(text, self._path, [*new, *raising])]
+            bare = {one.message for one in new if one.name == _OF_LOSSES and one.fix is None}
+            even = (one.fix for one in new if one.fix is not None and one.message not in bare)
+            fixes = [*even, *islands(text, self._path, [*new, *raising])]
             repaired, applied, why = apply_verified(text, fixes)
             if not applied or why is not None:
                 break
@@ -95,7 +107,7 @@ class Completion:
         moved = Counter(key[:-1] for key in (self._known - Counter(keys)).elements())
         known, found = self._known.copy(), []
         for finding, key in zip(there, keys, strict=True):
-            if finding.name in HARMLESS:
+            if is_harmless(finding, parsed(text, self._path).source):
                 continue
             if known[key] > 0:
                 known[key] -= 1
@@ -104,6 +116,23 @@ class Completion:
             else:
                 found.append(finding)
         return found
+
+
+def is_harmless(finding: Finding, source: Source) -> bool:
+    """Whether a new finding in the file `source`, or behind its imports, is about nothing that goes wrong."""
+    if finding.severity > Severity.INFO or finding.name in _HARMLESS:
+        return finding.name in _HARMLESS
+    if finding.name == _OF_LOSSES and finding.elsewhere is None and _is_given(finding, source):
+        return gives_plain_losses(source)
+    return finding.name == _OF_DEVICES or (finding.name == _OF_EVALUATION and finding.elsewhere is not None)
+
+
+def _is_given(finding: Finding, source: Source) -> bool:
+    """Whether the loss of `finding` is neither defined nor imported by the file."""
+    calls = (call for chunk in source.chunks for call in every(chunk.module, cst.Call))
+    func = next((call.func for call in calls if source.span(call) == finding.span), None)
+    root = (dotted(func) or "").partition(".")[0] if func is not None else ""
+    return bool(root) and root not in source.imports and root not in source.definitions
 
 
 def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:

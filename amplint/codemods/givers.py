@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, constructor
-from amplint.codemods.surroundings import check_time, modules, whole_program
+from amplint.codemods.surroundings import cached_by_text, check_time, modules, whole_program
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -44,20 +44,37 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
         check_time()
         program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
-        names, made = {called_name(call) for call in calls}, set(_handed_over(source, main, calls))
+        names = {called_name(call) for call in calls}
+        made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls)}
         for name in sorted(names):
             target = program.resolve(source, name) if name else None
             if isinstance(target, Chunk) and target.source is not main and (is_model(target) or name in made):
                 yield program, target
 
 
+@cached_by_text
+def gives_plain_losses(main: Source) -> bool:
+    """Whether files that import `main` hand it losses, all of them PyTorch's."""
+    found = set[bool]()
+    for source in importers(main) if main.path else ():
+        calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+        for name in _handed_over(source, main, calls):
+            root, last = name.partition(".")[0], name.rpartition(".")[2]
+            if is_loss(last) or last.endswith("Loss"):
+                target = whole_program(source).resolve(source, root)
+                found.add(isinstance(target, str) and target.startswith("torch."))
+    return found == {True}
+
+
 def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Iterator[str]:
-    """The names of functions and classes whose results `source` passes to what `main` defines."""
+    """The paths of functions and classes whose results `source` passes to what `main` defines."""
     own = {chunk.name for chunk in main.chunks if chunk.name}
+    own |= {one.name.value for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)}
     given = {dotted(one.value) for call in calls if called_name(call) in own for one in call.args}
     for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
-        if bound_paths(assign, whole=True) & given:
-            yield called_name(constructor(assign.value))
+        made = constructor(assign.value)
+        if isinstance(made, cst.Call) and bound_paths(assign, whole=True) & given:
+            yield dotted(made.func) or ""
 
 
 def importers(main: Source) -> Iterator[Source]:

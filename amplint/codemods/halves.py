@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from types import MappingProxyType
 
-from amplint.codemods.bindings import bound_paths, called_name, constructor, matched, positional
+from amplint.codemods.bindings import bound_paths, called_name, constructor, matched, paths, positional
 from amplint.codemods.script import parsed
-from amplint.codemods.surroundings import cached_by_text
+from amplint.codemods.surroundings import cached_by_text, whole_program
 from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import children, every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.names import HALF_DTYPES
@@ -115,12 +115,20 @@ class Halves:
         """The names of those that are given such a value on the CPU."""
         self._regions = set(regions)
         self._classes: dict[str, set[str]] = {}
+        self._arrays: set[tuple[cst.FunctionDef | None, str | None]] = set()
+        self._models: set[str] = set()
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
+            self._models |= {path for path, kind in kinds(chunk.module).items() if kind == MODEL}
             for function in every(chunk.module, cst.FunctionDef):
                 self._functions.setdefault(function.name.value, []).append(function)
             for one in every(chunk.module, cst.Assign):
                 made = called_name(constructor(one.value))
+                root = (dotted(one.value.func) or "").partition(".")[0] if isinstance(one.value, cst.Call) else ""
+                library = source.imports[root].module if root in source.imports else ""
+                if library == "numpy":
+                    home = next((each for each in source.ancestors(one) if isinstance(each, cst.FunctionDef)), None)
+                    self._arrays |= {(home, name) for name in bound_paths(one, whole=True)}
                 for path in bound_paths(one, whole=True) if made[:1].isupper() else ():
                     self._classes.setdefault(path, set()).add(made)
         self._given = {function: set(names) for function, names in given.items()}
@@ -151,7 +159,9 @@ class Halves:
         node, statement = self._at(span)
         if statement is None or statement not in self._before:
             return True
-        half, inside = self._before[statement], statement in self._within
+        half, inside = set(self._before[statement]), statement in self._within
+        for loop in every(statement, cst.CompFor):
+            self._iterate(loop.target, loop.iter, half, inside=inside)
         if not isinstance(node, cst.Call):
             return self._mentions(statement, half, inside=inside)
         owner = [node.func.value] if isinstance(node.func, cst.Attribute) else []
@@ -367,6 +377,8 @@ class Halves:
     def _bind(self, target: cst.CSTNode, carried: bool, half: set[str]) -> None:
         for one in targets(target):
             path = _path(one)
+            if isinstance(one, cst.Subscript) and (self._function, dotted(one.value)) in self._arrays:
+                continue
             whole = path is not None and (isinstance(one, cst.Subscript) or path == dotted(one))
             owner: cst.CSTNode = one
             while path is None and isinstance(owner, cst.Subscript):
@@ -413,6 +425,13 @@ class Halves:
                 row = self.source.span(call).start.row
                 self.leaving.setdefault((name, classes), (row, set()))[1].update(places)
 
+    def _reads(self, call: cst.Call) -> bool:
+        """Whether `call` runs a function of another file in sight, without a model of this one."""
+        target = whole_program(self.source).resolve(self.source, dotted(call.func) or "")
+        if not isinstance(target, Chunk) or target.is_class or target.source is self.source:
+            return False
+        return not any(paths(argument.value) & self._models for argument in call.args)
+
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""
         func = call.func
@@ -447,6 +466,8 @@ class Halves:
             if element is not None:
                 return element in half or element.partition("[")[0] in half
             return not _takes_indices(node) and self._carries(node.value, half, inside=inside)
+        if inside and isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+            return True
         if isinstance(node, (cst.Comparison, cst.Lambda, cst.BaseString, cst.FormattedString)):
             return False
         if isinstance(node, (cst.ListComp, cst.SetComp, cst.GeneratorExp, cst.DictComp)):
@@ -470,7 +491,7 @@ class Halves:
             return any(function in own for function, _ in self._returning)
         if is_loss(name) or (inside and name in FLOAT32):
             return False
-        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None
+        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None or self._reads(call)
         if inside and (name in LOWER or not known):
             return True
         operands = [argument.value for argument in call.args]

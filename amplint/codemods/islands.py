@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.bindings import called_name
+from amplint.codemods.bindings import bound_paths, called_name, constructor
+from amplint.codemods.givers import is_model
 from amplint.codemods.halves import halves_of, regions_of
+from amplint.codemods.surroundings import whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Applicability, Finding, Fix
 from amplint.semantics.models.half_outputs import is_loss
@@ -16,8 +18,10 @@ from amplint.source.source import Source
 from amplint.source.tree import every
 
 _OF_LOSSES = "bce-in-autocast"
+_OF_OUTPUTS = "loss-in-half"
 RULES = (_OF_LOSSES, "unsupported-half-op", "dtype-mismatch-after-autocast")
 """The rules about operations that raise for half."""
+_VARIABLES = (cst.Name, cst.Attribute, cst.Subscript)
 
 
 def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
@@ -25,12 +29,12 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
 
     A finding names one of the calls in regions that lead to its place, of which each needs the fix.
     """
-    found = {one.span: one.name for one in findings if one.name in RULES and one.elsewhere is not None}
-    if not found:
-        return
     halves = halves_of(text, path)
     source, rewrite = halves.source, Rewriter(halves.source)
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+    found = {one.span: one.name for one in findings if one.name in RULES and one.elsewhere is not None}
+    if any(one.name == _OF_OUTPUTS for one in findings):
+        found |= {source.span(call): _OF_LOSSES for call in losses_of_models(source)}
     spans = {
         span
         for call in calls
@@ -43,12 +47,23 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
         statement, half = rewrite.statement_of(call), halves.arguments(call)
         if not half or not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) > 1:
             continue
-        if any(not _is_variable(one) or used_as_tensor(one, rewrite) is False for one in half):
+        if any(not isinstance(one, _VARIABLES) or used_as_tensor(one, rewrite) is False for one in half):
             continue
         wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({_device_type(source)}, enabled=False)")
         if wrapped is not None:
             casts = (rewrite.add_float(one) for one in half)
             yield Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def losses_of_models(source: Source) -> Iterator[cst.Call]:
+    """The calls of an attribute of a model in sight that is binary cross-entropy of probabilities."""
+    models = [chunk for chunk in whole_program(source).chunks if is_model(chunk) and "BCELoss" in chunk.words]
+    assigned = (one for chunk in models for one in every(chunk.module, cst.Assign))
+    losses = {path for one in assigned if called_name(constructor(one.value)) == "BCELoss" for path in bound_paths(one)}
+    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)):
+        owner, _, name = (dotted(call.func) or "").rpartition(".")
+        if owner not in ("", "self") and f"self.{name}" in losses:
+            yield call
 
 
 def _is_no_network(source: Source, call: cst.Call) -> bool:
@@ -63,7 +78,3 @@ def _device_type(source: Source) -> str:
     given = (one for call in calls for one in call.args if one.keyword is None or one.keyword.value == "device_type")
     first = next(given, None)
     return source.code(first.value) if first is not None else '"cuda"'
-
-
-def _is_variable(node: cst.BaseExpression) -> bool:
-    return isinstance(node, (cst.Name, cst.Attribute, cst.Subscript))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Remark
-from amplint.codemods.halves import ABOUT_HALF
+from amplint.codemods.halves import ABOUT_HALF, halves_of
 from amplint.codemods.repairs import all_rules
 from amplint.codemods.script import Script, parsed
 from amplint.codemods.surroundings import cached_by_text, check_time, whole_program
@@ -37,7 +38,7 @@ _ROUNDED = "what is put into a tensor like this one is rounded to half, with its
 _WORDS = frozenset({*_FILLED, "histc", "igamma", "igammac", "isclose", "long", "int"})
 """Further callees that matter besides those of these rules."""
 _SCALED = "values are scaled to another unit in half, which has three digits in float16 and two in bfloat16"
-_SATURATED = (
+SATURATED = (
     "if the model ends in a sigmoid, that is exactly 1 in half from a logit of 8.4 on in float16, 6.3 in bfloat16, and"
     " binary cross-entropy of a wrong one has no gradient; let the model give logits, or compute its sigmoid in float32"
 )
@@ -54,8 +55,8 @@ _UNDONE = "disabled-region-keeps-half"
 """The rule about casts to float32 that autocast undoes, as it does to outputs within a model."""
 _UNIT = 8
 """The magnitude from which an addend leaves fewer digits of half than a model's output has."""
-_LARGEST = 6
-"""The limit of model calls that are tried one by one."""
+_TRIES = 12
+"""The limit of interpretations that tell which of the casts are needed."""
 _LONG = 100_000
 """The number of characters of reachable code from which none are tried: each try interprets all of it."""
 
@@ -91,10 +92,11 @@ class Found(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """The edit that casts an output to float32, and the row of the call that returns it."""
+    """The edit that casts an output to float32, the row of the call that returns it, and the code of the output."""
 
     row: int
     edit: Edit
+    code: str = ""
 
 
 class Half(NamedTuple):
@@ -171,7 +173,7 @@ class _Watch:
         shows = first.half is not None and first.half.because is not Because.ASSUMED
         if event.op in BANNED:
             if symbol in self._widened:
-                self.anywhere.setdefault(event.node, Half(_SATURATED, HALF_DTYPES, set()))
+                self.anywhere.setdefault(event.node, Half(SATURATED, HALF_DTYPES, set()))
             elif called_name(first.node) == "float":
                 self.probabilities[event.node] = first.node
         elif event.result.dtype == "float32" and (
@@ -279,7 +281,7 @@ def found(text: str, path: str) -> Found:
     named = _names_of(script, own)
     for node, operand in watch.probabilities.items():
         if source.owns(node) and paths(operand) & named.get(script.function_of(node), set()):
-            watch.anywhere.setdefault(node, Half(_SATURATED, HALF_DTYPES, set()))
+            watch.anywhere.setdefault(node, Half(SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
         if home is not None:
@@ -308,18 +310,32 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
     given, text = text, _arrays_cast(text, path, dtype)
     before = _number(text, path, dtype)
     lifts = list(_lifts(text, path)) if any(before) else []
-    chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype) if lifts else before
-    if fewest >= before:
+    if not lifts or _number(_lifted(text, lifts), path, dtype) >= before:
         return text, []
-    calls = {lift.row for lift in lifts}
-    for row in sorted(calls) if 1 < len(calls) <= _LARGEST and found(text, path).size <= _LONG else ():
-        fewer = [one for one in chosen if one.row != row]
-        if _number(_lifted(text, fewer), path, dtype) <= fewest:
-            chosen = fewer
+    needed = {(lift.row, lift.code) for lift in _needed(text, path, dtype, lifts)}
+    chosen = [lift for lift in _lifts(given, path) if (lift.row, lift.code) in needed]
     done = [Remark(row, "convert what the model gives to float32") for row in sorted({lift.row for lift in chosen})]
-    rows = {lift.row for lift in chosen}
-    lifted = _lifted(given, [lift for lift in _lifts(given, path) if lift.row in rows])
-    return _arrays_cast(lifted, path, dtype), done
+    return _arrays_cast(_lifted(given, chosen), path, dtype), done
+
+
+def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
+    """Those of `lifts` without which more fails than with all of them."""
+    chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype)
+    groups = deque(_halved(lifts))
+    for _ in range(_TRIES if found(text, path).size <= _LONG else 0):
+        group = groups.popleft() if groups else []
+        fewer = [one for one in chosen if one not in group]
+        if group and _number(_lifted(text, fewer), path, dtype) <= fewest:
+            chosen = fewer
+        else:
+            groups += _halved(group)
+    return chosen
+
+
+def _halved(lifts: list[Lift]) -> list[list[Lift]]:
+    """Both halves of several lifts."""
+    middle = len(lifts) // 2
+    return [lifts[:middle], lifts[middle:]] if middle else []
 
 
 def _arrays_cast(text: str, path: str, dtype: str) -> str:
@@ -331,7 +347,8 @@ def _arrays_cast(text: str, path: str, dtype: str) -> str:
 def _number(text: str, path: str, dtype: str) -> tuple[int, int]:
     """The number of errors and warnings, which refuse a conversion, and that of all failures in `text`."""
     run = found(text, path)
-    failures = [one for one in (*run.findings, *run.assumed) if can_happen(one, dtype)]
+    halves = halves_of(text, path)
+    failures = [one for one in (*run.findings, *run.assumed) if can_happen(one, dtype) and halves.concern(one)]
     refusing = sum(one.severity > Severity.INFO for one in failures)
     return refusing, len(failures) + sum(dtype in one.dtypes for one in run.losses)
 
@@ -429,7 +446,7 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
             continue
         if isinstance(node, cst.Call):
             if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
-                yield Lift(span.start.row, rewrite.add_float(node))
+                yield Lift(span.start.row, rewrite.add_float(node), source.code(node))
         elif isinstance(above, cst.Element):
             name = source.code(node)
             unpacked = source.parent(above)
@@ -438,7 +455,7 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
             cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
             edit = rewrite.insert_after(node, f"{name} = {cast}")
             if edit is not None:
-                yield Lift(script.row(_call_of(source, node) or node), edit)
+                yield Lift(script.row(_call_of(source, node) or node), edit, name)
 
 
 def _optional_outputs(source: Source) -> set[tuple[int, int]]:

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
-from amplint.codemods.completion import HARMLESS
+from amplint.codemods.completion import is_harmless
 from amplint.codemods.conversion import Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
+from amplint.codemods.islands import losses_of_models
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
-from amplint.codemods.surroundings import cached_by_text, modules, whole_program
+from amplint.codemods.surroundings import cached_by_text, whole_program
 from amplint.codemods.training.observed import AT_HOME
 from amplint.findings import Finding, Severity
 from amplint.semantics.reading.program import Program
@@ -27,14 +28,8 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 
-_IMPORTERS = frozenset({"import_module", "__import__"})
-_DYNAMIC = frozenset({*_IMPORTERS, "globals", "eval", "vars"})
+_DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
-_OF_PLAIN_LAYERS = frozenset(
-    {"einops", "efficientnet_pytorch", "pretrainedmodels", "pytorch_pretrained_bert", "pytorch_transformers"}
-    | {"segmentation_models_pytorch", "transformers", "easydict", "edict", "omegaconf"}
-)
-"""Libraries whose layers are made of PyTorch's own, or that have none."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
@@ -42,7 +37,6 @@ _IN_THREADS = "with several GPUs this computes in float16, whatever the region s
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
-_FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
 _CALL = re.compile(r"^\s+def (?:forward|__call__)\(", re.MULTILINE)
 
 
@@ -77,7 +71,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     found += [one for one in run.findings if one.elsewhere or one.span.start.row not in rows]
     found += [one for one in run.assumed if one.elsewhere or is_near(one)]
     found = [
-        one for one in found if outputs.can_happen(one, dtype) and one.name not in HARMLESS and halves.concern(one)
+        one for one in found if outputs.can_happen(one, dtype) and not is_harmless(one, source) and halves.concern(one)
     ]
 
     @functools.cache
@@ -90,7 +84,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     names = called_names(source, regions_of(source))
     reached = list(_reached(program, names))
-    modules_reached = [chunk for chunk in reached if chunk.is_class and _FORWARD.search(chunk.text)]
+    modules_reached = [chunk for chunk in reached if chunk.is_class and "def forward(" in chunk.text]
     run_here = dict.fromkeys(_made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
     given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
@@ -99,8 +93,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
     for chunk in run_here:
-        for one in _findings_in(chunk, header, live, run):
-            if outputs.can_happen(one, dtype) and one.name not in HARMLESS:
+        for one in _findings_in(chunk, header, live, names, run):
+            if outputs.can_happen(one, dtype) and not is_harmless(one, source):
                 name, there = _relative(chunk.source, source), one.span.start.row
                 if (chunk.source.path, there) in run.wide:
                     continue
@@ -111,8 +105,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
     yield from brought.values()
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    yield from _unread(program, names)
-    yield from _foreign_layers(run_here, source, row)
+    yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
@@ -205,24 +198,6 @@ def _hazards(
             said |= {why} if name else set()
 
 
-def _foreign_layers(chunks: Iterable[Chunk], main: Source, row: int) -> Iterator[Remark]:
-    """Remarks on layers of other libraries in models of other files, one for each library of a file."""
-    reported = set[tuple[str, str]]()
-    for chunk in chunks:
-        for assign in every(chunk.module, cst.Assign) if is_model(chunk) and chunk.source is not main else ():
-            for call in every(assign.value, cst.Call):
-                name = dotted(call.func) or ""
-                one = chunk.source.imports.get(name.partition(".")[0])
-                library = one.module.partition(".")[0] if one is not None else ""
-                outside = library and library not in AT_HOME | _OF_PLAIN_LAYERS
-                if one is None or not outside or modules().place(chunk.source.path, one.module) is not None:
-                    continue
-                if name.rpartition(".")[2][:1].isupper() and (chunk.source.path, library) not in reported:
-                    reported.add((chunk.source.path, library))
-                    where = f"{_relative(chunk.source, main)}:{chunk.span(call).start.row}"
-                    yield Remark(row, f"{where}: {name} of {library} can be given half tensors; see that it takes them")
-
-
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
     """Remarks on functions with a backward pass of their own, in other files, that pass half tensors to unseen code."""
     for chunk in chunks:
@@ -246,36 +221,6 @@ def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     functions = (one.name.value for one in above if isinstance(one, cst.FunctionDef))
     methods = {one.name.value for one in every(owner, cst.FunctionDef)} if owner is not None else set()
     return "forward" in functions and {"forward", "backward"} <= methods
-
-
-def _unread(program: Program, names: Set[str]) -> Iterator[Remark]:
-    """A remark on the first dynamic import of the file, or that by another file of what regions call by `names`."""
-    source = program.main
-
-    def imports(call: cst.Call) -> bool:
-        target = program.resolve(source, dotted(call.func) or "")
-        return isinstance(target, Chunk) and not target.is_class and not _IMPORTERS.isdisjoint(target.words)
-
-    for chunk in source.chunks:
-        made = {
-            call
-            for one in every(chunk.module, cst.Assign)
-            if any(path.rpartition(".")[2] in names for path in bound_paths(one, whole=True))
-            for call in _in_turn(one.value)
-        }
-        for call in every(chunk.module, cst.Call):
-            if called_name(call) in _IMPORTERS or (call in made and imports(call)):
-                why = "what is imported here is known to a run alone; see what of it runs in the regions"
-                yield Remark(source.span(call).start.row, why)
-                return
-
-
-def _in_turn(value: cst.BaseExpression) -> Iterator[cst.Call]:
-    """The calls that make `value` in turn, the last one first: `.cuda()` and `Net()` for `Net().cuda()`."""
-    while isinstance(value, (cst.Call, cst.Attribute)):
-        if isinstance(value, cst.Call):
-            yield value
-        value = value.func if isinstance(value, cst.Call) else value.value
 
 
 def _replicated(program: Program, row: int) -> Iterator[Remark]:
@@ -309,26 +254,31 @@ def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
 
 
-def _findings_in(chunk: Chunk, header: str, live: Set[cst.FunctionDef], run: outputs.Found) -> list[Finding]:
-    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast.
+def _findings_in(
+    chunk: Chunk, header: str, live: Set[cst.FunctionDef], names: Set[str], run: outputs.Found
+) -> list[Finding]:
+    """The findings in the `live` functions of a chunk that run below `header`, which enters autocast and calls `names`.
 
     A constructor runs before the region; what it stores is reported where `forward` uses it. So is what `run` knows.
     """
     rows = _rows_of(chunk, {one for one in live if one.name.value != "__init__"})
     path = chunk.source.path
     rows = [each for each in rows if not any((path, row) in run.inside for row in each)]
-    found = _assumed_findings(chunk.source.text, path, header) if rows else []
+    methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)} if chunk.is_class else set[str]()
+    found = _assumed_findings(chunk.source.text, path, header, frozenset(methods & names)) if rows else []
     return [one for one in found if any(one.span.start.row in run for run in rows)]
 
 
 @cached_by_text
-def _assumed_findings(text: str, path: str, header: str) -> list[Finding]:
-    """The findings in a file whose public code is called below `header`, with tensors of any dtype."""
+def _assumed_findings(text: str, path: str, header: str, methods: frozenset[str]) -> list[Finding]:
+    """The findings in a file whose public code, `methods` too, is called below `header`, with tensors of any dtype."""
     source = Source(path, text, path)
     calls = []
     for chunk in source.chunks:
         if chunk.is_class and _CALL.search(chunk.text):
             calls.append(f"    {chunk.name}(*arguments)(*arguments)")
+            own = {one.name.value for one in every(chunk.module, cst.FunctionDef)}
+            calls += (f"    {chunk.name}(*arguments).{one}(*arguments)" for one in sorted(own & methods))
         elif (
             chunk.name
             and not chunk.is_class

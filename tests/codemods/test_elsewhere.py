@@ -255,30 +255,6 @@ def test_only_what_regions_may_call_is_named(tmp_path: Path, loss: str, told: bo
     assert any("0.9999999 is 1 in float16" in remark.text for remark in left) is told
 
 
-FOUND = """import importlib
-
-
-def found(name):
-    return getattr(importlib.import_module("nets"), name)
-
-
-def read(name):
-    return importlib.import_module(name).rows
-"""
-
-
-@pytest.mark.parametrize(("made", "told"), [("tools.found(name)()", 1), ("nn.Linear(tools.read(name), 4)", 0)])
-def test_a_class_that_another_file_imports_by_its_name_is_named(tmp_path: Path, made: str, told: int) -> None:
-    (tmp_path / "tools.py").write_text(FOUND, encoding="utf-8")
-    text = (
-        UNUSED.format(loss="close")
-        .replace("nn.Linear(4, 4)", made)
-        .replace("import torch\n", "import torch\nimport tools\n", 1)
-    )
-    left = convert(text, Wish(to="amp"), str(tmp_path / "train.py")).left
-    assert sum("is known to a run alone" in remark.text for remark in left) == told
-
-
 def test_data_of_a_loop_leads_to_no_functions(tmp_path: Path) -> None:
     (tmp_path / "losses.py").write_text(LOSSES, encoding="utf-8")
     text = (

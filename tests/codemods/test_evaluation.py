@@ -40,7 +40,7 @@ def evaluate(model, loader, criterion):
     ("trained", "evaluated", "casts"),
     [
         ("print(loss.item())", "print(out.argmax(1), loss.item())", 0),
-        ("print(out.argmax(1))", "print(loss.item())", 2),
+        ("print(out.argmax(1))", "print(loss.item())", 0),
         ("print(out.argmax(1))", "print(out.argmax(1))", 2),
         ("print(loss.item())", "print(loss.item())", 0),
     ],

@@ -85,29 +85,6 @@ def test_a_scaler_raises_at_a_step_without_gradients() -> None:
         scaler.step(optimizer)
 
 
-GIVEN = """import torch
-
-
-def train(encoder, scorer, opt_a, opt_b, loader, mode):
-    criterion = torch.nn.CrossEntropyLoss()
-    for x, y in loader:
-        x, y = x.cuda(), y.cuda()
-        opt_a.zero_grad()
-        opt_b.zero_grad()
-        if mode == "self":
-            loss = scorer(encoder(x)).mean()
-        else:
-            loss = criterion(encoder(x), y)
-        loss.backward()
-        opt_a.step()
-        opt_b.step()
-"""
-
-
-def test_so_are_those_of_models_that_are_parameters() -> None:
-    assert any("as where scorer does not run" in one for _, one in _left(GIVEN, "float16"))
-
-
 ENDED = """import math
 import sys
 import torch
@@ -350,30 +327,6 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
     loss.backward()
     optimizer.step()
 """
-NET = """from torch import nn
-from {library} import Layer
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = Layer(4)
-        self.second = Layer(4)
-
-    def forward(self, x):
-        return self.second(self.layer(x))
-"""
-
-
-@pytest.mark.parametrize(("library", "told"), [("torch_geometric.nn", 1), ("einops.layers.torch", 0), ("own", 0)])
-def test_layers_of_other_libraries_in_other_files_are_named_once(tmp_path: Path, library: str, told: int) -> None:
-    (tmp_path / "nets.py").write_text(NET.format(library=library), encoding="utf-8")
-    (tmp_path / "own.py").write_text("from torch.nn import Linear as Layer\n", encoding="utf-8")
-    left = _left(LAYERED, "float16", str(tmp_path / "train.py"))
-    named = [one for _, one in left if "can be given half tensors" in one]
-    assert named == ["nets.py:8: Layer of torch_geometric can be given half tensors; see that it takes them"][:told]
-
-
 SAMPLED = """import torch
 from nets import build, decoder
 from tools import show

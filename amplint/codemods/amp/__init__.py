@@ -13,7 +13,7 @@ from amplint.codemods.options import SWITCH
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
 from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import modules
+from amplint.codemods.surroundings import modules, whole_program
 from amplint.codemods.training.flow import Flow, PassedForward
 from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
 from amplint.codemods.training.observed import Goal, Observed, observe
@@ -140,31 +140,21 @@ def _planned(script: Script, wish: Wish) -> Plan:
         return Remark(row_edited(script.text, new, fix.edits, row), text)
 
     takes = "() can be given half tensors here; make sure that it takes them"
-    remarks = [
-        (row, name + takes)
-        for row, name in regions.foreign_calls()
-        if not (scales and name.rpartition(".")[2] in _PLOTS)
-    ]
-    remarks += [
-        (script.row(one), "each call makes a scaler, which has to find its scale anew; pass one for all of them")
-        for one in passed
-    ]
-    remarks += [
-        (
-            script.row(call),
-            "this runs the model and computes a loss out of sight; see that what half rounds is float32 there",
-        )
-        for call in flow.unseen
-    ]
-    remarks += [(script.row(node), why) for node, why in (notes.of_scaler(script, observed) if scales else ())]
-    remarks += [(script.row(node), why) for node, why in notes.in_float32(script, observed, flow, regions)]
-    remarks += [(script.row(node), why) for node, why in notes.losses_out_of_sight(script, observed, regions)]
-    left = [at(row, text) for row, text in remarks]
-    stays = _MAKES_OPTIMIZER.search(script.text) and not _MOVES.search(script.text)
+    anew = "each call makes a scaler, which has to find its scale anew; pass one for all of them"
+    unseen = "this runs the model and computes a loss out of sight; see that what half rounds is float32 there"
+    idle = "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs"
+    named: list[tuple[cst.CSTNode, str]] = [(one, anew) for one in passed]
+    named += [(call, unseen) for call in flow.unseen if flow.gives_loss(call)]
+    named += notes.of_scaler(script, observed) if scales else ()
+    named += notes.in_float32(script, observed, flow, regions)
+    named += notes.losses_out_of_sight(script, observed, regions)
+    plots = _PLOTS if scales else frozenset[str]()
+    given = [(row, name) for row, name in regions.foreign_calls() if name.rpartition(".")[2] not in plots]
+    left = [at(row, name + takes) for row, name in given] + [at(script.row(node), why) for node, why in named]
+    sources = whole_program(script.source).sources
+    stays = _MAKES_OPTIMIZER.search(script.text) and not any(_MOVES.search(one.text) for one in sources)
     if wish.device == "cuda" and stays and not any(_is_given(script, observed, one) for one in observed.forwards):
-        left.append(
-            at(regions.rows()[0], "nothing here moves to CUDA, where alone this takes effect; --device cpu is for CPUs")
-        )
+        left.append(at(regions.rows()[0], idle))
     change = Change(fix, tuple(done), tuple(left))
     return Plan((change,), repairs=REPAIRS, accepted=accepted, half=wish.dtype, complete=True)
 

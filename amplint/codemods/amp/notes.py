@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from amplint.codemods.bindings import bound_paths, called_name, changed, paths
 from amplint.codemods.script import Script
 from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed, disables_gradients
 from amplint.codemods.training.regions import Regions
-from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
@@ -42,30 +41,20 @@ def _raises_for_infinite(call: cst.Call) -> bool:
 
 
 def _conditional_steps(script: Script, observed: Observed) -> Iterator[_Note]:
-    """Steps of one of several optimizers, whose model runs in one branch before it alone.
+    """Steps of one of several optimizers, all of whose models run in one branch before it alone.
 
     Source: `GradScaler.step` of PyTorch 2.13 asserts that the optimizer's `found_inf_per_device` is not empty, which it
     is where no parameter has a gradient. `Optimizer.step` does nothing then.
     """
-    for function in {script.function_of(step): None for step in observed.steps}:
-        steps = [step for step in observed.steps if script.function_of(step) is function]
-        optimizers = {script.text_of(observed.steps[step]) for step in steps}
-        runs = [call for call in script.calls if script.function_of(call) is function and _runs(script, observed, call)]
-        for step in steps if len(optimizers) > 1 else ():
-            branches = [(dotted(call.func) or "", _branch_before(script, call, step)) for call in runs]
-            always = {path for path, branch in branches if branch is None or _steps_alike(script, branch, step)}
-            ways: dict[str, set[tuple[cst.CSTNode, bool]]] = {}
-            for path, branch in branches:
-                if branch is not None and path not in always:
-                    ways.setdefault(path, set()).add(branch)
-            partial = {path for path, taken in ways.items() if not any((one, not side) in taken for one, side in taken)}
-            own = _models_of(script, observed.steps[step])
-            known = own & {path for path, _ in branches}
-            if (own and known and known <= partial) or (not own and partial):
-                models = " or ".join(sorted(known or partial))
-                why = f"a scaler raises at the step of an optimizer without gradients, as where {models} does not run"
-                yield step, why
-                break
+    for step, optimizer in observed.steps.items():
+        function, own = script.function_of(step), _models_of(script, optimizer)
+        others = (other for one, other in observed.steps.items() if script.function_of(one) is function)
+        if len({*map(script.text_of, others)}) < 2:
+            continue
+        runs = [call for call in script.calls if script.function_of(call) is function and dotted(call.func) in own]
+        if _may_be_skipped(script, runs, step):
+            models = " or ".join(sorted(filter(None, {dotted(call.func) for call in runs})))
+            yield step, f"a scaler raises at the step of an optimizer without gradients, as where {models} does not run"
 
 
 def _conditional_backwards(script: Script, observed: Observed) -> Iterator[_Note]:
@@ -73,18 +62,15 @@ def _conditional_backwards(script: Script, observed: Observed) -> Iterator[_Note
     for step in observed.steps:
         function, row = script.function_of(step), script.row(step)
         before = [one for one in observed.backwards if script.function_of(one) is function and script.row(one) < row]
-        branches = {_branch_before(script, one, step) for one in before}
-        taken = {one for one in branches if one is not None}
-        both = any((ran, not side) in taken for ran, side in taken)
-        if taken == branches and taken and not both and not any(_steps_alike(script, one, step) for one in taken):
+        if _may_be_skipped(script, before, step):
             yield step, "a scaler raises at a step without gradients, as where the condition before it is false"
 
 
-def _runs(script: Script, observed: Observed, call: cst.Call) -> bool:
-    """Whether `call` runs a model: in a forward pass that is seen, or given as a parameter and no loss by its name."""
-    function, name = script.function_of(call), called_name(call)
-    given = isinstance(call.func, cst.Name) and function is not None and script.parameter(function, name) is not None
-    return call in observed.forwards or (given and not is_loss(name))
+def _may_be_skipped(script: Script, calls: Sequence[cst.Call], step: cst.Call) -> bool:
+    """Whether all of `calls` stand in one branch before `step`, which is not under the same condition."""
+    branches = {_branch_before(script, call, step) for call in calls}
+    taken = {one for one in branches if one is not None and not _steps_alike(script, one, step)}
+    return bool(taken) and taken == branches and not any((one, not side) in taken for one, side in taken)
 
 
 def _branch_before(script: Script, call: cst.Call, step: cst.Call) -> tuple[cst.CSTNode, bool] | None:

@@ -250,8 +250,9 @@ class Scalers:
             named = all(dotted(argument.value) is not None for argument in given)
             if len(given) < len(found) or not named or any(argument.star for argument in call.args):
                 raise Refusal(call, "the optimizer cannot be followed into this call")
+            absent = all(dotted(argument.value) == "None" for argument in given)
             outer = frozenset(path for argument in given for path in paths(argument.value))
-            name = self._scaler_of(self._script.function_of(call), outer, call)
+            name = "None" if absent else self._scaler_of(self._script.function_of(call), outer, call)
             last = max(call.args.index(argument) for argument in given)
             text = f"{self.name}={name}" if call.args[last].keyword is not None else name
             self._add(self._script.rewrite.insert_argument(call, last + 1, text), call)
@@ -353,11 +354,9 @@ class Scalers:
         outer: cst.CSTNode = loops[0]
         while (around := self._script.loop_of(outer)) is not None:
             outer = around
-        calls = [one.value for one in bindings if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)]
-        read = {path for call in calls for argument in call.args[:1] for path in paths(argument)}
-        made = (one for path in read for one in self._script.assignments(function, path))
-        inside = any(self._script.inside(outer, one) for one in made)
-        return outer if read and len(calls) == len(bindings) and not inside else None
+        read = _given_first(bindings)
+        made = (one for path in read or () for one in self._script.assignments(function, path))
+        return outer if read and not any(self._script.inside(outer, one) for one in made) else None
 
     def _loop_of_epochs(self, function: cst.FunctionDef | None, bindings: list[cst.CSTNode]) -> cst.CSTNode | None:
         """The loop that calls `function` in each epoch, which constructs an optimizer of the same model again."""
@@ -365,9 +364,8 @@ class Scalers:
             return None
         calls = self._observed.calls.callers(function) or []
         loops = [self._script.loop_of(call) for call in calls if self._script.function_of(call) is None]
-        made = [one.value for one in bindings if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)]
-        read = {path for call in made for argument in call.args[:1] for path in paths(argument)}
-        own = len(made) < len(bindings) or any(
+        read = _given_first(bindings)
+        own = read is None or any(
             self._script.assignments(function, path) or self._script.parameter(function, path) for path in read
         )
         if own or len(loops) != len(calls) or len(set(loops)) != 1 or loops[0] is None:
@@ -383,6 +381,13 @@ class Scalers:
     def _add(self, edit: Edit | None, node: cst.CSTNode) -> None:
         self._edits.append(required(edit, node, _NO_PLACE))
         self._rows.append(self._script.row(node))
+
+
+def _given_first(bindings: Sequence[cst.CSTNode]) -> set[str] | None:
+    """The paths in the first arguments of the calls that make optimizers; None where one is made otherwise."""
+    calls = [one.value for one in bindings if isinstance(one, cst.Assign) and isinstance(one.value, cst.Call)]
+    complete = len(calls) == len(bindings)
+    return {path for call in calls for argument in call.args[:1] for path in paths(argument)} if complete else None
 
 
 def _indexed_attribute(binding: cst.CSTNode) -> set[str]:

@@ -21,7 +21,7 @@ from amplint.torchlib.policy import FLOAT32, LOWER
 class Beside:
     """Finds evaluation statements that compute these losses, given all `regions` and the `losses` of training by name.
 
-    `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32.
+    `foreign_calls` are the calls of other libraries; a loss that is differentiated is float32. `halves` is half then.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Beside:
         self._modules = observed.modules
         self._losses = losses
         statements = list(regions)
-        self._halves = Halves(script.source, statements)
+        self.halves = Halves(script.source, statements)
         self._half: dict[cst.CSTNode, Set[str]] = {}
         homes = {script.function_of(one) for one in statements}
-        for statement, half in self._halves.outside():
+        for statement, half in self.halves.outside():
             if len(statement.body) > 1 or flow.trains(statement) or script.function_of(statement) not in homes:
                 continue
             if any(self._calls(statement, half)) and not any(every(statement, cst.Yield)):
@@ -82,7 +82,7 @@ class Beside:
         if not strange or _reads_tokens(call) or called_name(call) == "open":  # which takes a file
             return False
         given = (one.value for one in call.args if not paths(one) & self._differentiated)
-        return any(self._halves.carries(one, half) for one in given)
+        return any(self.halves.carries(one, half) for one in given)
 
     def _is_module(self, call: cst.Call) -> bool:
         return call in self._forwards or dotted(call.func) in self._modules
@@ -93,7 +93,7 @@ class Beside:
             name = called_name(call)
             shapes = name in OPERATIONS and name not in LOWER | FLOAT32
             known = (callee(call) in self._losses and not shapes) or is_loss(name) or self._is_module(call)
-            if known and any(self._halves.carries(argument.value, half) for argument in call.args[:1]):
+            if known and any(self.halves.carries(argument.value, half) for argument in call.args[:1]):
                 yield call
 
 

@@ -108,14 +108,23 @@ class Flow:
         self._running |= self._calls.functions_reaching(self._forwards, constructors=False)
         return bool(called or self.unseen)
 
+    def gives_loss(self, call: cst.Call) -> bool:
+        """Whether the statement of `call` binds a loss: one that is differentiated, or one by its name."""
+        statement = self._script.statement_of(call)
+        bound = self.binds(statement) if statement is not None else set[str]()
+        return not bound or any(path in self._differentiated or SPEAKS_OF_LOSS.search(path) for path in bound)
+
+    @functools.cached_property
+    def _differentiated(self) -> set[str]:
+        return {path for loss in self._losses.values() for path in paths(loss)}
+
     def _losses_out_of_sight(self, way: list[cst.CSTNode]) -> Iterator[cst.Call]:
         """The calls on a `way` of methods of objects that their function is given, whose results are differentiated."""
-        differentiated = {path for loss in self._losses.values() for path in paths(loss)}
         for statement in way:
             function, bound = self._script.function_of(statement), self.binds(statement)
             only = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
             call = only.value if isinstance(only, (cst.Assign, cst.AnnAssign)) else None
-            if not isinstance(call, cst.Call) or not call.args or not bound & differentiated:
+            if not isinstance(call, cst.Call) or not call.args or not bound & self._differentiated:
                 continue
             owner = (dotted(call.func) or "").partition(".")[0]
             given = function is not None and self._script.parameter(function, owner) is not None

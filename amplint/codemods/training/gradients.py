@@ -8,7 +8,7 @@ from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.calls import Calls
 from amplint.codemods.refusal import Refusal
 from amplint.codemods.script import Script
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import MODEL, dotted, kinds
 from amplint.semantics.words import CLIPS, PARAMETERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
@@ -114,7 +114,7 @@ def _reads(source: Source, node: cst.Attribute) -> bool:
 def _of_parameter(source: Source, node: cst.Attribute) -> bool:
     owner = node.value
     if isinstance(owner, cst.Attribute):
-        return owner.attr.value in _PARAMETERS
+        return owner.attr.value in _PARAMETERS or _is_model(source, dotted(owner.value) or "")
     if isinstance(owner, cst.Subscript):
         return _mentions_parameters(owner.value)
     if not isinstance(owner, cst.Name):
@@ -126,6 +126,12 @@ def _of_parameter(source: Source, node: cst.Attribute) -> bool:
             if isinstance(inner, cst.CompFor) and owner.value in bound_paths(inner):
                 return _mentions_parameters(inner.iter)
     return False
+
+
+def _is_model(source: Source, path: str) -> bool:
+    """Whether the file uses `path`, or what it is an attribute of, as a model."""
+    models = {one for chunk in source.chunks for one, kind in kinds(chunk.module).items() if kind == MODEL}
+    return any(f"{path}.".startswith(f"{one}.") for one in models)
 
 
 def _mentions_parameters(node: cst.CSTNode) -> bool:

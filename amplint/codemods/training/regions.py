@@ -116,14 +116,10 @@ class Regions:
 
         Outside of regions these are outputs of a model, within regions values of training.
         """
-        for region in self.training:
-            made = {path for statement in region.statements for path in self._flow.binds(statement)}
-            for node in (node for statement in region.statements for node in walk(statement)):
-                name = dotted(node.func) if isinstance(node, cst.Call) else None
-                strange = name is not None and name.partition(".")[0] in self._observed.foreign
-                if name and strange and any(paths(argument) & made for argument in getattr(node, "args", ())):
-                    yield self._script.row(node), name
-        for call in self._beside.foreign_calls:
+        statements = (statement for region in self.training for statement in region.statements)
+        inside = (call for statement in statements for call in every(statement, cst.Call))
+        strange = (one for one in inside if (dotted(one.func) or "").partition(".")[0] in self._observed.foreign)
+        for call in (*filter(self._beside.halves.arguments, strange), *self._beside.foreign_calls):
             yield self._script.row(call), dotted(call.func) or ""
 
     def rows(self) -> list[int]:
@@ -323,7 +319,7 @@ class Regions:
         taken: list[cst.CSTNode] = [one for region in self.training for one in region.statements]
         covered = self._observed.calls.reached(taken)
         for way in self._observed.evaluations:
-            own = [call for call in reversed(way) if call not in self._observed.shared and self._can_be(call)]
+            own = [call for call in reversed(way) if not self._is_trained(call, covered) and self._can_be(call)]
             apart = (call for call in own if disables_gradients(self._script.source, call))
             call = next(apart, own[0] if own else None)
             statement = self._script.statement_of(call) if call is not None else None
@@ -342,6 +338,13 @@ class Regions:
         for run in runs:
             if not self._observed.calls.reached(run) & homes - {self._script.function_of(run[0])}:
                 yield Region(run, {one for one in chosen if any(self._script.inside(each, one) for each in run)})
+
+    def _is_trained(self, call: cst.CSTNode, covered: Set[cst.CSTNode]) -> bool:
+        """Whether training runs `call`, in a region or in a function that is `covered` by one."""
+        if call not in self._observed.shared:
+            return False
+        inside = any(self._script.inside(one, call) for region in self.training for one in region.statements)
+        return inside or self._script.function_of(call) in covered
 
     def _join_branches(self, chosen: dict[cst.CSTNode, None]) -> None:
         """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
@@ -383,8 +386,9 @@ class Regions:
         return [statement]
 
     def _only_runs_without_gradients(self, statement: cst.CSTNode) -> bool:
-        """Whether a statement is a forward pass alone below a `with` that disables gradients."""
-        return is_no_grad_block(statement) and isinstance(statement, cst.With) and len(statement.body.body) == 1
+        """Whether a statement is a forward pass, with few others, below a `with` that disables gradients."""
+        body = statement.body.body if isinstance(statement, cst.With) and is_no_grad_block(statement) else ()
+        return 0 < len(body) <= _NEAR and all(isinstance(one, cst.SimpleStatementLine) for one in body)
 
     def _up_to_loss(self, statement: cst.CSTNode, block: Block, losses: set[str]) -> list[cst.CSTNode]:
         """`statement` and its dependents among the next statements of `block`, up to the last loss in `losses`.

@@ -22,6 +22,7 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
+from amplint.semantics.tensors.provenance import is_trainable_parameter
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -38,6 +39,7 @@ from amplint.semantics.values.values import (
     Optimizer,
     Ref,
     Scaler,
+    Tensor,
     Trained,
     Unknown,
     Value,
@@ -71,7 +73,7 @@ from amplint.torchlib.frameworks import (
     loads_as_saved,
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
-from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
+from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
 """Words without which a statement does not cast parameters to a dtype other than float16."""
@@ -306,6 +308,13 @@ def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CS
     return known.layer if known is not None else None
 
 
+def _half_parameter(machine: Machine, value: Value) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype in which a parameter that needs gradients is constructed, and what made it half."""
+    if not isinstance(value, Tensor) or not is_trainable_parameter(machine, value.symbol):
+        return None
+    return (str(value.dtype), value.why_half) if value.dtype in HALF_DTYPES and value.why_half is not None else None
+
+
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
     """Record that these models, or any, are frozen: their parameters keep their dtype."""
     chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
@@ -380,11 +389,16 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
         change(state, model, layer=None)
     _remove_outdated(state, model, optimizer.symbol)
-    plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
-    epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
-    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+    machine[Parameters].trained[optimizer.symbol] = Trained(
+        model,
+        _origins(machine, given),
+        plain=fused in (None, NONE, FALSE),
+        epsilon=_epsilon(cls, arguments),
+        decay=_decay(cls, arguments),
+        copies=arguments.value(KEEPS_COPIES) not in (None, NONE, FALSE),
+    )
 
 
 def _one_in_half(state: State, models: set[int]) -> int | None:
@@ -556,7 +570,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     model = state[ModelStates].known[trained.model]
     whole = (("float16", model.half), ("bfloat16", model.bfloat16))
     for dtype, cast in whole if model.layer is None else (*whole, model.layer):
-        if cast is not None:
+        if cast is not None and not trained.copies:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
                 epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
@@ -745,7 +759,8 @@ class Parameters(Tracker):
         known = [self.trained[value.symbol] for value in (left, right) if value.symbol in self.trained]
         if len({one.model for one in known}) == 1:
             origins = frozenset().union(*(one.origins for one in known))
-            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
+            plain, copies = all(one.plain for one in known), any(one.copies for one in known)
+            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, plain, copies=copies))
 
     def call_skipped(
         self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
@@ -774,7 +789,11 @@ class Parameters(Tracker):
         elif target.attr.value == "data" and not isinstance(owner, Instance):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
-            layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
+            layer = (
+                _half_parameter(self.machine, value)
+                or _layer_of(self.machine, state, value)
+                or _layer_of(self.machine, state, owner)
+            )
             forget_dtypes(self.machine, state, [owner])
             if layer is not None and isinstance(owner, Instance):
                 change(state, root(self.machine, owner.symbol), layer=layer)

@@ -30,7 +30,7 @@ from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Items, Module, Number, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import FALSE, Instance, Items, Module, Number, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import fact_values, operations_with
@@ -50,7 +50,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if last in ("Parameter", "Buffer"):
         content = arguments.values[0] if arguments.given else None
         held = content if isinstance(content, Tensor) else Tensor(0)
-        known = weights.kept(machine, held, as_parameter=last == "Parameter")
+        frozen = arguments.value("requires_grad", 1) == FALSE
+        known = weights.kept(machine, held, as_parameter=last == "Parameter", frozen=frozen)
         machine[Weights].symbols.add(known.symbol)
         if machine.assumes and last == "Parameter":
             adapters.report(machine, state, node, held)

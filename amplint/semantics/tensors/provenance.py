@@ -52,14 +52,22 @@ def new_symbol_like(machine: Machine, node: cst.Call, like: int) -> int:
     return machine.symbols.fresh(_LIKE, node, like)
 
 
-def kept(machine: Machine, *, as_parameter: bool = False) -> int:
-    """A symbol for a parameter or buffer, one that is `as_parameter` where an `nn.Parameter` is constructed."""
-    return machine.symbols.fresh(_KEPT, *((_PARAMETER,) if as_parameter else ()))
+def kept(machine: Machine, *, as_parameter: bool = False, frozen: bool = False) -> int:
+    """A symbol for a parameter or buffer, one that is `as_parameter` where an `nn.Parameter` is constructed.
+
+    A `frozen` parameter is constructed without `requires_grad`.
+    """
+    return machine.symbols.fresh(_KEPT, *((_PARAMETER, frozen) if as_parameter else ()))
 
 
 def is_constructed_parameter(machine: Machine, symbol: int) -> bool:
     """Whether this is what a constructor of `nn.Parameter` returned, and no view or result of it."""
     return machine.symbols.key(symbol)[2:4] == (_KEPT, _PARAMETER)
+
+
+def is_trainable_parameter(machine: Machine, symbol: int) -> bool:
+    """Whether this is what a constructor of `nn.Parameter` returned, and needs gradients."""
+    return machine.symbols.key(symbol)[2:] == (_KEPT, _PARAMETER, False)
 
 
 def chosen_symbol(machine: Machine) -> int:

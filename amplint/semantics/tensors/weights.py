@@ -38,9 +38,9 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
     return default_dtype(machine) if wanted is None else dtype_of(machine, wanted.value)
 
 
-def kept(machine: Machine, value: Tensor, *, as_parameter: bool = False) -> Tensor:
+def kept(machine: Machine, value: Tensor, *, as_parameter: bool = False, frozen: bool = False) -> Tensor:
     """`value` as a parameter or buffer; in a hypothetical object of its class, the model may have been cast since."""
-    kept = replace(value, symbol=provenance.kept(machine, as_parameter=as_parameter))
+    kept = replace(value, symbol=provenance.kept(machine, as_parameter=as_parameter, frozen=frozen))
     coarse_frequencies.keep(machine, value.symbol, kept.symbol)
     if not machine.hypothetical or value.dtype != "float32":
         return kept
