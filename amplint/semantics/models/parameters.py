@@ -117,10 +117,14 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.record_guesses(node, _model_guesses(machine, state, owner, node))
-    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps, "layer": None}
+    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
+    changes |= {"layer": None, "part": None}
     converted = symbol_of(machine, owner)
     for model in (converted, *machine[Parameters].parts.get(converted, ())):
         change(state, root(machine, model), **changes)
+    me = state.frames[state.frame].get("self")
+    if dtype in HALF_DTYPES and isinstance(me, Instance) and owner in state.heap.get(me.symbol, {}).values():
+        change(state, root(machine, me.symbol), part=(str(dtype), node))
 
 
 def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module) -> None:
@@ -276,7 +280,9 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None)
+            change(
+                state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None, part=None
+            )
 
 
 def _may_be_cast_back(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -306,14 +312,22 @@ def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CS
     return known.layer if known is not None else None
 
 
+def _part_of(machine: Machine, state: State, value: Value, *, whole: bool = True) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype of a model, if `whole`, or of one that it holds, and the cast, while it is trained."""
+    known = state[ModelStates].known.get(root(machine, symbol_of(machine, value)))
+    if known is None:
+        return None
+    return (known.stored if whole and known.frozen is None else None) or known.part
+
+
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
     """Record that these models, or any, are frozen: their parameters keep their dtype."""
     chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
     stored = {symbol: known.stored for symbol, known in state[ModelStates].known.items() if symbol in chosen}
     forget_dtypes(machine, state, values)
     for symbol, known in state[ModelStates].known.items():
-        if known.layer is not None:
-            change(state, symbol, layer=None)  # the layer may be among the frozen ones
+        if (known.layer or known.part) is not None:
+            change(state, symbol, layer=None, part=None)  # they may be among the frozen ones
     for symbol, frozen in stored.items():
         if frozen is not None:
             change(state, symbol, frozen=frozen)
@@ -378,7 +392,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
     model = models.pop() if len(models) == 1 else _one_in_half(state, models)
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
-        change(state, model, layer=None)
+        change(state, model, layer=None, part=None)
     _remove_outdated(state, model, optimizer.symbol)
     plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
@@ -554,12 +568,13 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
         return
     model = state[ModelStates].known[trained.model]
-    whole = (("float16", model.half), ("bfloat16", model.bfloat16))
-    for dtype, cast in whole if model.layer is None else (*whole, model.layer):
+    known = [("float16", model.half), ("bfloat16", model.bfloat16), *filter(None, (model.layer, model.part))]
+    for dtype, cast in known:
         if cast is not None:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
                 epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
+                premises=(Premise.UPDATED,) if (dtype, cast) == model.part else (),
             )  # fmt: skip
     if model.shards is not None:
         machine.emit(
@@ -775,9 +790,10 @@ class Parameters(Tracker):
             _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
             layer = _layer_of(self.machine, state, value) or _layer_of(self.machine, state, owner)
+            part = _part_of(self.machine, state, value) or _part_of(self.machine, state, owner, whole=False)
             forget_dtypes(self.machine, state, [owner])
-            if layer is not None and isinstance(owner, Instance):
-                change(state, root(self.machine, owner.symbol), layer=layer)
+            if (layer or part) is not None and isinstance(owner, Instance):
+                change(state, root(self.machine, owner.symbol), layer=layer, part=part)
         return None
 
     def _looped_over(self, state: State, statement: cst.CSTNode) -> list[Value] | None:
