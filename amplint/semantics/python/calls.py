@@ -115,6 +115,9 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
     if isinstance(callee, Instance):
         made.entered = "object"
         return _call_instance(machine, state, made, callee)
+    if isinstance(made.owner, Class) and made.name == "__new__" and made.arguments.values[:1] == (made.owner,):
+        made.entered = "class"
+        return Instance(machine.identity(state, made.node), made.owner)
     for begins in machine.hooks.unseen_begins if not isinstance(callee, Several) or callee.open else ():
         begins(state, made)
     if isinstance(callee, Several):
