@@ -61,6 +61,41 @@ SCRIPTS = {
         """,
         ('"enabled": True', '"enabled": "auto"'),
     ),
+    "a method of the model makes the optimizer, before a function shards it": (
+        """
+        import torch
+        from torch import nn
+        from torch.distributed.fsdp import fully_shard
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(8, 1)
+
+            def forward(self, inputs):
+                return self.layer(inputs)
+
+            def make(self, lr):
+                return torch.optim.AdamW(self.parameters(), lr=lr)  # expect: AMP713
+
+        def shard(net):
+            for layer in net.children():
+                fully_shard(layer)
+            fully_shard(net)
+
+        class Run:
+            def __init__(self):
+                self.net = Net().cuda()
+                self.optimizer = self.net.make(1e-3)
+                shard(self.net)
+
+            def step(self, batch):
+                self.net(batch).sum().backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        """,
+        ("shard(self.net)", "self.optimizer = self.net.make(1e-3)"),
+    ),
     "Fabric shards half weights": (
         """
         import lightning as L

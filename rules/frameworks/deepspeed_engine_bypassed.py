@@ -9,7 +9,6 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import EngineBypassed
 from amplint.torchlib.changes import PLAIN_BACKWARD
 
-
 _SINCE = " DeepSpeed does so for backward() as well since 0.18.3, with ZeRO and without a loss scale."
 
 

@@ -72,6 +72,7 @@ from amplint.torchlib.frameworks import (
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
+from amplint.torchlib.sharding import SHARDERS
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
 """Words without which a statement does not cast parameters to a dtype other than float16."""
@@ -85,6 +86,9 @@ _VIEWS = frozenset({"values", "items"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
+_MAKES = frozenset(DECAYS) | frozenset(EPSILONS) | {"SGD"}
+_SHARDING = frozenset(name.rpartition(".")[2] for name in SHARDERS)
+_OF_OPTIMIZERS = frozenset({HalfStepped.kind, HalfUnscaled.kind, ShardedStep.kind})
 GROWN, DISPLAY = "grown", "display"
 """The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
@@ -652,9 +656,16 @@ class Parameters(Tracker):
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The layers that are constructed in a dtype, in a file that names a half one."""
-        half = any(not chunk.words.isdisjoint(self.triggers) for chunk in chunks)
-        return Words(calls=frozenset().union(*map(_layers_with_dtypes, chunks)) if half else frozenset())
+        """The layers that are constructed in a dtype, in a file that names a half one, and what makes optimizers.
+
+        Optimizers count where weights are half, or a model is sharded behind them.
+        """
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        half = not said.isdisjoint(self.triggers)
+        layers = frozenset[str]().union(*map(_layers_with_dtypes, chunks)) if half else frozenset[str]()
+        counts = half or not said.isdisjoint(_SHARDING)
+        makes = _MAKES & said if counts and not self.machine.wanted.isdisjoint(_OF_OPTIMIZERS) else frozenset[str]()
+        return Words(calls=layers | makes)
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
