@@ -142,9 +142,6 @@ def _is_plain(machine: Machine, value: Value | None, converts: bool) -> bool:
         return all(option in names for option in value.options)
     if isinstance(value, Unknown):
         kind, *more = machine.symbols.key(value.symbol)
-        if kind in ("either", "if"):
-            sides = [side for side in more if isinstance(side, (Const, Unknown))]
-            return len(sides) == len(more) > 1 and all(_is_plain(machine, side, converts) for side in sides)
         return kind == "call" and str(more[0]).rpartition(".")[2] in (
             PLAIN_STRATEGY, *([SHARDING_STRATEGY] if converts else ()),
         )  # fmt: skip
