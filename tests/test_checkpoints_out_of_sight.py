@@ -204,6 +204,25 @@ def test_a_function_that_nothing_uses_resumes_no_run(used: str, rows: list[int])
     assert found(TWO_FILES.format(used=used)) == rows
 
 
+@pytest.mark.parametrize(
+    ("used", "rows"),
+    [
+        ("resume(path, model)", []),
+        ("resume(path, model, fresh)", [23]),
+        ("resume(path, model, optimizer=fresh)", [23]),
+        ("resume(*rest)", [23]),
+        ("register(resume)", [23]),
+    ],
+)
+def test_an_optimizer_left_out_is_not_restored(used: str, rows: list[int]) -> None:
+    optional = TWO_FILES.replace("def resume(path, model, optimizer):", "def resume(path, model, optimizer=None):")
+    optional = optional.replace(
+        '    optimizer.load_state_dict(state["optimizer"])\n',
+        '    if optimizer is not None:\n        optimizer.load_state_dict(state["optimizer"])\n',
+    )
+    assert found(optional.format(used=f"fresh = make()\n    rest = taken()\n    {used}")) == rows
+
+
 def test_a_step_shows_the_line_of_another_file_that_saves(tmp_path: Path) -> None:
     (tmp_path / "fitting.py").write_text(
         "import torch\n\n\ndef fit(model, optimizer, scaler, loader, path):\n"

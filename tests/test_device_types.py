@@ -701,3 +701,80 @@ def run(net, x, args):
 def test_a_device_that_is_replaced_without_cuda_is_not_the_only_one() -> None:
     job = Job("script.py", "script.py", REPLACED.encode(), RULES)
     assert all(found.severity is Severity.INFO for found in analyse(job, Modules()).findings)
+
+
+def test_leaving_mps_out_leaves_the_cpu() -> None:
+    """A condition for MPS alone does not keep its other branch, or what follows a return, to CUDA."""
+    branches = """
+        import torch
+        from contextlib import nullcontext
+
+        def run(net, x, device):
+            net, x = net.to(device), x.to(device)
+            if device.type == "mps":
+                return net(x)
+            with torch.autocast("cuda"):
+                return net(x)
+
+        def sample(net, x, device):
+            region = nullcontext() if torch.backends.mps.is_available() else torch.autocast("cuda")
+            with region:
+                return net.to(device)(x.to(device))
+    """
+    assert told(branches) == [("AMP106", INFO)] * 2
+    assert told(branches.replace('device.type == "mps"', "device.type != 'cuda'"))[1:] == []
+
+
+def test_the_device_of_a_module_is_that_of_the_program() -> None:
+    program = """
+        import torch
+        import toolkit
+
+        def run(net, x):
+            with torch.autocast("cuda"):
+                return net(x.to(toolkit.device))
+    """
+    assert told(program) == [("AMP106", INFO)]
+
+
+def test_a_parameter_is_a_device_that_work_is_given() -> None:
+    program = """
+        import torch
+
+        def run(net, x, device: torch.device):
+            with torch.autocast("cuda"):
+                return net(x)
+    """
+    assert [finding.message for finding in lint(textwrap.dedent(program))] == [
+        "this region is for cuda alone, but its work is given `device`"
+    ]
+
+
+def test_a_setting_beside_a_device_is_not_about_devices() -> None:
+    program = """
+        import torch
+
+        def run(net, x, device, args):
+            args.device = "cuda" if torch.cuda.is_available() else "cpu"
+            guided = args.scale != 1.0
+            if guided:
+                with torch.autocast("cuda"):
+                    return net(x.to(device))
+    """
+    assert told(program) == [("AMP106", INFO)]
+
+
+def test_an_optional_accelerator_can_be_missing() -> None:
+    program = """
+        import accelerate
+        import torch
+        from typing import Optional
+
+        def run(net, x, device, accelerator: Optional[accelerate.Accelerator]):
+            if accelerator:
+                with accelerator.autocast():
+                    return net(x)
+            with torch.autocast("cuda"):
+                return net(x)
+    """
+    assert told(program) == [("AMP106", INFO)]

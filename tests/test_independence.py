@@ -135,3 +135,48 @@ def test_a_scaler_whose_method_ran_is_not_none(read: str, expected: dict[str, Se
     findings = analyse(Job("program.py", "", SCALER.format(read=read).encode(), RULES), Modules()).findings
     found = {finding.code: finding.severity for finding in findings}
     assert found.get("AMP205") is expected["AMP205"]
+
+
+NESTED = """
+import torch
+
+def train(model, data, optimizer, use_amp, amp_dtype, profile):
+    scaler = None
+    {made}
+    for inputs in data:
+        if use_amp:
+            with torch.autocast("cuda", dtype=amp_dtype):
+                loss = model(inputs).mean()
+            if scaler is not None:
+                scaler.scale(loss).backward()
+            else:
+                loss.backward()
+        else:
+            loss = model(inputs).mean()
+            loss.backward()
+        if scaler is not None:
+            scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if scaler is not None:
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+"""
+UNSCALED = "AMP207"
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("scaler = torch.amp.GradScaler() if profile['scaler_needed'] else None", Severity.INFO),
+        ("if profile['scaler_needed']:\n        scaler = torch.amp.GradScaler()", Severity.INFO),
+        ("scaler = torch.amp.GradScaler() if use_amp else None", None),
+        ("if use_amp:\n        scaler = torch.amp.GradScaler()", None),
+        ("scaler = torch.amp.GradScaler()", Severity.ERROR),
+    ],
+)
+def test_a_plain_pass_within_the_branch_that_scales(made: str, expected: Severity | None) -> None:
+    findings = analyse(Job("program.py", "", NESTED.format(made=made).encode(), RULES), Modules()).findings
+    assert next((one.severity for one in findings if one.code == UNSCALED), None) is expected

@@ -51,6 +51,19 @@ def evaluate(net, loader):
         with torch.autocast(kind):
             yield net(batch.to(device))
 """,
+    "AMP106 a region called on one device only": """
+import contextlib
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+region = torch.cuda.amp.autocast if device == "cuda" else contextlib.nullcontext
+always = torch.cuda.amp.autocast
+
+def evaluate(net, batch):
+    with region():
+        yield net(batch.to(device))
+    with always():  # expect: AMP106
+        yield net(batch.to(device))
+""",
     "AMP106 a device that a region alone gets": """
 if NEW:
     from torch import autocast
@@ -712,6 +725,23 @@ class Rotation(nn.Module):
 def slopes(num_heads, x):
     powers = torch.arange(1, 1 + num_heads, dtype=x.dtype)
     return torch.outer(powers, x[0]).half()
+""",
+    "AMP410 an optimizer that may keep float32 copies": """
+from apex.optimizers import FusedAdam
+
+def fit(net, loader, own):
+    net = net.bfloat16()
+    copying = FusedAdam(net.parameters(), master_weights=own)
+    for x in loader:
+        net(x).mean().backward()
+        copying.step()
+
+def fit_in_place(net, loader):
+    net = net.bfloat16()  # expect: AMP410
+    plain = FusedAdam(net.parameters(), master_weights=False)
+    for x in loader:
+        net(x).mean().backward()
+        plain.step()
 """,
     "AMP502 elements by truth values": """
 class Fill(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,27 +37,20 @@ def replace_file(path: str | os.PathLike[str], raw: bytes, *, expected: bytes) -
     status = target.stat()
     if not stat.S_ISREG(status.st_mode):
         raise OSError(f"{target} is not a regular file")
-    with Uninterrupted():
-        _replace(target, status, raw, expected)
+    with Uninterrupted(), _written(target, raw) as name:
+        _copy_owner(name, status)
+        os.chmod(name, stat.S_IMODE(status.st_mode))
+        with open(target, "r+b") as current:
+            if current.read() != expected:
+                raise FileChangedError(f"{target} was changed by someone else meanwhile")
 
 
 def create_file(path: str | os.PathLike[str], raw: bytes) -> None:
     """Create a file with the content `raw` at `path`, atomically. Raises OSError, FileExistsError if it exists."""
     target = Path(path)
-    with Uninterrupted():
-        handle, name = _temporary(target)
-        try:
-            with os.fdopen(handle, "wb") as temporary:
-                temporary.write(raw)
-                temporary.flush()
-                os.fsync(temporary.fileno())
-            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            os.chmod(name, stat.S_IMODE(target.stat().st_mode))
-            os.replace(name, target)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
-            raise
+    with Uninterrupted(), _written(target, raw) as name:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.chmod(name, stat.S_IMODE(target.stat().st_mode))
 
 
 def sweep(paths: Iterable[str]) -> None:
@@ -85,27 +78,22 @@ def _remove_unlocked(path: str) -> None:
         os.unlink(path)
 
 
-def _temporary(target: Path) -> tuple[int, str]:
-    """A new file beside `target`: its descriptor and name; it is locked until it is closed."""
+@contextmanager
+def _written(target: Path, raw: bytes) -> Iterator[str]:
+    """The name of a new file with the content `raw` beside `target`, which it replaces unless the block raises.
+
+    It is locked until then.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{target.name[:_NAME_KEPT]}.", suffix=".tmp", dir=target.parent)
-    if fcntl is not None:
-        with suppress(OSError):  # no file locks on this file system
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return handle, name
-
-
-def _replace(target: Path, status: os.stat_result, raw: bytes, expected: bytes) -> None:
-    handle, name = _temporary(target)
     try:
         with os.fdopen(handle, "wb") as temporary:
+            if fcntl is not None:
+                with suppress(OSError):  # no file locks on this file system
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             temporary.write(raw)
             temporary.flush()
             os.fsync(temporary.fileno())
-            _copy_owner(name, status)
-            os.chmod(name, stat.S_IMODE(status.st_mode))
-            with open(target, "r+b") as current:
-                if current.read() != expected:
-                    raise FileChangedError(f"{target} was changed by someone else meanwhile")
+            yield name
             if fcntl is not None:
                 os.replace(name, target)
         if fcntl is None:  # an open file cannot be renamed there

@@ -18,6 +18,8 @@ ELEMENTWISE = frozenset(
 """The classes whose step has no operation that autocast casts to half."""
 ELSEWHERE_COMPUTED = ("fused", "capturable")
 """Options under which the denominator is computed differently."""
+KEEPS_COPIES = "master_weights"
+"""The option under which the optimizers of apex and Transformer Engine update float32 copies of half parameters."""
 DECAYS = {"AdamW": (("lr", 1, 1e-3), ("weight_decay", 4, 1e-2))}
 """Class -> the factors, each with position and default, whose product is the share of each weight that a step
 subtracts.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.events import CheckpointLacksApex, CheckpointLacksScaler, Place
 from amplint.semantics.memory.call_index import CallIndex
@@ -327,28 +328,74 @@ def _mentions_apex_state(chunk: Chunk) -> bool:
 
 
 def _resumes(machine: Machine) -> bool:
-    """Whether code of the program restores the state of an optimizer, on any path, and is no function without uses."""
-    chunks = machine.program.chunks
+    """Whether the linted file restores the state of an optimizer, on any path, and in no function without uses.
+
+    A function of another file counts where the linted file uses it.
+    """
+    main = machine.program.main
+    own = [chunk for chunk in machine.program.chunks if chunk.source is main]
     return any(
-        name is None or any(name in other.words for other in chunks if other is not chunk)
-        for chunk in chunks
-        for name in _restoring(chunk)
+        chunk.source is main
+        if one.function is None
+        else any(one.function in other.words and _gives(other, one) for other in own if other is not chunk)
+        for chunk in machine.program.chunks
+        for one in _restoring(chunk)
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    """The top-level `function` that restores the state of an optimizer, None for a method or no function.
+
+    An `optional` optimizer is one that callers can leave out, by its name and position among the parameters.
+    """
+
+    function: str | None
+    optional: tuple[str, int] | None = None
+
+
+def _gives(chunk: Chunk, one: _Restoring) -> bool:
+    """Whether `chunk` gives a function the optimizer that callers can leave out, or passes the function on."""
+    if one.optional is None:
+        return True
+    name, position = one.optional
+    for call in every(chunk.module, cst.Call):
+        if any(last_name(argument.value) == one.function for argument in call.args):
+            return True
+        if last_name(call.func) == one.function and (
+            len(call.args) > position
+            or any(argument.star or (argument.keyword and argument.keyword.value == name) for argument in call.args)
+        ):
+            return True
+    return False
+
+
 @cached_per_chunk
-def _restoring(chunk: Chunk) -> tuple[str | None, ...]:
-    """The functions of `chunk` that restore the state of an optimizer, None for a method or no function.
+def _restoring(chunk: Chunk) -> tuple[_Restoring, ...]:
+    """What restores the state of an optimizer in `chunk`.
 
     A `load_state_dict` that does so is an alias, which the caller uses to restore.
     """
-    found: list[str | None] = []
+    found: list[_Restoring] = []
     for call in every(chunk.module, cst.Call) if _RESTORES.search(chunk.code) else ():
         above = [one for one in chunk.source.ancestors(call) if isinstance(one, (cst.FunctionDef, cst.ClassDef))]
         aliased = bool(above) and above[0].name.value == "load_state_dict"
         if not aliased and _RESTORES.search(f"{dotted(call.func)}("):
-            found.append(above[-1].name.value if above and isinstance(above[-1], cst.FunctionDef) else None)
+            function = above[-1] if above and isinstance(above[-1], cst.FunctionDef) else None
+            name = function.name.value if function is not None else None
+            found.append(_Restoring(name, _optional(function, call) if function is not None else None))
     return tuple(found)
+
+
+def _optional(function: cst.FunctionDef, call: cst.Call) -> tuple[str, int] | None:
+    """The parameter whose method is called, if it is None by default."""
+    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+    for position, parameter in enumerate(function.params.params):
+        default = parameter.default
+        if isinstance(owner, cst.Name) and parameter.name.value == owner.value:
+            is_none = isinstance(default, cst.Name) and default.value == "None"
+            return (owner.value, position) if is_none else None
+    return None
 
 
 def _is_reported_in_base(machine: Machine, place: Place, scaler: Scaler) -> bool:

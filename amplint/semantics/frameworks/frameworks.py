@@ -114,7 +114,8 @@ def converted_to(machine: Machine, arguments: Arguments) -> str | None:
 def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:
     """The `Accelerator` for `symbol`, constructed in unseen code."""
     manager = machine.symbols.intern("manager", parts=(symbol,))
-    return Manager(manager, "accelerate", None, True, machine.unknown(_MICRO_BATCHES, parts=(manager,)))
+    steps = machine.unknown(_MICRO_BATCHES, parts=(manager,))
+    return Manager(manager, "accelerate", None, True, steps, may_be_none=True)
 
 
 def _precision(kind: str, arguments: Arguments) -> str | None:
@@ -457,7 +458,8 @@ class Frameworks(Tracker):
             return None
         if MANAGERS[name] == "accelerate":
             return _unseen_accelerator(self.machine, symbol)
-        return Manager(self.machine.symbols.intern("manager", parts=(symbol,)), MANAGERS[name], None, True)
+        manager = self.machine.symbols.intern("manager", parts=(symbol,))
+        return Manager(manager, MANAGERS[name], None, True, may_be_none=True)
 
     def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """Return an `Accelerator` where the use of a value implies one."""

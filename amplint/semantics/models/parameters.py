@@ -71,7 +71,7 @@ from amplint.torchlib.frameworks import (
     loads_as_saved,
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
-from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS
+from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
 from amplint.torchlib.sharding import SHARDERS
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
@@ -398,11 +398,16 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
         change(state, model, layer=None, part=None)
     _remove_outdated(state, model, optimizer.symbol)
-    plain = fused in (None, NONE, FALSE)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
-    epsilon, decay = _epsilon(cls, arguments), _decay(cls, arguments)
-    machine[Parameters].trained[optimizer.symbol] = Trained(model, _origins(machine, given), plain, epsilon, decay)
+    machine[Parameters].trained[optimizer.symbol] = Trained(
+        model,
+        _origins(machine, given),
+        plain=fused in (None, NONE, FALSE),
+        epsilon=_epsilon(cls, arguments),
+        decay=_decay(cls, arguments),
+        copies=arguments.value(KEEPS_COPIES) not in (None, NONE, FALSE),
+    )
 
 
 def _one_in_half(state: State, models: set[int]) -> int | None:
@@ -574,7 +579,7 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     model = state[ModelStates].known[trained.model]
     known = [("float16", model.half), ("bfloat16", model.bfloat16), *filter(None, (model.layer, model.part))]
     for dtype, cast in known:
-        if cast is not None:
+        if cast is not None and not trained.copies:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
                 epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
@@ -771,7 +776,8 @@ class Parameters(Tracker):
         known = [self.trained[value.symbol] for value in (left, right) if value.symbol in self.trained]
         if len({one.model for one in known}) == 1:
             origins = frozenset().union(*(one.origins for one in known))
-            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, all(one.plain for one in known)))
+            plain, copies = all(one.plain for one in known), any(one.copies for one in known)
+            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, plain, copies=copies))
 
     def call_skipped(
         self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]

@@ -44,19 +44,28 @@ class _Decision:
 
 
 def unseen(
-    machine: Machine, state: State, node: cst.CSTNode, missing: str, needed: Iterable[cst.CSTNode], scaler: Scaler
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    missing: str,
+    needed: Iterable[cst.CSTNode],
+    scaler: Scaler,
+    instead: cst.CSTNode | None = None,
 ) -> tuple[Premise, ...]:
     """The premises of a violation at `node`, because the path lacks a call of the scaler's method `missing`.
 
-    That is a violation because the path ran the calls `needed`, with `scaler` enabled.
+    That is a violation because the path ran the calls `needed`, with `scaler` enabled; it made the scaler, too.
+    `instead` is what it ran in place of the missing call.
     """
     decisions = list(_decisions(machine, state))
+    if instead is not None:
+        decisions += _implied(machine, state, instead, {node, *machine.sites})
     if not decisions:
         return ()
     sites = machine[CallIndex].sites
     here = {node, *(site for site in machine.sites if site is not None)}
     demands = set[cst.CSTNode]().union(*(sites.get(one, {one}) for one in needed))
-    ran = here | demands
+    ran = here | demands | ({scaler.created} if scaler.created is not None else set())
     wanted = {site for call, led in sites.items() if _is_call(call, missing) for site in led}
     apart: set[Set[int]] = set()
     for skips in decisions:
@@ -111,6 +120,26 @@ def _decisions(machine: Machine, state: State) -> Iterator[_Decision]:
         trail = trail.before
 
 
+def _implied(machine: Machine, state: State, ran: cst.CSTNode, here: Set[cst.CSTNode | None]) -> Iterator[_Decision]:
+    """The conditions that led to `ran` and not `here`, and that the path no longer has since others joined it."""
+    known = set[cst.CSTNode]()
+    trail = state.trail
+    while trail is not None:
+        known.add(trail.step[0])
+        trail = trail.before
+    source = machine.program.source_of(ran)
+    inner = ran
+    for above in source.ancestors(ran) if source is not None else ():
+        if isinstance(above, cst.FunctionDef):
+            return
+        if isinstance(above, cst.If) and inner is not above.test and above.test not in known:
+            side = inner is above.body
+            took, left = _branches(machine, above.test, side)
+            if all(one not in here for branch in took for one in walk(branch)):
+                yield _Decision(above.test, side, took, left, frozenset())
+        inner = above
+
+
 def _varies(symbols: Symbols, symbol: int) -> bool:
     return any(symbols.key(one)[0] in _VARYING for one in symbols.derivation(symbol))
 
@@ -155,11 +184,23 @@ def _skips(one: _Decision, missing: str, wanted: Collection[cst.CSTNode], here: 
     if also or not found:
         return False
     if missing in _PLAIN:
-        return any(_is_plain(call, missing) for call in own) and not any(_is_plain(call, missing) for call in left)
+        within = one.left if missing == "scale" else ()
+        instead = {call for branch in within for call in _alternatives(branch, missing, wanted)}
+        other = any(_is_plain(call, missing) for call in left if call not in instead)
+        return any(_is_plain(call, missing) for call in own) and not other
     using = {_method(inner) for branch in one.took for inner in walk(branch) if inner in here}
     if using:
         return using <= {_method(call) for call in left}
     return any(_method(call) == "step" for call in own) or not any(_method(call) == "step" for call in left)
+
+
+def _alternatives(branch: cst.CSTNode, missing: str, wanted: Collection[cst.CSTNode]) -> Iterator[cst.Call]:
+    """The calls within `branch` that a condition of its own chooses instead of the missing one."""
+    for inner in every(branch, cst.If):
+        sides = [every(side, cst.Call) for side in (inner.body, inner.orelse) if side is not None]
+        for side in sides:
+            if any(call in wanted or _is_call(call, missing) for call in side):
+                yield from (call for other in sides if other is not side for call in other)
 
 
 def _is_call(call: cst.CSTNode, missing: str) -> bool:

@@ -377,7 +377,8 @@ def _unseen_of_pair(
     if not any(one.state is GradState.RAW for one in waits):
         foreign = next((one for one in waits if _is_other(machine, one.scaler, scaler)), None)
         return independence.without_own_pass(machine, node, scaler, foreign.backward) if foreign is not None else ()
-    return independence.unseen(machine, state, node, "scale", (), scaler)
+    raw = next((one.raw for one in waits if one.state is GradState.RAW), None)
+    return independence.unseen(machine, state, node, "scale", (), scaler, raw)
 
 
 def _nodes(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:
@@ -493,10 +494,8 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def new_optimizer(state: State, optimizer: Optimizer) -> None:
-    """A constructor of an optimizer: passes before an `update`, or made while there was another one, are of others."""
-    passes = state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes
-    others = any(one.symbol != optimizer.symbol for one in _optimizers(state)) if passes else False
-    if any(one.outdated is not None or (others and one.backward is not None) for one in passes):
+    """A constructor of an optimizer: earlier passes are of others."""
+    if state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes:
         state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
 
 

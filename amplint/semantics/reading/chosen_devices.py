@@ -41,6 +41,8 @@ _ASKED = regex(
 """A condition that distinguishes CUDA, or an `other` device, from the rest."""
 _NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]*is_cpu\b)")
 """A condition that leaves out the CPU, and no other device."""
+_IS_MPS = regex(r"[\w.]*device[\w.]*(?:\(\))? *== *[\"']mps[\"']$|[\w.]*mps\.is_available\(\)$")
+"""A condition that holds for MPS alone: the CPU is left beside CUDA where it does not."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
 _CHOICE = regex(r" if | else |is_available| or ")
@@ -65,6 +67,7 @@ _CATERS_FOR_OTHERS = regex(
     r"|\bmps\.is_available|\bxpu\.is_available"
 )
 """A choice between devices, an option for one, or a test of its type, that names another type than CUDA."""
+_PATH = regex(r"[A-Za-z_][\w.]*")
 _FLAG_STEPS = 3
 
 
@@ -207,7 +210,8 @@ def _names_only_cuda(source: Source) -> bool:
 
 
 def runs_where_called(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function of a file that neither trains nor needs CUDA, so that callers choose the device.
+    """Whether `node` is in a function whose callers choose the device: it can do without CUDA in a file that trains
+    nothing.
 
     Kernels for CUDA alone that a file for other devices can do without, imported in a `try`, are no need.
     """
@@ -220,10 +224,11 @@ def caters_for_others(source: Source) -> bool:
 
 
 def _is_in_open_function(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in a function of a file that neither trains nor raises on a machine without CUDA."""
+    """Whether `node` is in a function that does not raise on a machine without CUDA, of a file that does not train."""
     if not any(isinstance(above, cst.FunctionDef) for above in source.ancestors(node)) or _is_guarded(source, node):
         return False
-    return not _TRAINS.search(source.text) and not any(map(_needs_cuda, source.chunks))
+    around = [source.chunk_of(node), *(chunk for chunk in source.chunks if chunk.name is None)]
+    return not _TRAINS.search(source.text) and not any(map(_needs_cuda, around))
 
 
 def has_kernels(source: Source, *, needed: bool = False) -> bool:
@@ -264,14 +269,20 @@ def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
         return True
     if _IS_FLOAT16.search(text):
         return False  # a dtype that was chosen by what the device supports
-    flags, seen = set(WORD.findall(text)), set[str]()
+    flags, seen = _flags(text), set[str]()
     for _ in range(1 if _compares_numbers(condition) else _FLAG_STEPS):
         values = [_AMP.sub("", value) for flag in flags - seen for value in _assigned(source).get(flag, ())]
         if any(_CONDITION.search(value) for value in values):
             return True
         seen |= flags
-        flags = {word for value in values if len(value) < 80 for word in WORD.findall(value)}
+        flags = set().union(*(_flags(value) for value in values if len(value) < 80))
     return _is_set_by_device(source, condition)
+
+
+def _flags(text: str) -> set[str]:
+    """The variables and attributes that an expression reads: `args.amp` and `amp`, without `args` itself."""
+    names = _PATH.findall(text)
+    return {*names, *(name.rpartition(".")[2] for name in names)}
 
 
 def _compares_numbers(condition: cst.CSTNode) -> bool:
@@ -316,6 +327,8 @@ def _attributes_given(source: Source) -> dict[str, list[cst.Assign]]:
 
 def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> bool:
     """Whether `node` runs on some devices only, apart from conditions that leave the CPU out if `beside_cpu`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _is_chosen_by_device(source, node.func.value):
+        return True
     inner = node
     for above in source.ancestors(node):
         if isinstance(above, (cst.FunctionDef, cst.ClassDef)) and any(
@@ -328,15 +341,31 @@ def _is_guarded(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) 
             isinstance(above, (cst.If, cst.IfExp))
             and inner is not above.test
             and is_about_devices(source, above.test)
-            and not (beside_cpu and inner is above.body and _NOT_CPU.search(source.code(above.test)))
+            and not _leaves_others(source.code(above.test), holds=inner is above.body, beside_cpu=beside_cpu)
         ):
             return True
         if isinstance(above, cst.IndentedBlock) and any(
-            is_about_devices(source, test) for test in _left_before(above, inner)
+            is_about_devices(source, test) and not _leaves_others(source.code(test), holds=False, beside_cpu=beside_cpu)
+            for test in _left_before(above, inner)
         ):
             return True
         inner = above
     return False
+
+
+@cached_per_file
+def _is_chosen_by_device(source: Source, name: str) -> bool:
+    """Whether a callable that is called by `name` is a choice that depends on the device."""
+    given = (node for chunk in source.chunks if name in chunk.words for node in every(chunk.module, cst.Assign))
+    values = [node.value for node in given if name in target_names(node.targets[0].target)]
+    return any(isinstance(value, cst.IfExp) and is_about_devices(source, value.test) for value in values)
+
+
+def _leaves_others(condition: str, *, holds: bool, beside_cpu: bool) -> bool:
+    """Whether a condition that `holds`, or does not, leaves other devices than CUDA; `beside_cpu` if not the CPU."""
+    if holds:
+        return beside_cpu and _NOT_CPU.search(condition) is not None
+    return _IS_MPS.match(condition) is not None
 
 
 def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -376,7 +405,7 @@ def _runs_on_cuda(call: cst.Call) -> bool:
 
 
 def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The arguments in calls of `tree` that are devices, other than those of regions and scalers."""
+    """The arguments in calls of `tree` that are devices, other than those of regions and scalers, and parameters."""
     for call in every(tree, cst.Call):
         name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
         called = name.value if isinstance(name, cst.Name) else ""
@@ -387,6 +416,9 @@ def _devices_given(tree: cst.CSTNode) -> Iterator[cst.BaseExpression]:
             moved = moves and argument.keyword is None
             if _keyword(argument) == "device" or _is_device(argument.value) or (moved and _may_be_device(argument)):
                 yield argument.value
+    if isinstance(tree, cst.FunctionDef):
+        parameters = (*tree.params.params, *tree.params.kwonly_params)
+        yield from (one.name for one in parameters if is_device_name(one.name.value))
 
 
 def _may_be_device(argument: cst.Arg) -> bool:
@@ -425,6 +457,8 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
     if isinstance(value, cst.Attribute):
         if not isinstance(value.value, cst.Name) or value.value.value != "self":
             *outer, last = (dotted(value.value) or "").split(".")
+            if not outer and last in source.imports and last != "torch":
+                return True  # a device for the whole program
             return HOLDS_SETTINGS.search(last) is not None or any(map(HOLDS_SECTIONS.search, outer))
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
     for above in source.ancestors(value):

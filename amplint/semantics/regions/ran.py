@@ -171,8 +171,11 @@ def _is_decided_elsewhere(machine: Machine, flag: Value, region: Autocast) -> bo
 
 
 def _is_always_on(machine: Machine, state: State, ran: Ran) -> bool:
-    """Whether a float16 region is on, and no decision on the path to the present backward pass is about devices."""
-    if ran.context.dtypes != FLOAT16 or ran.context.enabled != TRUE:
+    """Whether a float16 region is on, and no decision on the path to the present backward pass is about devices.
+
+    Where the choice of float16 leads to the region, the scaler may depend on the same choice.
+    """
+    if ran.context.dtypes != FLOAT16 or ran.context.enabled != TRUE or _asks_for_float16(machine, ran.facts):
         return False
     decided = (key for facts in (ran.facts, state.facts) for key in facts if isinstance(key, int))
     names = {name for key in decided for name in _mentioned(machine, key)}

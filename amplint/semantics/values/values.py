@@ -153,7 +153,7 @@ class Trained:
     `model` is the symbol of the model, if it got the parameters of exactly one; `origins` are the symbols of all values
     that went into the argument. `plain` says that its class is PyTorch's and leaves unscaling to the scaler. `epsilon`
     is what it adds to denominators in the parameters' dtype, if known, and `decay` the share of each weight that a step
-    subtracts.
+    subtracts. `copies` says that it may update float32 copies.
     """
 
     model: int | None
@@ -161,6 +161,7 @@ class Trained:
     plain: bool
     epsilon: float | None = None
     decay: float | None = None
+    copies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,8 @@ class Manager:
     """An object of a framework that scales losses and steps optimizers itself: an `Accelerator`, a `Fabric`.
 
     `kind` is the framework, `precision` the dtype of its regions (float32 for none, None if unknown), and `accumulates`
-    says that it may divide the loss by the number of micro-batches: `steps`, if it was given.
+    says that it may divide the loss by the number of micro-batches: `steps`, if it was given. `may_be_none` holds for
+    one that is given by unseen code.
     """
 
     symbol: int
@@ -176,6 +178,7 @@ class Manager:
     precision: str | None
     accumulates: bool
     steps: Value | None = None
+    may_be_none: bool = False
 
 
 @dataclass(frozen=True, slots=True)
