@@ -51,6 +51,111 @@ SCRIPTS = {
         """,
         ("torch_dtype=torch.bfloat16", "torch_dtype=torch.float32"),
     ),
+    "the configuration of trl says nothing of float16, and that of DeepSpeed asks for it": (
+        """
+        from trl import SFTConfig, SFTTrainer
+
+        settings = {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True}}
+        arguments = SFTConfig("out", deepspeed=settings)  # expect: AMP723
+        SFTTrainer(name, args=arguments, train_dataset=dataset).train()
+        """,
+        ('"enabled": True', '"enabled": "auto"'),
+    ),
+    "a method of the model makes the optimizer, before a function shards it": (
+        """
+        import torch
+        from torch import nn
+        from torch.distributed.fsdp import fully_shard
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(8, 1)
+
+            def forward(self, inputs):
+                return self.layer(inputs)
+
+            def make(self, lr):
+                return torch.optim.AdamW(self.parameters(), lr=lr)  # expect: AMP713
+
+        def shard(net):
+            for layer in net.children():
+                fully_shard(layer)
+            fully_shard(net)
+
+        class Run:
+            def __init__(self):
+                self.net = Net().cuda()
+                self.optimizer = self.net.make(1e-3)
+                shard(self.net)
+
+            def step(self, batch):
+                self.net(batch).sum().backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        """,
+        ("shard(self.net)", "self.optimizer = self.net.make(1e-3)"),
+    ),
+    "Fabric shards half weights": (
+        """
+        import lightning as L
+        import torch
+        from lightning.fabric.strategies import FSDPStrategy
+
+        fabric = L.Fabric(strategy=FSDPStrategy(), precision="16-true")
+        net = fabric.setup(net)
+        optimizer = fabric.setup_optimizers(torch.optim.AdamW(net.parameters()))
+        for batch in batches:
+            fabric.backward(net(batch).sum())  # expect: AMP742
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+        ('"16-true"', '"16-mixed"'),
+    ),
+    "a Trainer of the script's own, whose model holds one in half": (
+        """
+        import torch
+        from torch import nn
+        from transformers import AutoModel, Trainer, TrainingArguments
+
+        class Ranker(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.base = AutoModel.from_pretrained(name, torch_dtype=torch.bfloat16)
+                self.head = nn.Linear(8, 1)
+
+        class Own(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False):
+                return model(**inputs).sum()
+
+        trainer = Own(Ranker(), TrainingArguments("out", bf16=True), train_dataset=dataset)
+        trainer.train()  # expect: AMP741
+        """,
+        ("torch.bfloat16", "torch.float32"),
+    ),
+    "a module of Lightning is converted as a whole, and trained without mixed precision": (
+        """
+        import lightning as L
+        import torch
+        from torch import nn
+
+        class Small(L.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Linear(8, 1)
+
+            def training_step(self, batch, index):
+                return self.net(batch.half()).float().sum()
+
+            def configure_optimizers(self):
+                optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-4)
+                return {"optimizer": optimizer}
+
+        module = Small().half()
+        L.Trainer(max_epochs=1).fit(module, loader)  # expect: AMP410
+        """,
+        ("Small().half()", "Small()"),
+    ),
     "Lightning and the configuration of its DeepSpeed disagree": (
         """
         import lightning as L

@@ -97,6 +97,13 @@ PLAIN_STRATEGIES = frozenset({"auto", *_REPLICATING, *(name + unused for name in
 Source: `DDPStrategy.register_strategies` of lightning 2.0 to 2.6; a `DDPStrategy` has no precision of its own either.
 """
 PLAIN_STRATEGY = "DDPStrategy"
+SHARDING_STRATEGIES = frozenset({"fsdp", "fsdp_cpu_offload"})
+"""Strategies that convert the module as well for one of the precisions `ALL_HALF`, and scale no loss.
+
+Source: `FSDPPrecision.convert_module` and its scaler, for "16-mixed" alone, in `fabric/plugins/precision/fsdp.py` and
+`pytorch/plugins/precision/fsdp.py` of lightning 2.1 to 2.6.
+"""
+SHARDING_STRATEGY = "FSDPStrategy"
 BY_HAND = frozenset({"clip_gradients"})
 """Methods of a Lightning module that do not unscale gradients; the loop does so in its optimizers' `step()`.
 
@@ -213,6 +220,12 @@ RETURNED_LOSS = "loss"
 """The key of the loss, where such a method of Lightning returns a dictionary."""
 TRAINER_METHODS = frozenset({TRAINER_STEP, "compute_loss", "prediction_step"})
 """Its methods that are passed the model, which subclasses may override."""
+OWN_LOOP = frozenset({"train", "fit", "_inner_training_loop", "create_accelerator_and_postprocess", "_wrap_model"})
+"""Its methods by which a subclass may bring a loop, an engine or weights of its own."""
+MAKES_OPTIMIZER = frozenset({"create_optimizer", "create_optimizer_and_scheduler", "get_optimizer_cls_and_kwargs"})
+"""Its methods by which a subclass may bring an optimizer that compensates for rounding."""
+OPTIMIZERS_OF = "configure_optimizers"
+"""The method of a Lightning module that returns the optimizers of the loop."""
 LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
 """Names in such a method that scales the loss by itself, as up to transformers 4.30."""
 ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})
@@ -263,6 +276,14 @@ def loads_as_saved(name: str) -> bool:
     """Whether a qualified name loads weights in the saved dtype, in the newest version."""
     cls, _, method = name.rpartition(".")
     return name.startswith("transformers.") and method == "from_pretrained" and cls.endswith(_LANGUAGE_MODELS)
+
+
+def is_mixed_by_default(name: str) -> bool:
+    """Whether a qualified name is a class of arguments that ask for bfloat16 unless told otherwise.
+
+    Source: `bf16` in the configurations of trl 0.19 to 1.0.
+    """
+    return name.startswith("trl.") and name.endswith(_TRL_ARGUMENTS)
 
 
 def is_lightning_module(name: str) -> bool:

@@ -9,6 +9,8 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import EngineBypassed
 from amplint.torchlib.changes import PLAIN_BACKWARD
 
+_SINCE = " DeepSpeed does so for backward() as well since 0.18.3, with ZeRO and without a loss scale."
+
 
 class DeepspeedEngineBypassed(Rule):
     """A plain `loss.backward()`, or a step of the optimizer alone, goes past DeepSpeed's engine, or nothing steps it.
@@ -55,9 +57,9 @@ class DeepspeedEngineBypassed(Rule):
     screen = (b"deepspeed", b"initialize", (b".step(", b".backward("))
 
     def on_engine_bypassed(self, event: EngineBypassed) -> Iterator[Report]:
-        older = event.version is not None and event.version.has(PLAIN_BACKWARD) is False
+        newer = event.version is None or event.version.has(PLAIN_BACKWARD) is not False
         notes = [(event.made, "the engine is made here")]
-        severity = None if event.refused or older else Severity.INFO
+        severity = Severity.INFO if newer and not event.refused else None
         if event.call == "no step":
             yield self.report(
                 event,
@@ -80,7 +82,8 @@ class DeepspeedEngineBypassed(Rule):
         yield self.report(
             event,
             "backward() goes past DeepSpeed's engine, whose step follows",
-            reason="The engine divides and scales the loss, and averages gradients, in its own backward pass.",
+            reason="The engine divides and scales the loss, and averages gradients, in its own backward pass."
+            + (_SINCE if severity is not None else ""),
             advice="Write engine.backward(loss).",
             severity=severity,
             notes=[*notes, (event.step, "this step takes the gradients as the engine's own")],

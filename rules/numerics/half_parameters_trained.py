@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from amplint.edits.repairs import keep_in_float32
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, HalfStepped
+from amplint.semantics.events import Event, HalfLooped, HalfStepped
+from amplint.torchlib.frameworks import TITLES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 RATIO = {"float16": 2048, "bfloat16": 256}
+_BY_LAUNCH = ", unless a launcher brings DeepSpeed or FSDP"
 
 
 class HalfParametersTrained(Rule):
@@ -39,8 +41,12 @@ class HalfParametersTrained(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = loss_fn(model(inputs), targets)
     ```
-    Layers can also be constructed in half, by `dtype=`, or `params_dtype=` of Transformer Engine. Nothing is reported
+    Layers can also be constructed in half, by `dtype=`, or `params_dtype=` of Transformer Engine, and a model can hold
+    another one that was converted or loaded in half. Nothing is reported
     where the optimizer is given float32 copies of the parameters, or may keep copies of its own.
+
+    The Trainer of Hugging Face, or Lightning's, updates half weights as well where it is asked for no mixed precision.
+    A launcher may bring DeepSpeed or FSDP, which make float32 copies: this is an info.
 
     ## Fix safety
     Unsafe: the conversions to half go from the model and from what else is converted in the same functions. The model
@@ -54,7 +60,7 @@ class HalfParametersTrained(Rule):
     name = "half-parameters-trained"
     severity = Severity.WARNING
     claims = (Claim(Sign.HOLDS, ops=("step",)),)
-    screen = ((b"half", b"float16"), b".step(", b"optim")
+    screen = ((b"half", b"float16"), (b".step(", b".train(", b".fit("), (b"optim", b"Trainer"))
     fixable = Applicability.UNSAFE
 
     def on_half_stepped(self, event: HalfStepped) -> Iterator[Report]:
@@ -69,8 +75,20 @@ class HalfParametersTrained(Rule):
             notes=[(event.made, "the optimizer is made here"), (event.node, "this step rounds the updates")],
         )
 
+    def on_half_looped(self, event: HalfLooped) -> Iterator[Report]:
+        told = f"{TITLES[event.kind_of_loop]} updates {event.dtype} weights, of which there is no float32 copy"
+        yield self.report(
+            event,
+            told + _BY_LAUNCH,
+            reason=f"{event.dtype} loses an update below 1/{RATIO[event.dtype]} of the weight.",
+            advice="Keep the weights in float32 and ask for mixed precision.",
+            severity=Severity.INFO,
+            notes=[(event.cast, f"the weights become {event.dtype} here")],
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, HalfStepped)
+        if not isinstance(event, HalfStepped):
+            return None
         return keep_in_float32(event, event.cast, rewrite)
 
 

@@ -25,6 +25,15 @@ class HalfManaged(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class HalfLooped(Event):
+    """The training loop of a framework updates weights that `cast` made half, without mixed precision."""
+
+    kind_of_loop: str
+    dtype: str
+    cast: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HalvesMixed(Event):
     """Mixed precision in `precision`, a half dtype, is asked for around weights that `cast` puts into the other one.
 

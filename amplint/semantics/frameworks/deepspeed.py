@@ -67,7 +67,7 @@ from amplint.torchlib.deepspeed import (
     STRATEGY,
     WINDOW,
 )
-from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, loop_kind
+from amplint.torchlib.frameworks import ALSO_HALF, MANAGERS, MATCHED, is_mixed_by_default, loop_kind
 from amplint.torchlib.names import CLIPPERS
 
 _PLUGIN, _LOOP = "DeepSpeedPlugin", "lightning loop"
@@ -421,13 +421,15 @@ def _is_configured(name: str) -> bool:
 def _arguments(name: str, arguments: Arguments) -> Iterator[tuple[str, tuple[str, Value]]]:
     """Settings of DeepSpeed's configuration that training arguments set, too: setting -> argument and its value.
 
-    Defaults are those of `TrainingArguments`; classes of other packages have others.
+    Defaults are those of `TrainingArguments`; classes of other packages have others, trl's not of float16.
     """
-    hidden = any(argument.star for argument in arguments.given) or not name.startswith("transformers.")
+    starred = any(argument.star for argument in arguments.given)
+    hidden = starred or not name.startswith("transformers.")
+    alike = {"fp16"} if is_mixed_by_default(name) and not starred else set()
     also = any(arguments.value(other) not in (None, FALSE) for other in ALSO_HALF)
     for setting, (argument, default) in MATCHED.items():
         given = arguments.value(argument)
-        if given is None and hidden:
+        if given is None and hidden and argument not in alike:
             continue
         if also and setting.endswith(".enabled"):
             continue

@@ -106,7 +106,7 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
 def converted_to(machine: Machine, arguments: Arguments) -> str | None:
     """The dtype to which Fabric converts its modules, unless a strategy decides it."""
     asked = arguments.value("precision")
-    if not isinstance(asked, Const) or not trainers.leaves_precision(machine, arguments):
+    if not isinstance(asked, Const) or not trainers.leaves_precision(machine, arguments, converts=True):
         return None
     return ALL_HALF.get(str(asked.value))
 

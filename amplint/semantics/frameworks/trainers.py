@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from amplint.premises import Premise
@@ -12,6 +12,7 @@ from amplint.semantics.events import (
     Bypassed,
     ClippedScaled,
     Evidence,
+    HalfLooped,
     HalfManaged,
     HalvesMixed,
     LoopInRegion,
@@ -21,6 +22,7 @@ from amplint.semantics.models import half_outputs, parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
+from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -41,6 +43,7 @@ from amplint.semantics.values.values import (
     Items,
     Manager,
     OneOf,
+    Optimizer,
     Ref,
     Tensor,
     Unknown,
@@ -56,14 +59,20 @@ from amplint.torchlib.frameworks import (
     GONE_SINCE_5,
     LOOPS,
     LOSS_SCALING_NAMES,
+    MAKES_OPTIMIZER,
+    OPTIMIZERS_OF,
+    OWN_LOOP,
     PARSING_METHODS,
     PLAIN_STRATEGIES,
     PLAIN_STRATEGY,
     PRECISIONS,
     PREDICTS,
     ROUNDING,
+    SHARDING_STRATEGIES,
+    SHARDING_STRATEGY,
     TRAINER_METHODS,
     TRAINER_STEP,
+    is_mixed_by_default,
     loop_kind,
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
@@ -77,6 +86,9 @@ _OTHER_WEIGHTS = ("peft_config", "optimizers", "optimizer_cls_and_kwargs")
 _NOTHING = (None, NONE, FALSE, Const(""))
 _RUNS = frozenset(LOOPS.values())
 _LIGHTNING = frozenset({"lightning loop", "half loop"})
+_Half = tuple[str, cst.CSTNode, tuple[Premise, ...]]
+_HALF_WORDS = frozenset({"half", *HALF_DTYPES})
+_ARGUMENTS_NAMES = ("TrainingArguments", "Config")
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -95,6 +107,8 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
     if kind == LOOP:
         given = arguments.value("args", 1)
+        if isinstance(given, Instance):
+            given = machine[Trainers].acting.get(given.symbol, given)
         model = arguments.value("model", 0)
         if not isinstance(given, Manager) or given.kind != ARGUMENTS or model is None:
             return None
@@ -110,22 +124,28 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     converts = ALL_HALF.get(str(asked.value)) if isinstance(asked, Const) else None
     kind = kind if converts is None else "half loop"
     precision = converts or precision
-    known = precision in HALF_DTYPES and leaves_precision(machine, arguments)
+    known = precision in HALF_DTYPES and leaves_precision(machine, arguments, converts=converts is not None)
     return Manager(symbol, kind, precision, False) if known else None
 
 
-def leaves_precision(machine: Machine, arguments: Arguments) -> bool:
-    """Whether the strategy and the plugins of Lightning's Trainer, or of Fabric, leave the precision to it."""
-    return all(_is_plain(machine, arguments.value(name)) for name in ("strategy", "plugins"))
+def leaves_precision(machine: Machine, arguments: Arguments, *, converts: bool) -> bool:
+    """Whether the strategy and the plugins of Lightning's Trainer, or of Fabric, leave the precision to it.
+
+    FSDP's does where the precision `converts` the module.
+    """
+    return all(_is_plain(machine, arguments.value(name), converts) for name in ("strategy", "plugins"))
 
 
-def _is_plain(machine: Machine, value: Value | None) -> bool:
+def _is_plain(machine: Machine, value: Value | None, converts: bool) -> bool:
+    names = PLAIN_STRATEGIES | SHARDING_STRATEGIES if converts else PLAIN_STRATEGIES
     if isinstance(value, OneOf):
-        return all(option in PLAIN_STRATEGIES for option in value.options)
+        return all(option in names for option in value.options)
     if isinstance(value, Unknown):
         kind, *more = machine.symbols.key(value.symbol)
-        return kind == "call" and str(more[0]).endswith(f".{PLAIN_STRATEGY}")
-    return value in _NOTHING or (isinstance(value, Const) and value.value in PLAIN_STRATEGIES)
+        return kind == "call" and str(more[0]).rpartition(".")[2] in (
+            PLAIN_STRATEGY, *([SHARDING_STRATEGY] if converts else ()),
+        )  # fmt: skip
+    return value in _NOTHING or (isinstance(value, Const) and value.value in names)
 
 
 def _may_scale(arguments: Arguments) -> bool:
@@ -166,6 +186,9 @@ def run(
         machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
+    if isinstance(model, Instance) and manager.kind in _LIGHTNING:
+        for trained in _optimized(machine, state, model) - {symbol_of(machine, model)}:
+            meet(machine, state, node, manager, trained)
     if model is not None:
         _report_computed(machine, state, node, manager, symbol_of(machine, model))
     if model is not None and manager.precision is None:
@@ -204,6 +227,11 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         guesses = machine.guesses_for(cast)
         machine.emit(state, HalfManaged, node, manager=manager, cast=cast, guesses=guesses)
         return
+    part = known.part if known is not None else None
+    if part is not None and manager.kind in LOOPS and part[0] == manager.precision:
+        guesses, premises = machine.guesses_for(part[1]), (Premise.UPDATED,)
+        machine.emit(state, HalfManaged, node, manager=manager, cast=part[1], guesses=guesses, premises=premises)
+        return
     perhaps = None if known is None else known.perhaps or (known.half if manager.precision is None else None)
     undone = perhaps in machine[parameters.Parameters].undone
     if perhaps is not None and manager.precision in (None, "float16") and not undone:
@@ -221,6 +249,39 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         version = machine.program.wanted("transformers")
         if version is None or version.has(LOADED_AS_SAVED) is not False:
             machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
+
+
+def _optimized(machine: Machine, state: State, module: Instance) -> set[int]:
+    """The models whose parameters the optimizers of a Lightning module update, as far as its method shows."""
+    function = attributes.find_method(machine, state, module.cls, OPTIMIZERS_OF)
+    if function is None or function.node in machine.calls:
+        return set()
+    returned = [call_function(machine, state.copy(), function, [module], {}, None)]
+    found: set[int] = set()
+    while returned:
+        value = returned.pop()
+        returned += value.values if isinstance(value, Items) else ()
+        trained = machine[parameters.Parameters].trained.get(value.symbol) if isinstance(value, Optimizer) else None
+        if trained is not None and trained.model is not None:
+            found.add(trained.model)
+    return found
+
+
+def _half_weights(machine: Machine, state: State, model: int) -> _Half | None:
+    """The half dtype of trained weights, of all or of some, with their cast and what that takes for granted."""
+    known = state[ModelStates].known.get(parameters.root(machine, model))
+    if known is None or known.frozen is not None:
+        return None
+    if known.stored is not None:
+        return *known.stored, ()
+    return None if known.part is None else (*known.part, (Premise.UPDATED,))
+
+
+def _run_wide(machine: Machine, state: State, node: cst.Call, kind: str, halves: Iterable[_Half | None]) -> None:
+    """Report half weights that a loop updates without mixed precision."""
+    for dtype, cast, premises in filter(None, halves):
+        details = {"kind_of_loop": kind, "dtype": dtype, "cast": cast, "premises": premises}
+        machine.emit(state, HalfLooped, node, guesses=machine.guesses_for(cast), **details)
 
 
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
@@ -264,9 +325,12 @@ class Trainers(Tracker):
     `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
     manual optimization, and `plain` are the loops of unknown precision, each with the model that it is passed.
     `scaling` are Lightning's loops that scale losses, and `open` says whether one may that is elsewhere, or set.
+    `acting` maps objects of the script's own classes to the loops or arguments that they are by inheritance. `wide` are
+    the arguments that ask for no mixed precision, and the loops that run without, each with its kind and the half
+    weights that it is given; `halves` are those of loops under construction.
     """
 
-    methods = PARSING_METHODS
+    methods = PARSING_METHODS | _RUNS
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -275,6 +339,9 @@ class Trainers(Tracker):
         self.scaling: list[cst.Call] = []
         self.open = True
         self.plain: dict[int, Value | None] = {}
+        self.acting: dict[int, Manager] = {}
+        self.wide: dict[int, tuple[str, _Half | None]] = {}
+        self.halves: dict[cst.CSTNode, _Half | None] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that load a model and train it, in a file that asks for bfloat16, and that train it in a region."""
@@ -283,7 +350,10 @@ class Trainers(Tracker):
         in_region = loops and "autocast" in said and LoopInRegion.kind in self.machine.wanted
         overridden = not TRAINER_METHODS.isdisjoint(said) and HalfManaged.kind in self.machine.wanted
         casts = CONVERSIONS & said if overridden and loops else frozenset()
-        return Words(self._names(said) | casts, calls=loops | _RUNS if in_region else frozenset())
+        wide = loops and HalfLooped.kind in self.machine.wanted and not said.isdisjoint(_HALF_WORDS)
+        made = frozenset(word for word in said if word.endswith(_ARGUMENTS_NAMES)) if wide else frozenset()
+        runs = loops | _RUNS if in_region or wide else frozenset()
+        return Words(self._names(said) | casts | made, calls=runs)
 
     def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
@@ -338,8 +408,64 @@ class Trainers(Tracker):
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record a loop that is constructed without a known precision."""
-        if isinstance(call.callee, Ref) and isinstance(result, Unknown) and loop_kind(call.callee.name) in LOOPS:
+        if not isinstance(call.callee, Ref) or not isinstance(result, Unknown):
+            return
+        if loop_kind(call.callee.name) in LOOPS:
             self.plain[result.symbol] = call.arguments.value("model", 0)
+        self._record_wide(call.callee.name, result.symbol, call.arguments, self.halves.pop(call.node, None))
+
+    def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
+        """Record what an object is by inheritance whose class leaves the constructor to the library."""
+        if loop_kind(base.name) is not None and attributes.find_method(self.machine, state, cls, "__init__") is None:
+            self._act(state, call, self.machine.identity(state, call.node), cls, base)
+        return None
+
+    def inherited_call(self, state: State, call: Call, base: Ref) -> Value | None:
+        """Record what an object is by inheritance whose constructor calls that of the library."""
+        if call.name == "__init__" and isinstance(call.owner, Instance) and loop_kind(base.name) is not None:
+            self._act(state, call, call.owner.symbol, call.owner.cls, base)
+            return NONE
+        return None
+
+    def _act(self, state: State, call: Call, symbol: int, cls: Class, base: Ref) -> None:
+        """Record the loop, or the arguments, that the object `symbol` of the script's class `cls` is."""
+        overridden = {
+            name for name in OWN_LOOP | MAKES_OPTIMIZER if attributes.find_method(self.machine, state, cls, name)
+        }
+        if not overridden.isdisjoint(OWN_LOOP):
+            return
+        made = make(self.machine, state, call.node, base.name, call.arguments)
+        if made is None:
+            if not overridden:
+                self._record_wide(base.name, symbol, call.arguments, self._given(state, call.arguments))
+        elif made.precision == "float16" or not overridden:
+            self.acting[symbol] = made
+            self.made[made.symbol] = call.node
+
+    def _given(self, state: State, arguments: Arguments) -> _Half | None:
+        """The half weights of the model that a loop is constructed with."""
+        model = arguments.value("model", 0)
+        return None if model is None else _half_weights(self.machine, state, symbol_of(self.machine, model))
+
+    def _record_wide(self, name: str, symbol: int, arguments: Arguments, half: _Half | None) -> None:
+        """Record that `symbol` is a loop without mixed precision, or its arguments, if that is certain."""
+        kind = loop_kind(name)
+        if kind is None or any(argument.star for argument in arguments.given):
+            return
+        if kind == ARGUMENTS:
+            asks = (*_OTHER_ENGINES, _FLOAT16, _BFLOAT16)
+            if not is_mixed_by_default(name) and all(arguments.value(one) in _NOTHING for one in asks):
+                self.wide[symbol] = kind, None
+        elif kind == LOOP:
+            given = arguments.value("args", 1)
+            known = isinstance(given, (Instance, Unknown)) and given.symbol in self.wide
+            if known and all(arguments.value(one) in _NOTHING for one in _OTHER_WEIGHTS):
+                self.wide[symbol] = kind, half
+        else:
+            asked = arguments.value("precision")
+            single = asked is None or (isinstance(asked, Const) and PRECISIONS.get(asked.value) == "float32")
+            if single and leaves_precision(self.machine, arguments, converts=False):
+                self.wide[symbol] = kind, None
 
     def _cast_in_step(self, state: State, call: Call, owner: Value) -> None:
         """Emit `HalfManaged` for a cast of the model that the loop passes to a step which its subclass overrides."""
@@ -365,6 +491,8 @@ class Trainers(Tracker):
 
     def method(self, state: State, call: Call) -> Value | None:
         """Return the arguments parsed from a command line or a file."""
+        if call.name in _RUNS:
+            return self._run(state, call)
         classes = state.heap.get(call.owner.symbol, {}).get(_CLASSES) if isinstance(call.owner, Unknown) else None
         if classes is None:
             return None
@@ -374,6 +502,22 @@ class Trainers(Tracker):
             whole = Manager(value.symbol, ARGUMENTS, None, False)
             made.append(whole if _is_arguments(self.machine, state, cls) else value)
         return Items(tuple(made))
+
+    def _run(self, state: State, call: Call) -> Value | None:
+        """Run a loop that is an object of a class of the script, or one without mixed precision."""
+        if not isinstance(call.owner, (Instance, Unknown)):
+            return None
+        acting = self.acting.get(call.owner.symbol)
+        if acting is not None:
+            return run(self.machine, state, call.node, acting, call.name, call.arguments)
+        kind, half = self.wide.get(call.owner.symbol, ("", None))
+        module = call.arguments.value("model", 0)
+        if LOOPS.get(kind) == call.name:
+            trained = _optimized(self.machine, state, module) if isinstance(module, Instance) else set()
+            models = sorted(trained | {module.symbol}) if isinstance(module, Instance) and trained else ()
+            halves = [_half_weights(self.machine, state, symbol) for symbol in models] if kind != LOOP else [half]
+            _run_wide(self.machine, state, call.node, kind, halves)
+        return None
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this constructs a training loop, its arguments or their parser."""
@@ -401,7 +545,10 @@ class Trainers(Tracker):
             self.made[made.symbol] = call.node
             if made.kind == "lightning loop" and made.precision == "float16":
                 self.scaling.append(call.node)
-        return made
+            return made
+        if loop_kind(call.callee.name) == LOOP:
+            self.halves[call.node] = self._given(state, call.arguments)
+        return None
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report gradients clipped with the loss scale of the only loop in the file, or of one elsewhere."""

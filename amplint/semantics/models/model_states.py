@@ -17,7 +17,8 @@ class Model:
     `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype in
     which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
     them, with the dtype. `computed` is the half compute dtype of quantized weights, and the argument that sets it.
-    `layer` is the half dtype in which a layer of the model was constructed, and its call.
+    `layer` is the half dtype in which a layer of the model was constructed, and its call; `part` is that of a model
+    which this one holds, and its cast.
     """
 
     half: cst.CSTNode | None = None
@@ -28,6 +29,7 @@ class Model:
     perhaps: cst.CSTNode | None = None
     computed: tuple[str, cst.CSTNode] | None = None
     layer: tuple[str, cst.CSTNode] | None = None
+    part: tuple[str, cst.CSTNode] | None = None
 
     @property
     def stored(self) -> tuple[str, cst.CSTNode] | None:
@@ -47,7 +49,7 @@ class Model:
             (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
         )
         weights = (self.half is None, self.bfloat16 is None, self.saved is None, self.computed is None)
-        return (*weights, self.layer is None, shards)
+        return (*weights, self.layer is None, self.part is None, shards)
 
 
 _ORDINARY = Model().traits()

@@ -74,6 +74,7 @@ from amplint.torchlib.frameworks import (
 )
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
+from amplint.torchlib.sharding import SHARDERS
 
 CONVERTING = frozenset({"float", "float32", "data", "to"})
 """Words without which a statement does not cast parameters to a dtype other than float16."""
@@ -87,6 +88,9 @@ _VIEWS = frozenset({"values", "items"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
+_MAKES = frozenset(DECAYS) | frozenset(EPSILONS) | {"SGD"}
+_SHARDING = frozenset(name.rpartition(".")[2] for name in SHARDERS)
+_OF_OPTIMIZERS = frozenset({HalfStepped.kind, HalfUnscaled.kind, ShardedStep.kind})
 GROWN, DISPLAY = "grown", "display"
 """The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
@@ -119,10 +123,14 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.record_guesses(node, _model_guesses(machine, state, owner, node))
-    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps, "layer": None}
+    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
+    changes |= {"layer": None, "part": None}
     converted = symbol_of(machine, owner)
     for model in (converted, *machine[Parameters].parts.get(converted, ())):
         change(state, root(machine, model), **changes)
+    me = state.frames[state.frame].get("self")
+    if dtype in HALF_DTYPES and isinstance(me, Instance) and owner in state.heap.get(me.symbol, {}).values():
+        change(state, root(machine, me.symbol), part=(str(dtype), node))
 
 
 def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module) -> None:
@@ -278,7 +286,9 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
             else {root(machine, symbol_of(machine, v)) for v in values}
         )
         for symbol in chosen & state[ModelStates].known.keys():
-            change(state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None)
+            change(
+                state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None, part=None
+            )
 
 
 def _may_be_cast_back(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -315,14 +325,22 @@ def _half_parameter(machine: Machine, value: Value) -> tuple[str, cst.CSTNode] |
     return (str(value.dtype), value.why_half) if value.dtype in HALF_DTYPES and value.why_half is not None else None
 
 
+def _part_of(machine: Machine, state: State, value: Value, *, whole: bool = True) -> tuple[str, cst.CSTNode] | None:
+    """The half dtype of a model, if `whole`, or of one that it holds, and the cast, while it is trained."""
+    known = state[ModelStates].known.get(root(machine, symbol_of(machine, value)))
+    if known is None:
+        return None
+    return (known.stored if whole and known.frozen is None else None) or known.part
+
+
 def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
     """Record that these models, or any, are frozen: their parameters keep their dtype."""
     chosen = state[ModelStates].known if values is None else {root(machine, symbol_of(machine, v)) for v in values}
     stored = {symbol: known.stored for symbol, known in state[ModelStates].known.items() if symbol in chosen}
     forget_dtypes(machine, state, values)
     for symbol, known in state[ModelStates].known.items():
-        if known.layer is not None:
-            change(state, symbol, layer=None)  # the layer may be among the frozen ones
+        if (known.layer or known.part) is not None:
+            change(state, symbol, layer=None, part=None)  # they may be among the frozen ones
     for symbol, frozen in stored.items():
         if frozen is not None:
             change(state, symbol, frozen=frozen)
@@ -387,7 +405,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
     model = models.pop() if len(models) == 1 else _one_in_half(state, models)
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
-        change(state, model, layer=None)
+        change(state, model, layer=None, part=None)
     _remove_outdated(state, model, optimizer.symbol)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
@@ -568,12 +586,13 @@ def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -
     if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
         return
     model = state[ModelStates].known[trained.model]
-    whole = (("float16", model.half), ("bfloat16", model.bfloat16))
-    for dtype, cast in whole if model.layer is None else (*whole, model.layer):
+    known = [("float16", model.half), ("bfloat16", model.bfloat16), *filter(None, (model.layer, model.part))]
+    for dtype, cast in known:
         if cast is not None and not trained.copies:
             machine.emit(
                 state, HalfStepped, node, dtype=dtype, cast=cast, made=made, cls=optimizer.cls,
                 epsilon=trained.epsilon, decay=trained.decay, shards=model.shards, guesses=machine.guesses_for(cast),
+                premises=(Premise.UPDATED,) if (dtype, cast) == model.part else (),
             )  # fmt: skip
     if model.shards is not None:
         machine.emit(
@@ -651,9 +670,16 @@ class Parameters(Tracker):
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The layers that are constructed in a dtype, in a file that names a half one."""
-        half = any(not chunk.words.isdisjoint(self.triggers) for chunk in chunks)
-        return Words(calls=frozenset().union(*map(_layers_with_dtypes, chunks)) if half else frozenset())
+        """The layers that are constructed in a dtype, in a file that names a half one, and what makes optimizers.
+
+        Optimizers count where weights are half, or a model is sharded behind them.
+        """
+        said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        half = not said.isdisjoint(self.triggers)
+        layers = frozenset[str]().union(*map(_layers_with_dtypes, chunks)) if half else frozenset[str]()
+        counts = half or not said.isdisjoint(_SHARDING)
+        makes = _MAKES & said if counts and not self.machine.wanted.isdisjoint(_OF_OPTIMIZERS) else frozenset[str]()
+        return Words(calls=layers | makes)
 
     def handles_library_call(self, name: str) -> bool:
         """Whether this wraps a model."""
@@ -794,9 +820,10 @@ class Parameters(Tracker):
                 or _layer_of(self.machine, state, value)
                 or _layer_of(self.machine, state, owner)
             )
+            part = _part_of(self.machine, state, value) or _part_of(self.machine, state, owner, whole=False)
             forget_dtypes(self.machine, state, [owner])
-            if layer is not None and isinstance(owner, Instance):
-                change(state, root(self.machine, owner.symbol), layer=layer)
+            if (layer or part) is not None and isinstance(owner, Instance):
+                change(state, root(self.machine, owner.symbol), layer=layer, part=part)
         return None
 
     def _looped_over(self, state: State, statement: cst.CSTNode) -> list[Value] | None:

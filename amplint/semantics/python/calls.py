@@ -103,18 +103,9 @@ def _returned(machine: Machine, state: State, made: Call, result: Value) -> Valu
 
 def _run(machine: Machine, state: State, made: Call) -> Value:
     callee = made.callee
-    if isinstance(callee, Function):
-        made.entered = "function"
-        return _enter(machine, state, made, callee, [])
-    if isinstance(callee, Method) and callee.function is not None:
-        made.entered = "method"
-        return _enter(machine, state, made, callee.function, receiver(callee))
-    if isinstance(callee, Class):
-        made.entered = "class"
-        return _instantiate(machine, state, made, callee)
-    if isinstance(callee, Instance):
-        made.entered = "object"
-        return _call_instance(machine, state, made, callee)
+    inside = _run_of_tree(machine, state, made)
+    if inside is not None:
+        return inside
     for begins in machine.hooks.unseen_begins if not isinstance(callee, Several) or callee.open else ():
         begins(state, made)
     if isinstance(callee, Several):
@@ -135,6 +126,27 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
             if found is not None:
                 return found
     return unseen(machine, state, made)
+
+
+def _run_of_tree(machine: Machine, state: State, made: Call) -> Value | None:
+    """The call of a function, method, class or object of the tree; `__new__` makes an object without a constructor."""
+    callee = made.callee
+    if isinstance(callee, Function):
+        made.entered = "function"
+        return _enter(machine, state, made, callee, [])
+    if isinstance(callee, Method) and callee.function is not None:
+        made.entered = "method"
+        return _enter(machine, state, made, callee.function, receiver(callee))
+    if isinstance(callee, Class):
+        made.entered = "class"
+        return _instantiate(machine, state, made, callee)
+    if isinstance(callee, Instance):
+        made.entered = "object"
+        return _call_instance(machine, state, made, callee)
+    if isinstance(made.owner, Class) and made.name == "__new__" and made.arguments.values[:1] == (made.owner,):
+        made.entered = "class"
+        return Instance(machine.identity(state, made.node), made.owner)
+    return None
 
 
 def receiver(method: Method) -> list[Value]:
