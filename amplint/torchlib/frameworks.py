@@ -78,6 +78,12 @@ INSTEAD = {
 
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+CONFIGURED_BY_LAUNCHERS = frozenset({"accelerate", "fabric", "loop"})
+"""Kinds of objects that take DeepSpeed or FSDP from the command that launches the script.
+
+Source: `accelerate launch` sets `ACCELERATE_USE_DEEPSPEED` and `ACCELERATE_USE_FSDP`, which `AcceleratorState` reads
+(accelerate 1.15, `state.py`), also for the `Accelerator` of transformers' Trainer; Lightning's `fabric run`.
+"""
 PREDICTS = "predict"
 """The method of Lightning's loop that returns a list of what `predict_step` does, in the precision of training.
 

@@ -12,7 +12,7 @@ from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
 from amplint.source import syntax as cst
 from amplint.torchlib.changes import LOADED_AS_SAVED
-from amplint.torchlib.frameworks import LOOPS, TITLES
+from amplint.torchlib.frameworks import CONFIGURED_BY_LAUNCHERS, TITLES
 from amplint.torchlib.versions import assumed
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class TrainerWithBfloat16Model(Rule):
     for, this is an info.
 
     DeepSpeed keeps float32 copies by itself, and Accelerate makes them where FSDP shards: nothing is reported where the
-    script asks for either. A launcher may do so unseen: of an `Accelerator` or a `Fabric`, which are made for
-    that, this is an info.
+    script asks for either. A launcher may do so unseen: of all but Lightning's Trainer, which no launcher configures,
+    this is an info.
 
     ## Example
     ```python
@@ -94,7 +94,7 @@ class TrainerWithBfloat16Model(Rule):
                 severity=Severity.INFO,
             )
             return
-        certain = manager.kind in LOOPS
+        certain = manager.kind not in CONFIGURED_BY_LAUNCHERS
         yield self.report(
             event,
             f"{TITLES[manager.kind]} trains bfloat16 weights, of which there is no float32 copy"
