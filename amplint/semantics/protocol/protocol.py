@@ -494,9 +494,10 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
 
 
 def new_optimizer(state: State, optimizer: Optimizer) -> None:
-    """A constructor of an optimizer: earlier passes are of others."""
+    """A constructor of an optimizer: earlier passes are of others, or of none where no other one is left."""
     if state[Progress].gradients.get(ANY_OPTIMIZER, NO_GRADIENTS).passes:
-        state.change(Progress).gradients[optimizer.symbol] = NO_GRADIENTS
+        left = any(one.symbol != optimizer.symbol for one in _optimizers(state))
+        state.change(Progress).gradients[optimizer.symbol if left else ANY_OPTIMIZER] = NO_GRADIENTS
 
 
 def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_none: bool) -> None:
