@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from amplint.premises import Premise
@@ -88,7 +88,7 @@ _RUNS = frozenset(LOOPS.values())
 _LIGHTNING = frozenset({"lightning loop", "half loop"})
 _Half = tuple[str, cst.CSTNode, tuple[Premise, ...]]
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
-_ARGUMENTS_NAMES = ("TrainingArguments", "Config")
+_LIGHTNING_MODULES = frozenset({"lightning", "pytorch_lightning"})
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -146,6 +146,12 @@ def _is_plain(machine: Machine, value: Value | None, converts: bool) -> bool:
             PLAIN_STRATEGY, *([SHARDING_STRATEGY] if converts else ()),
         )  # fmt: skip
     return value in _NOTHING or (isinstance(value, Const) and value.value in names)
+
+
+def _names_of_arguments(said: Set[str], loops: Set[str]) -> frozenset[str]:
+    """Classes of training arguments by their names: `TrainingArguments`, or `SFTConfig` beside `SFTTrainer`."""
+    beside = {loop.removesuffix("Trainer") + "Config" for loop in loops}
+    return frozenset(word for word in said if word.endswith("TrainingArguments") or word in beside)
 
 
 def _may_scale(arguments: Arguments) -> bool:
@@ -350,8 +356,10 @@ class Trainers(Tracker):
         in_region = loops and "autocast" in said and LoopInRegion.kind in self.machine.wanted
         overridden = not TRAINER_METHODS.isdisjoint(said) and HalfManaged.kind in self.machine.wanted
         casts = CONVERSIONS & said if overridden and loops else frozenset()
-        wide = loops and HalfLooped.kind in self.machine.wanted and not said.isdisjoint(_HALF_WORDS)
-        made = frozenset(word for word in said if word.endswith(_ARGUMENTS_NAMES)) if wide else frozenset()
+        made = _names_of_arguments(said, loops)
+        used = made or not said.isdisjoint(_LIGHTNING_MODULES)
+        wide = loops and used and HalfLooped.kind in self.machine.wanted and not said.isdisjoint(_HALF_WORDS)
+        made = made if wide else frozenset()
         runs = loops | _RUNS if in_region or wide else frozenset()
         return Words(self._names(said) | casts | made, calls=runs)
 

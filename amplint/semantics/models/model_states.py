@@ -44,12 +44,12 @@ class Model:
         return self.shards.node if self.shards is not None and self.shards.sharder.clips else None
 
     def traits(self) -> tuple[Hashable, ...]:
-        """The facts of the model that matter in training, without the nodes."""
+        """The facts of the model by which paths are told apart, without the nodes and what is held."""
         shards = self.shards and (
             (self.shards.sharder.title, self.shards.dtype, self.shards.outdated, self.shards.returns)
         )
         weights = (self.half is None, self.bfloat16 is None, self.saved is None, self.computed is None)
-        return (*weights, self.layer is None, self.part is None, shards)
+        return (*weights, self.layer is None, shards)
 
 
 _ORDINARY = Model().traits()

@@ -670,15 +670,12 @@ class Parameters(Tracker):
         self.adapted: dict[cst.CSTNode, dict[str, cst.CSTNode]] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """The layers that are constructed in a dtype, in a file that names a half one, and what makes optimizers.
-
-        Optimizers count where weights are half, or a model is sharded behind them.
-        """
+        """Layers that are constructed in a dtype, in a file that names a half one, and optimizers beside sharding."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
         half = not said.isdisjoint(self.triggers)
         layers = frozenset[str]().union(*map(_layers_with_dtypes, chunks)) if half else frozenset[str]()
-        counts = half or not said.isdisjoint(_SHARDING)
-        makes = _MAKES & said if counts and not self.machine.wanted.isdisjoint(_OF_OPTIMIZERS) else frozenset[str]()
+        shards = not said.isdisjoint(_SHARDING) and not self.machine.wanted.isdisjoint(_OF_OPTIMIZERS)
+        makes = _MAKES & said if shards else frozenset[str]()
         return Words(calls=layers | makes)
 
     def handles_library_call(self, name: str) -> bool:
