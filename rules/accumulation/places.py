@@ -43,12 +43,12 @@ def ends_in_parts(event: Accumulation, rewrite: Rewriter) -> bool:
     """Whether several blocks end a window, each with the step of another optimizer."""
     steps = [done.node for done in event.closing if done.job is Job.STEP]
     return any(
-        _optimizer(step, rewrite) != _optimizer(steps[0], rewrite) and not rewrite.shares_block(step, steps[0])
+        optimizer_of(step, rewrite) != optimizer_of(steps[0], rewrite) and not rewrite.shares_block(step, steps[0])
         for step in steps
     )
 
 
-def _optimizer(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
+def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
     """What spells the optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
     if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
         return None

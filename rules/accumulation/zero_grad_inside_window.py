@@ -9,11 +9,13 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 from amplint.torchlib.names import SCALER_SIGNS
 
-from .places import boundary_block, ends_in_parts
+from .places import boundary_block, ends_in_parts, optimizer_of, step_of
 
 _GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad")
 
@@ -149,17 +151,22 @@ class ZeroGradInsideWindow(Rule):
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
         others = [
-            rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _steps_outside(event, block, rewrite)
+            rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _other_steps(event, cleared[0], rewrite)
         ]
         if not edits or None in others:
             return None
         return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))
 
 
-def _steps_outside(event: Accumulation, block: cst.If | None, rewrite: Rewriter) -> list[cst.CSTNode]:
-    """The steps of paths through the loop that do not ask for the end of a window."""
-    steps = [done.node for done in event.closing if done.job is Job.STEP] if block is not None else []
-    return [step for step in steps if all(above is not block for above in rewrite.source.ancestors(step))]
+def _other_steps(event: Accumulation, cleared: cst.CSTNode, rewrite: Rewriter) -> list[cst.CSTNode]:
+    """The steps of the optimizer that is `cleared` in a loop, outside of the block that ends a window."""
+    block, end = boundary_block(event, rewrite), step_of(event)
+    loop = next((one for one in rewrite.source.ancestors(cleared) if isinstance(one, (cst.For, cst.While))), None)
+    if block is None or end is None or loop is None:
+        return []
+    steps = (one for one in every(loop, cst.Call) if last_name(one.func) == "step")
+    own = (step for step in steps if optimizer_of(step, rewrite) == optimizer_of(end, rewrite))
+    return [step for step in own if block not in rewrite.source.ancestors(step)]
 
 
 def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
