@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from amplint.findings import Edit
+from amplint.semantics.reading.scopes import last_name
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -37,3 +39,18 @@ def step(call: cst.CSTNode, optimizer: cst.BaseExpression, scaler: str, rewrite:
 def update(after: cst.CSTNode, scaler: str, rewrite: Rewriter) -> Edit | None:
     """The edit that updates the scale below a statement."""
     return rewrite.insert_after(after, f"{scaler}.update()")
+
+
+def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
+    """What spells the optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
+    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
+        return None
+    return rewrite.text(step.args[0].value if step.args else step.func.value)
+
+
+def other_steps(step: cst.CSTNode, block: cst.If, near: cst.CSTNode, rewrite: Rewriter) -> list[cst.Call]:
+    """The steps of the optimizer of `step` in the loop around `near`, outside of the `block` with that step."""
+    loop = next((one for one in rewrite.source.ancestors(near) if isinstance(one, (cst.For, cst.While))), None)
+    steps = (one for one in every(loop, cst.Call) if last_name(one.func) == "step") if loop is not None else ()
+    own = (one for one in steps if optimizer_of(one, rewrite) == optimizer_of(step, rewrite))
+    return [one for one in own if block not in rewrite.source.ancestors(one)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amplint.edits.protocol import optimizer_of
 from amplint.semantics.events import Accumulation, Job, Work
 from amplint.source import syntax as cst
 
@@ -46,13 +47,6 @@ def ends_in_parts(event: Accumulation, rewrite: Rewriter) -> bool:
         optimizer_of(step, rewrite) != optimizer_of(steps[0], rewrite) and not rewrite.shares_block(step, steps[0])
         for step in steps
     )
-
-
-def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
-    """What spells the optimizer of `optimizer.step()` or `scaler.step(optimizer)`."""
-    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
-        return None
-    return rewrite.text(step.args[0].value if step.args else step.func.value)
 
 
 def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.protocol import other_steps
 from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
-from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
-from amplint.source.tree import every
 from amplint.torchlib.names import SCALER_SIGNS
 
-from .places import boundary_block, ends_in_parts, optimizer_of, step_of
+from .places import boundary_block, ends_in_parts, step_of
 
 _GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad")
 
@@ -150,23 +149,12 @@ class ZeroGradInsideWindow(Rule):
         if block is None and event.guard is not None:
             return None
         edits = rewrite.move_statement(cleared[0], after=last)
-        others = [
-            rewrite.insert_after(step, rewrite.text(cleared[0])) for step in _other_steps(event, cleared[0], rewrite)
-        ]
+        end = step_of(event)
+        steps = other_steps(end, block, cleared[0], rewrite) if block is not None and end is not None else []
+        others = [rewrite.insert_after(step, rewrite.text(cleared[0])) for step in steps]
         if not edits or None in others:
             return None
         return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))
-
-
-def _other_steps(event: Accumulation, cleared: cst.CSTNode, rewrite: Rewriter) -> list[cst.CSTNode]:
-    """The steps of the optimizer that is `cleared` in a loop, outside of the block that ends a window."""
-    block, end = boundary_block(event, rewrite), step_of(event)
-    loop = next((one for one in rewrite.source.ancestors(cleared) if isinstance(one, (cst.For, cst.While))), None)
-    if block is None or end is None or loop is None:
-        return []
-    steps = (one for one in every(loop, cst.Call) if last_name(one.func) == "step")
-    own = (step for step in steps if optimizer_of(step, rewrite) == optimizer_of(end, rewrite))
-    return [step for step in own if block not in rewrite.source.ancestors(step)]
 
 
 def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:

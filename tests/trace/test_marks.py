@@ -52,6 +52,8 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP106-autocast-has-no-effect/bad_scaler_for_cuda.py": [None],
     "AMP106-autocast-has-no-effect/bad_switched_off_for_cuda.py": [None],  # the caller's region is out of sight
     "AMP107-autocast-arguments/bad_device_by_its_default.py": [Verdict.CONFIRMED, None],  # the first one raises
+    "AMP107-autocast-arguments/bad_custom_fwd_by_position.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],
+    "AMP107-autocast-arguments/bad_custom_fwd_without_device.py": [Verdict.CONFIRMED, Verdict.NOT_EXERCISED],
     "AMP108-forward-outside-autocast/bad_scaled_unseen_model.py": [Verdict.UNDECIDED],  # no region anywhere
     "AMP108-forward-outside-autocast/bad_scaled_without_region.py": [Verdict.UNDECIDED],
     "AMP109": [None],  # other threads are not watched
@@ -75,6 +77,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP405-square-overflows-half/bad_length_written_out.py": [Verdict.CONFIRMED, None, None],
     "AMP405-square-overflows-half/bad_rms_norm_half_model.py": [Verdict.CONFIRMED, None],
     "AMP405-square-overflows-half/bad_weights_by_their_sum.py": [None],  # quotients are not looked at
+    "AMP405-square-overflows-half/bad_kernel_by_its_sum.py": [None],
     "AMP106-autocast-has-no-effect/bad_listed_devices.py": [None],  # a region for another device does nothing here
     "AMP406-integers-in-half/bad_dtype_of_buffer.py": [Verdict.CONFIRMED, None],
     "AMP406-integers-in-half/bad_frequencies_in_half.py": [None],  # digits that are gone are not counted

@@ -57,7 +57,7 @@ _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
 _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
 """Code that exchanges the storage or shape of a tensor."""
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
-_TYPED = regex(r"torch\.amp\.(?:autocast_mode\.)?custom_[fb]wd")
+_TYPED = frozenset(f"torch.amp.{module}{name}" for module in ("", "autocast_mode.") for name in _PAIR)
 """The decorators that need a device type."""
 _VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(
@@ -222,7 +222,7 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
 
 def _check_device_type(machine: Machine, state: State, decoration: Decoration, details: dict[str, object]) -> None:
     """Emit `DecoratorRefused` for a decorator that is given no device type."""
-    if decoration.node is None or decoration.bound or not _TYPED.fullmatch(decoration.api):
+    if decoration.node is None or decoration.bound or decoration.api not in _TYPED:
         return
     given = decoration.node.args if isinstance(decoration.node, cst.Call) else ()
     names = {one.keyword.value for one in given if one.keyword is not None}
