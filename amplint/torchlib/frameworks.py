@@ -76,6 +76,7 @@ INSTEAD = {
 }  # fmt: skip
 """Framework -> PyTorch's call -> its equivalent in the framework."""
 
+LIGHTNING_PACKAGES = frozenset({"lightning", "pytorch_lightning"})
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
 CONFIGURED_BY_LAUNCHERS = frozenset({"accelerate", "fabric", "loop"})
@@ -294,4 +295,4 @@ def is_mixed_by_default(name: str) -> bool:
 
 def is_lightning_module(name: str) -> bool:
     """Whether a qualified name is Lightning's own module class."""
-    return name.endswith(".LightningModule") and name.partition(".")[0] in ("lightning", "pytorch_lightning")
+    return name.endswith(".LightningModule") and name.partition(".")[0] in LIGHTNING_PACKAGES

@@ -49,8 +49,8 @@ class AutocastHasNoEffect(Rule):
     Scalers for CUDA beside regions whose device type is a variable are reported then, as are regions and scalers in
     functions that nothing keeps to CUDA, and regions for float16 on whatever device they get. And a region that
     switches autocast off for `"cuda"`, or casts to float32 there, protects nothing under a caller's region for another
-    device: an info where the file neither trains nor needs CUDA. `torch.get_autocast_dtype("cuda")` asks for the dtype
-    of CUDA's regions, whatever device the work is given.
+    device: an info where the file does not train, and the function does not need CUDA.
+    `torch.get_autocast_dtype("cuda")` asks for the dtype of CUDA's regions, whatever device the work is given.
 
     A context that has been made is called only to decorate a function, `torch.cuda.amp` is a module, and what changes a
     setting, such as `torch.set_default_dtype`, is no context: all of them raise `TypeError` in a `with` statement.

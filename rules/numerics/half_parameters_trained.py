@@ -41,9 +41,9 @@ class HalfParametersTrained(Rule):
     with torch.autocast("cuda", dtype=torch.bfloat16):
         loss = loss_fn(model(inputs), targets)
     ```
-    Layers can also be constructed in half, by `dtype=`, or `params_dtype=` of Transformer Engine, and a model can hold
-    another one that was converted or loaded in half. Nothing is reported
-    where the optimizer is given float32 copies of the parameters, or may keep copies of its own.
+    Layers and parameters can also be made in half, by `dtype=`, or `params_dtype=` of Transformer Engine, and a model
+    can hold another one that was converted or loaded in half. Nothing is reported where the optimizer is given float32
+    copies of the parameters, or may keep copies of its own.
 
     The Trainer of Hugging Face, or Lightning's, updates half weights as well where it is asked for no mixed precision.
     A launcher may bring DeepSpeed or FSDP, which make float32 copies: this is an info.

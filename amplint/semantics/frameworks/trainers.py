@@ -57,6 +57,7 @@ from amplint.torchlib.frameworks import (
     ARGUMENT_PARSERS,
     BY_HAND,
     GONE_SINCE_5,
+    LIGHTNING_PACKAGES,
     LOOPS,
     LOSS_SCALING_NAMES,
     MAKES_OPTIMIZER,
@@ -88,7 +89,6 @@ _RUNS = frozenset(LOOPS.values())
 _LIGHTNING = frozenset({"lightning loop", "half loop"})
 _Half = tuple[str, cst.CSTNode, tuple[Premise, ...]]
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
-_LIGHTNING_MODULES = frozenset({"lightning", "pytorch_lightning"})
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -357,11 +357,10 @@ class Trainers(Tracker):
         overridden = not TRAINER_METHODS.isdisjoint(said) and HalfManaged.kind in self.machine.wanted
         casts = CONVERSIONS & said if overridden and loops else frozenset()
         made = _names_of_arguments(said, loops)
-        used = made or not said.isdisjoint(_LIGHTNING_MODULES)
+        used = made or not said.isdisjoint(LIGHTNING_PACKAGES)
         wide = loops and used and HalfLooped.kind in self.machine.wanted and not said.isdisjoint(_HALF_WORDS)
-        made = made if wide else frozenset()
         runs = loops | _RUNS if in_region or wide else frozenset()
-        return Words(self._names(said) | casts | made, calls=runs)
+        return Words(self._names(said) | casts | (made if wide else frozenset()), calls=runs)
 
     def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
