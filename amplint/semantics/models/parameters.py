@@ -14,7 +14,6 @@ from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.passed import only_runs
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -22,6 +21,7 @@ from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.tensors.devices import moved_to
+from amplint.semantics.tensors.passed import only_runs
 from amplint.semantics.tensors.provenance import is_trainable_parameter
 from amplint.semantics.tensors.tensors import CONVERSIONS, converts_to, dtype_of, is_conversion
 from amplint.semantics.values.arguments import Arguments

@@ -60,6 +60,11 @@ def kept(machine: Machine, *, as_parameter: bool = False, frozen: bool = False) 
     return machine.symbols.fresh(_KEPT, *((_PARAMETER, frozen) if as_parameter else ()))
 
 
+def is_kept(machine: Machine, symbol: int) -> bool:
+    """Whether this is a parameter or a buffer."""
+    return machine.symbols.key(symbol)[2:3] == (_KEPT,)
+
+
 def is_constructed_parameter(machine: Machine, symbol: int) -> bool:
     """Whether this is what a constructor of `nn.Parameter` returned, and no view or result of it."""
     return machine.symbols.key(symbol)[2:4] == (_KEPT, _PARAMETER)

@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.containers import each
+from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.tensors import coarse_frequencies, provenance
-from amplint.semantics.tensors.tensors import CONVERSIONS, Tensors, converts_to, default_dtype, dtype_of, is_conversion
+from amplint.semantics.tensors.passed import only_runs
+from amplint.semantics.tensors.tensors import (
+    CONVERSIONS,
+    FROM_PARAMETER,
+    Tensors,
+    converts_to,
+    default_dtype,
+    dtype_of,
+    is_conversion,
+)
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Manager, Method, Module, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    Const,
+    Function,
+    Instance,
+    Manager,
+    Method,
+    Module,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
+from amplint.torchlib.methods import LOADS_WEIGHTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 from amplint.torchlib.sharding import SHARDERS
@@ -26,8 +47,8 @@ _PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
 """Methods that iterate over the parts of a model."""
 
 
-_HALVES_BY_HAND = regex(r"\.data\.(?:half|bfloat16)\(\)")
-"""A conversion of any parameters, as by what `apply()` gets: layers of the file may have got another dtype by then."""
+_PART = "part of a model"
+_DATA = frozenset({"data"})
 
 
 def asked(machine: Machine, arguments: Arguments) -> str | None:
@@ -68,8 +89,7 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     if changes and _is_one_of_many(machine, node):
         machine[Weights].unsure = True
     if changes and isinstance(owner, Unknown) and _is_part(machine, owner.symbol):
-        machine[Weights].loops.update(machine.loops)
-        forget_halves(state)
+        machine[Weights].part_converted(state, to_half=dtype != "float32")
     if not changes or not isinstance(owner, (Instance, Module)):
         return
     if dtype in HALF_DTYPES:
@@ -84,10 +104,12 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
 
 
 def _is_part(machine: Machine, symbol: int) -> bool:
-    """Whether this is an element of a loop over the parts of a model."""
+    """Whether this is a part of a model, in a loop over all of them or as the argument of what is applied to each."""
     symbols = machine.symbols
     while symbols.key(symbol)[0] in ("item", "each", "part") and symbols.parts(symbol):
         symbol = symbols.parts(symbol)[0]
+    if symbols.key(symbol)[0] == _PART:
+        return True
     called = symbols.method(symbol)
     if called is not None:
         return called[0] in _PARTS
@@ -95,11 +117,14 @@ def _is_part(machine: Machine, symbol: int) -> bool:
     return any(key[0] == "value" and isinstance(key[1], Method) and key[1].name in _PARTS for key in keys)
 
 
-def forget_halves(state: State) -> None:
-    """Forget which parameters and buffers are half, where a part of a model that is not known got another dtype."""
+def _forget_parts(machine: Machine, state: State, *, to_half: bool) -> None:
+    """Forget the dtypes of parameters and buffers that a conversion of parts that are not known may have changed."""
     for holder, held in list(state.heap.items()):
         for name, value in list(held.items()):
-            if isinstance(value, Tensor) and value.dtype in HALF_DTYPES:
+            if isinstance(value, Tensor) and (
+                value.dtype in HALF_DTYPES
+                or (to_half and value.dtype in FLOATING and provenance.is_kept(machine, value.symbol))
+            ):
                 state.set_attribute(holder, name, replace(value, dtype=None, why_half=None))
 
 
@@ -136,10 +161,31 @@ def owned(state: State, owner: Value) -> Iterator[tuple[int, str, Module | Tenso
     return _owned(state, owner, set())
 
 
+def _forget(state: State, parts: Iterable[tuple[int, str, Module | Tensor]]) -> None:
+    """Forget the dtypes of layers, parameters and buffers."""
+    for holder, name, part in parts:
+        if isinstance(part, Module):
+            state.set_attribute(part.symbol, _WEIGHTS, Tensor(part.symbol, rank=SOME_DIMENSIONS))
+        elif part.dtype in FLOATING:
+            state.set_attribute(holder, name, replace(part, dtype=None, why_half=None))
+
+
 def escape(machine: Machine, values: Iterable[Value]) -> None:
     """Mark all dtypes unsure if one of these values, which escape, is a model: unseen code may cast it."""
     if any(isinstance(value, (Instance, Module)) for value in values):
         machine[Weights].unsure = True
+
+
+def _may_be_half(machine: Machine, value: Value) -> bool:
+    """Whether a conversion, to half or to an unknown dtype, made `value`."""
+    if isinstance(value, Tensor):
+        return value.dtype in (*HALF_DTYPES, FROM_PARAMETER)
+    if not isinstance(value, Unknown):
+        return False
+    if provenance.last_cast(machine, value.symbol) is not None:
+        return provenance.conversion(machine, value.symbol) != "float32"
+    called = machine.symbols.method(value.symbol)
+    return called is not None and called[0] in CONVERSIONS
 
 
 def put(machine: Machine, state: State, owner: Value, name: str, value: Value) -> Value:
@@ -155,26 +201,39 @@ class Weights(Tracker):
     """Tracks parameters and buffers as tensors: their `symbols`, and whether unseen code left any dtype `unsure`.
 
     A layer `converted` on some path has weights of unknown dtype on the paths that do not record it. `loops` convert
-    parts of models that are not known.
+    parts of models that are not known, each perhaps to half.
     """
 
-    methods = CONVERSIONS | {"register_buffer"}
+    methods = CONVERSIONS | {"register_buffer", "apply", "_apply", LOADS_WEIGHTS}
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.symbols: set[int] = set()
         self.converted: dict[int, cst.CSTNode] = {}
-        self.unsure = any(_HALVES_BY_HAND.search(chunk.text) for chunk in machine.program.main.chunks)
-        self.loops: set[cst.CSTNode] = set()
+        self.unsure = False
+        self.loops: dict[cst.CSTNode, bool] = {}
 
     def loop_ends(self, state: State, loop: cst.For | cst.While) -> None:
-        """Forget what is half where any round of the loop gave another dtype to a part that is not known."""
+        """Forget what any round of the loop may have given another dtype."""
         if loop in self.loops:
-            forget_halves(state)
+            _forget_parts(self.machine, state, to_half=self.loops[loop])
+
+    def part_converted(self, state: State, *, to_half: bool) -> None:
+        """Handle the conversion of a part of a model that is not known, to float32 or perhaps `to_half`."""
+        self.loops.update((loop, to_half or self.loops.get(loop, False)) for loop in self.machine.loops)
+        self.unsure |= to_half
+        _forget_parts(self.machine, state, to_half=to_half)
 
     def method(self, state: State, call: Call) -> Value | None:
-        """Handle `register_buffer`, and casts of models."""
+        """Handle `register_buffer`, casts of models, and what may cast all of their parts."""
         assert call.owner is not None
+        if call.name == "_apply" or (call.name == LOADS_WEIGHTS and call.arguments.get("assign") is not None):
+            _forget(state, list(_owned(state, call.owner, set())))
+        elif call.name == "apply" and isinstance(call.owner, (Instance, Module)):
+            for function in call.arguments.values:
+                if isinstance(function, Function):
+                    part = self.machine.unknown(_PART, parts=(call.owner.symbol,))
+                    call_function(self.machine, state, function, [part], {}, call.node)
         if call.name == "register_buffer" and isinstance(call.owner, Instance) and len(call.arguments.values) > 1:
             name, given = call.arguments.values[:2]
             if isinstance(name, Const) and isinstance(name.value, str):
@@ -190,9 +249,23 @@ class Weights(Tracker):
         runs_half = isinstance(call.owner, Manager) and call.owner.precision != "float32"
         shards = isinstance(call.callee, Ref) and call.callee.name in SHARDERS
         for value in call.arguments.values if shards or runs_half else ():
-            for _, _, layer in list(_owned(state, value, set())):
-                if isinstance(layer, Module):
-                    state.set_attribute(layer.symbol, _WEIGHTS, Tensor(layer.symbol, rank=SOME_DIMENSIONS))
+            _forget(state, list(_owned(state, value, set())))
+
+    def call_skipped(
+        self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> None:
+        """Forget the dtypes of models passed to a call that is not interpreted, unless it only runs them."""
+        given: list[tuple[int | str, Value]] = [*enumerate(positional), *keywords.items()]
+        for place, value in given:
+            parts = list(_owned(state, value, set()))
+            if parts and not only_runs(function, place):
+                _forget(state, parts)
+
+    def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
+        """Handle loops over parameters that are not interpreted and may give them another dtype."""
+        mentions = self.machine.slice.mentions
+        if mentions(statement, _DATA) and mentions(statement, CONVERSIONS):
+            self.part_converted(state, to_half=True)
 
     def unseen(self, state: State, call: Call) -> None:
         """Handle models that escape to unseen code, which may cast them."""
@@ -202,6 +275,5 @@ class Weights(Tracker):
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `module.weight = value`, and `parameter.data = value` of any parameter or buffer."""
         if target.attr.value == "data":
-            self.loops.update(self.machine.loops)
-            forget_halves(state)
+            self.part_converted(state, to_half=_may_be_half(self.machine, value))
         return put(self.machine, state, owner, target.attr.value, value)
