@@ -115,6 +115,45 @@ def test_fixes_that_break_only_each_other() -> None:
     assert outcome.fixed == 1
 
 
+NEW_REGION = """
+import torch
+from torch import nn
+from torch.cuda.amp import autocast, GradScaler
+
+
+class Trainer:
+    def __init__(self, model, amp):
+        self.model = model.cuda()
+        self.amp = amp
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scaler = GradScaler(enabled=amp)
+
+    def train(self, loader):
+        for inputs, targets in loader:
+            self.optimizer.zero_grad()
+            with autocast(enabled=self.amp):
+                loss = nn.functional.mse_loss(self.model(inputs), targets)
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+    def validate(self, loader):
+        self.model.eval()
+        with torch.no_grad():
+            for inputs, targets in loader:
+                outputs = self.model(inputs)
+                print(nn.functional.mse_loss(outputs, targets))
+"""
+
+
+def test_a_region_that_is_copied_while_its_import_is_replaced(amplint: Command, project: Path) -> None:
+    """AMP701 replaces the import, with another argument order; AMP111 writes the region once more."""
+    file = project / "train.py"
+    file.write_text(NEW_REGION)
+    amplint("--fix", "--unsafe-fixes", "train.py")
+    assert file.read_text().count('with autocast("cuda", enabled=self.amp):') == 2
+
+
 def test_a_fix_that_cannot_be_encoded_is_left_out() -> None:
     text = "# coding: latin-1\na = '\xe9'\n"
     assert repaired(text, replacing("a", "\u4e2d")).after == text.encode("latin-1")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from amplint.engine.config import Settings, size_limit
 from amplint.engine.diagnostics import CutShort, RuleCrashed, SyntaxErrorFound, UnreadableFile, diagnostic
 from amplint.engine.discover import Target
 from amplint.engine.run import Linter, opened, unreadable
-from amplint.findings import Applicability, Finding, Fix
+from amplint.findings import Applicability, Finding, Fix, Severity
 from amplint.fixes.apply import apply_verified
 from amplint.fixes.write import replace_file
 from amplint.notebooks.page import Page
@@ -69,8 +70,9 @@ def repair_file(target: Target, linter: Linter, *, write: bool) -> Repaired:
 def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
     """Apply the fixes of the findings in `raw`, the content of `target`, and of the findings in each result.
 
-    A fix is dropped if its result does not parse, cannot be encoded, breaks the analysis or still has the finding;
-    the others are applied. If the analysis was cut short, there is one round only.
+    A fix is dropped if its result does not parse, cannot be encoded, breaks the analysis or still has the finding; the
+    others are applied. Where only the combination of several does, or has new errors, those of one rule come first. If
+    the analysis was cut short, there is one round only.
     """
     try:
         page = opened(target.path, raw)
@@ -81,11 +83,13 @@ def repair(raw: bytes, target: Target, linter: Linter) -> Repaired:
     for _ in range(ROUNDS):
         movable = [one for one in state.findings if state.page.placed(one).fix is not None]
         fixes = [fix for fix in applicable(movable, target.settings) if fix not in refused]
-        step = _step(state, fixes, target, linter)
-        while step is None:
-            refused.update([fix for fix in fixes if _step(state, [fix], target, linter) is None] or fixes[1:])
-            fixes = [fix for fix in fixes if fix not in refused]
-            step = _step(state, fixes, target, linter)
+        while (step := _step(state, fixes, target, linter)) is None:
+            by_one_rule = _of_one_rule(state, fixes)
+            if len(by_one_rule) == len(fixes):
+                unusable = {fix for fix in fixes if _step(state, [fix], target, linter) is None}
+                refused |= unusable
+                by_one_rule = [fix for fix in fixes if fix not in unusable] if unusable else fixes[:1]
+            fixes = by_one_rule
         cut = any(finding.code == CutShort.code for finding in step.findings)
         finished = step is state or cut
         state = step
@@ -110,8 +114,24 @@ def _step(state: _State, fixes: list[Fix], target: Target, linter: Linter) -> _S
         return None
     if any(_makes_no_progress(fix, state.findings, findings) for fix in applied):
         return None
-    codes = {finding.fix: finding.code for finding in state.findings}
-    return _State(page, findings, raw, (*state.codes, *(codes[fix] for fix in applied)))
+    if len(applied) > 1 and _errors(findings) - _errors(state.findings):
+        return None
+    return _State(page, findings, raw, (*state.codes, *(_code(state, fix) for fix in applied)))
+
+
+def _of_one_rule(state: _State, fixes: Sequence[Fix]) -> list[Fix]:
+    """Those of `fixes` that are by the rule of the first."""
+    return [fix for fix in fixes if _code(state, fix) == _code(state, fixes[0])]
+
+
+def _code(state: _State, fix: Fix) -> str:
+    """The code of the rule that a fix of a finding is by."""
+    return next(finding.code for finding in state.findings if finding.fix == fix)
+
+
+def _errors(findings: Sequence[Finding]) -> Counter[str]:
+    """How often each rule reports an error."""
+    return Counter(one.code for one in findings if one.severity is Severity.ERROR)
 
 
 def _makes_no_progress(fix: Fix, before: Sequence[Finding], after: Sequence[Finding]) -> bool:
