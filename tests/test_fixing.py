@@ -154,6 +154,20 @@ def test_a_region_that_is_copied_while_its_import_is_replaced(amplint: Command, 
     assert file.read_text().count('with autocast("cuda", enabled=self.amp):') == 2
 
 
+def test_a_conversion_is_removed_with_its_assignment(amplint: Command, project: Path) -> None:
+    file = project / "train.py"
+    head = "import torch\n\nmodel = torch.nn.Linear(4, 4)\n"
+    tail = """optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for inputs in loader:
+    optimizer.zero_grad()
+    model(inputs.half()).float().mean().backward()
+    optimizer.step()
+"""
+    file.write_text(head + "model = model.half()\n" + tail)
+    amplint("--fix", "--unsafe-fixes", "train.py")
+    assert file.read_text().startswith(head + tail.splitlines()[0])
+
+
 def test_a_fix_that_cannot_be_encoded_is_left_out() -> None:
     text = "# coding: latin-1\na = '\xe9'\n"
     assert repaired(text, replacing("a", "\u4e2d")).after == text.encode("latin-1")

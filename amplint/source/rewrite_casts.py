@@ -33,9 +33,9 @@ class CastEdits(StatementEdits):
         """Remove `.half()` or `.to(dtype)`, with its statement if that does nothing else."""
         if not isinstance(call.func, cst.Attribute) or (call.args and len(call.args) != 1):
             return None
-        if isinstance(self.source.parent(call), cst.Expr):
+        owner, statement = call.func.value, self.source.parent(call)
+        if isinstance(statement, cst.Expr) or _rebinds(statement, owner):
             return self.remove_statement(call)
-        owner = call.func.value
         return Edit(Span(self.span(owner).end, self.source.span(call).end), "") if not self.parentheses(call) else None
 
     def convert_in(self, region: cst.With, place: cst.BaseExpression) -> Edit | None:
@@ -60,6 +60,13 @@ class CastEdits(StatementEdits):
             return True
         assignment = next(above for above in self.source.ancestors(name) if isinstance(above, cst.Assign))
         return name.value in self.names(assignment.value)
+
+
+def _rebinds(statement: cst.CSTNode | None, value: cst.BaseExpression) -> bool:
+    """Whether a statement assigns to the one name or attribute that `value` is."""
+    if not isinstance(statement, cst.Assign) or len(statement.targets) != 1:
+        return False
+    return isinstance(value, (cst.Name, cst.Attribute)) and statement.targets[0].target.deep_equals(value)
 
 
 def _applied(node: cst.BaseExpression) -> cst.Attribute | None:
