@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.repairs import keep_in_float32
 from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
@@ -41,8 +42,9 @@ class OptimizerEpsilonInHalf(Rule):
     float32 parameters, autocast and a gradient scaler also keep the updates and gradients that float16 loses.
 
     ## Fix safety
-    Unsafe: the fix passes `eps=1e-4`, which float16 holds. It makes steps smaller where gradients are small, and what
-    else float16 parameters lose stays lost.
+    Unsafe: the fix keeps the parameters in float32, as that of AMP410 does. Where their conversion cannot be taken out,
+    it passes `eps=1e-4`, which float16 holds: steps are smaller where gradients are small, and what else float16
+    parameters lose stays lost.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>
@@ -68,6 +70,8 @@ class OptimizerEpsilonInHalf(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, HalfStepped)
+        if (kept := keep_in_float32(event, event.cast, rewrite)) is not None:
+            return kept
         cls = event.cls.rpartition(".")[2]
         edit = rewrite.set_argument(event.made, "eps", "1e-4", EPSILONS[cls][1])
         return Fix("Pass an eps that float16 holds", (edit,), Applicability.UNSAFE) if edit is not None else None
