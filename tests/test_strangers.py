@@ -15,6 +15,29 @@ RULES = load_registry().rules
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 PROGRAMS = {
+    "a layer whose forward is replaced": """
+layer = nn.Linear(8, 8, bias=False)
+
+def patched(inputs):
+    return nn.functional.linear(inputs, layer.weight.to(inputs.dtype))
+
+layer.forward = patched
+layer(torch.randn(2, 8, dtype=torch.float16))
+""",
+    "a model whose forward is wrapped": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, inputs):
+        return self.layer(inputs)
+
+net = Net()
+plain = net.forward
+net.forward = lambda inputs: plain(inputs.float())
+net(torch.randn(2, 8, dtype=torch.float16))
+""",
     "a clip in front of backward, which sees the gradients of the window so far": """
 from accelerate import Accelerator
 

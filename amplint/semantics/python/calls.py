@@ -35,6 +35,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 
+_FORWARD = "forward"
 _UNSEEN = frozenset({None, "object"})
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
 
@@ -103,6 +104,8 @@ def _returned(machine: Machine, state: State, made: Call, result: Value) -> Valu
 
 def _run(machine: Machine, state: State, made: Call) -> Value:
     callee = made.callee
+    if isinstance(callee, (Instance, Module)) and _FORWARD in state.heap.get(callee.symbol, ()):
+        return _call_replaced(machine, state, made, callee)
     inside = _run_of_tree(machine, state, made)
     if inside is not None:
         return inside
@@ -126,6 +129,14 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
             if found is not None:
                 return found
     return unseen(machine, state, made)
+
+
+def _call_replaced(machine: Machine, state: State, made: Call, owner: Instance | Module) -> Value:
+    """The call of an object whose `forward` an assignment has replaced."""
+    replaced = state.heap[owner.symbol][_FORWARD]
+    if isinstance(replaced, Function) and owner not in made.arguments.values:
+        return _enter(machine, state, made, replaced, [])
+    return unseen(machine, state, replace(made, callee=replaced))
 
 
 def _run_of_tree(machine: Machine, state: State, made: Call) -> Value | None:
@@ -241,7 +252,7 @@ def initialise(machine: Machine, state: State, made: Instance, arguments: Argume
 
 
 def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:
-    for name in ("__call__", "forward"):
+    for name in ("__call__", _FORWARD):
         function = attributes.find_method(machine, state, owner.cls, name)
         if function is not None:
             return _enter(machine, state, made, function, [owner])
