@@ -21,7 +21,7 @@ NODE = cst.Name(value="loss")
 
 
 def test_code_is_over_when_it_tells_nothing_for_some_runs_that_cost_something() -> None:
-    novelty, patience = Novelty(), Patience(runs=2, steps=30)
+    novelty, patience = Novelty(frozenset()), Patience(runs=2, steps=30)
     for steps in (10, 10):
         assert not novelty.is_over("train", patience)
         novelty.ran("train", novelty.event_count, steps)
@@ -32,7 +32,7 @@ def test_code_is_over_when_it_tells_nothing_for_some_runs_that_cost_something() 
 
 
 def test_what_is_new_begins_the_patience_anew() -> None:
-    novelty, patience = Novelty(), Patience(runs=1, steps=0)
+    novelty, patience = Novelty(frozenset()), Patience(runs=1, steps=0)
     novelty.ran("train", novelty.event_count, 1)
     before = novelty.event_count
     novelty.record(Backward, NODE, {"loss": object()})
@@ -41,7 +41,7 @@ def test_what_is_new_begins_the_patience_anew() -> None:
 
 
 def test_new_is_another_place_kind_or_flag() -> None:
-    novelty = Novelty()
+    novelty = Novelty(frozenset())
     for kind, node, details in [
         (Unscale, NODE, {"again": False}),
         (Unscale, NODE, {"again": True}),

@@ -227,7 +227,8 @@ class Machine:
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
         self.summaries = Summaries()
-        self.novelty = Novelty()
+        self.novelty = Novelty(program.emitted if supposition is not None else frozenset())
+        program.emitted = self.novelty.event_keys
         self.changing: set[cst.CSTNode] = set()
         self.closed: set[tuple[object, ...]] = set()
         self.entered: set[cst.CSTNode] = set()

@@ -7,7 +7,7 @@ first runs. Later runs are not worth their cost: most of the interpretation's ti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 
 from amplint.records import dataclass
 from amplint.source import syntax as cst
@@ -24,22 +24,27 @@ class Patience:
 
 
 class Novelty:
-    """The distinct events so far, and since when each piece of code has added none."""
+    """The distinct events so far, and since when each piece of code has added none.
 
-    def __init__(self) -> None:
-        self._event_keys: set[Hashable] = set()
+    With `known` events, those of an interpretation that left a choice open, code is run again only while it emits
+    others: the interpretation of one alternative looks for what holds for that one alone.
+    """
+
+    def __init__(self, known: Set[Hashable]) -> None:
+        self.event_keys = set(known)
+        self._repeats = bool(known)
         self._silent: Counter[Hashable] = Counter()
         self._steps: Counter[Hashable] = Counter()
 
     @property
     def event_count(self) -> int:
         """The number of distinct events."""
-        return len(self._event_keys)
+        return len(self.event_keys)
 
     def record(self, kind: type, node: cst.CSTNode, details: Mapping[str, object]) -> None:
         """An event at `node`; it is new if no equal kind, flags and words were emitted there."""
         flags = ((name, detail) for name, detail in details.items() if type(detail) in _TELLING)
-        self._event_keys.add((kind, node, *flags))
+        self.event_keys.add((kind, node, *flags))
 
     def ran(self, code: Hashable, before: int, steps: int) -> None:
         """`code` was run at the cost of so many steps; `before` is the number of distinct events before it."""
@@ -48,4 +53,6 @@ class Novelty:
 
     def is_over(self, code: Hashable, patience: Patience) -> bool:
         """Whether another run of `code` is not worth its cost."""
+        if self._repeats:
+            return self._silent[code] > 0
         return self._silent[code] >= patience.runs and self._steps[code] >= patience.steps

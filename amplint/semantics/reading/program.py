@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Set
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amplint.source import syntax as cst
@@ -47,7 +47,8 @@ class Program:
     mentions. `torch` is the PyTorch version to assume, None for the newest known. With `whole` all of these are
     relevant as the linted file is, and not only code that trains, saves or enters contexts. `around` answers queries
     about the surroundings. `configs` are the configuration files that were read, and `assumed` those among them that
-    options of the script can replace. `offered` are the half dtypes among which the script was found to choose.
+    options of the script can replace. `offered` are the half dtypes among which the script was found to choose, and
+    `emitted` the keys of the events of the last interpretation.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Program:
         self.configs: dict[str, ConfigFile] = {}
         self.assumed: dict[str, ConfigFile] = {}
         self.offered: set[str] = set()
+        self.emitted: Set[Hashable] = frozenset()
         self._targets: dict[tuple[Source, str], Target] = {}
         self.chunks = list(main.chunks)
         self.mentions: dict[Chunk, tuple[Chunk, ...]] = {}
