@@ -49,8 +49,9 @@ def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
 
 
 def other_steps(step: cst.CSTNode, block: cst.If, near: cst.CSTNode, rewrite: Rewriter) -> list[cst.Call]:
-    """The steps of the optimizer of `step` in the loop around `near`, outside of the `block` with that step."""
-    loop = next((one for one in rewrite.source.ancestors(near) if isinstance(one, (cst.For, cst.While))), None)
-    steps = (one for one in every(loop, cst.Call) if last_name(one.func) == "step") if loop is not None else ()
+    """The steps of the optimizer of `step` outside of the `block` with that step, in the loop or function of `near`."""
+    around = (cst.For, cst.While, cst.FunctionDef)
+    whole = next((one for one in rewrite.source.ancestors(near) if isinstance(one, around)), None)
+    steps = (one for one in every(whole, cst.Call) if last_name(one.func) == "step") if whole is not None else ()
     own = (one for one in steps if optimizer_of(one, rewrite) == optimizer_of(step, rewrite))
     return [one for one in own if block not in rewrite.source.ancestors(one)]
