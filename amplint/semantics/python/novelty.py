@@ -13,6 +13,8 @@ from amplint.records import dataclass
 from amplint.source import syntax as cst
 
 _TELLING = frozenset({bool, str, type(None)})
+_SHARE = 4
+"""By what a second interpretation is less patient. Short functions are run each time: their results differ."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Patience:
 class Novelty:
     """The distinct events so far, and since when each piece of code has added none.
 
-    With `known` events, those of an interpretation that left a choice open, code is run again only while it emits
-    others: the interpretation of one alternative looks for what holds for that one alone.
+    With `known` events, those of an interpretation that left a choice open, code is given up sooner: the interpretation
+    of one alternative looks for what holds for that one alone.
     """
 
     def __init__(self, known: Set[Hashable]) -> None:
@@ -54,5 +56,5 @@ class Novelty:
     def is_over(self, code: Hashable, patience: Patience) -> bool:
         """Whether another run of `code` is not worth its cost."""
         if self._repeats:
-            return self._silent[code] > 0
+            patience = Patience(runs=1, steps=patience.steps // _SHARE)
         return self._silent[code] >= patience.runs and self._steps[code] >= patience.steps
