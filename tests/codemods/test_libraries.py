@@ -151,9 +151,9 @@ def _told(folder: Path, others: str, text: str, dtype: str = "float16") -> list[
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ("colours(array_of(out))", ["others.py:10: this library raises for NumPy arrays of float16"]),
-        ("bytes_of(array_of(out))", []),
-        ("colours(array_of(out.float()))", []),
+        ("colours(array_of(merged(out)))", ["others.py:10: this library raises for NumPy arrays of float16"]),
+        ("bytes_of(array_of(merged(out)))", []),
+        ("colours(array_of(merged(out).float()))", []),
     ],
     ids=["floats", "whole numbers", "cast before"],
 )
