@@ -35,6 +35,8 @@ _WORDS = {
     "sqrt",
     "rsqrt",
     "exp_",
+    "sin",
+    "cos",
     *_AVERAGES,
     *_SOLVERS,
     *_SPARSE,
@@ -110,6 +112,7 @@ def _found_in(
             yield from _sines(node)
             yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
             yield from _rotations(node)
+            yield from (one for one in _phases(node, chunk) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
                 yield from _to_libraries(node, chunk)
@@ -127,6 +130,36 @@ def _rotations(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
             sides = [node.left, node.right]
         if not _is_wide(node) and any(_is_rotation(one) or dotted(one) in rotations for one in sides):
             yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16"
+
+
+def _phases(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Sines and cosines in `function` of what a layer or a matrix product gives, as encodings of times and places."""
+    methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)}
+    angles = {
+        path
+        for one in every(function, cst.Assign)
+        if _is_lowered(one.value, methods) and not _is_wide(one.value)
+        for path in bound_paths(one, whole=True)
+    }
+    for call in every(function, cst.Call):
+        if called_name(call) not in ("sin", "cos") or _is_wide(call):
+            continue
+        parts = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        parts += [one.value for one in call.args]
+        named = {dotted(node) for part in parts for node in every(part, cst.Name, cst.Attribute)}
+        if angles & named or any(_is_lowered(part, methods) for part in parts):
+            yield (
+                call,
+                "an angle in half has three digits in float16, two in bfloat16, so that large ones lose their phase",
+            )
+
+
+def _is_lowered(value: cst.CSTNode, methods: set[str]) -> bool:
+    """Whether `value` holds a matrix product, or what an attribute gives that is none of the `methods`."""
+    layers = (dotted(call.func) or "" for call in every(value, cst.Call))
+    return _multiplies(value) or any(
+        one.startswith("self.") and one[5:].isidentifier() and one[5:] not in methods for one in layers
+    )
 
 
 def _is_rotation(value: cst.CSTNode) -> bool:
