@@ -182,8 +182,15 @@ def _net(body: str, imported: str = "") -> str:
         (_net("return torch.matmul(x[:3, :3].view(1, 3, 3), x)"), "a transformation in half"),
         (_net("turn = x[0, :3, :3]\n    return turn @ x"), "a transformation in half"),
         (_net("return torch.matmul(x[:3, :4], x)"), ""),
+        (_net("return torch.cos(x @ x.t())"), "an angle in half"),
+        (_net("turns = x @ x.t()\n    return turns.sin()"), "an angle in half"),
+        (_net("return torch.cos((x @ x.t()).float())"), ""),
+        (_net("return torch.cos(torch.arange(4) * 2.0)"), ""),
     ],
-    ids=["PIL", "PIL of float32", "a solver", "a rotation", "a rotation by name", "another part"],
+    ids=[
+        *("PIL", "PIL of float32", "a solver", "a rotation", "a rotation by name", "another part", "an angle"),
+        *("an angle by name", "an angle in float32", "an angle of numbers"),
+    ],
 )
 def test_what_a_constructor_stores_is_read(tmp_path: Path, others: str, told: str) -> None:
     text = SCRIPT.format(name="Net", row="").replace("nn.Linear(4, 4)", "Net()")
@@ -198,6 +205,13 @@ def test_a_rotation_in_half_loses_the_place() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         turned = turn @ places
     assert (turned.float() - turn @ places).abs().max() > 0.05
+
+
+def test_an_angle_in_half_loses_its_phase() -> None:
+    times = torch.tensor([[1000.3, 2000.7]])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        turned = torch.cos(times.t() @ torch.ones(1, 1))
+    assert (turned.float() - torch.cos(times.t())).abs().max() > 0.5
 
 
 @pytest.mark.parametrize(("library", "count"), [("tensorboardX", 1), ("torch.utils.tensorboard", 0)])
