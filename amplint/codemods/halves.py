@@ -18,6 +18,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import children, every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import (
     HALF_DTYPES,
     LIBRARIES_OF_ARRAYS,
@@ -25,7 +26,7 @@ from amplint.torchlib.names import (
     SUMMARIES,
     WRITERS_WITHOUT_BFLOAT16,
 )
-from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, words
 
 ABOUT_HALF = (
     "constant-overflows-half",
@@ -45,35 +46,10 @@ ABOUT_HALF = (
 _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
-_WIDENING = frozenset(
-    {
-        "float",
-        "double",
-        "item",
-        "tolist",
-        "numpy",
-        "long",
-        "int",
-        "short",
-        "byte",
-        "char",
-        "bool",
-        "len",
-        "size",
-        "str",
-        "format",
-        "type",
-        "argmax",
-        "argmin",
-        "argsort",
-        "decode",
-        "batch_decode",
-        "is_tensor",
-        "isinstance",
-        "hasattr",
-        "range",
-    }
+_WIDENING = {name for name, dtype in CASTS.items() if dtype not in HALF_DTYPES} | words(
+    "numpy item tolist len size str format type decode batch_decode is_tensor isinstance hasattr range"
 )
+"""Functions and methods whose result is no half tensor, nor an array of one."""
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})

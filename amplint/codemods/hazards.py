@@ -110,7 +110,7 @@ def _found_in(
             yield from _nearest(node)
             yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
             yield from _sines(node)
-            yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
+            yield from (one for one in _variances(node) if not is_wide(one[0]))
             yield from _rotations(node)
             yield from (one for one in _phases(node, chunk) if not is_wide(one[0]))
             if dtype == "float16":
@@ -253,21 +253,21 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
 
 
-def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Differences of an average of a square and a squared average, in bfloat16; of float16 a rule tells."""
+def _variances(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Differences of an average of a square and a squared average."""
     squares = {
         path
         for one in every(function, cst.Assign)
         if _squares(one.value) or _is_square(one.value)
         for path in bound_paths(one)
     }
-    for difference in every(function, cst.BinaryOperation) if dtype == "bfloat16" else ():
+    for difference in every(function, cst.BinaryOperation):
         left, right = difference.left, difference.right
         if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
             continue
         averages = called_name(left) in _AVERAGES and _is_square(left.args[0].value)
         if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
-            yield difference, "a variance by averages of bfloat16, which cancel to two digits; compute it in float32"
+            yield difference, "a variance by averages in half, which cancel to a digit or two; compute it in float32"
 
 
 def _is_square(value: cst.CSTNode) -> bool:

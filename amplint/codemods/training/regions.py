@@ -20,29 +20,12 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
+from amplint.torchlib.policy import words
 
-_TRIVIAL = (
-    "mean",
-    "sum",
-    "detach",
-    "div",
-    "mul",
-    "squeeze",
-    "float",
-    "item",
-    "neg",
-    "add",
-    "get",
-    "values",
-    "flatten",
-    "view",
-)
-_OF_TENSORS = frozenset(
-    [
-        *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
-        *("Variable", "LongTensor", "FloatTensor", "tensor", "zeros", "ones", "randn", "rand"),
-        *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
-    ]
+_TRIVIAL = words("mean sum detach div mul squeeze float item neg add get values flatten view")
+_OF_TENSORS = words(
+    "to cuda cpu float long item view reshape view_as size detach clone max Variable LongTensor FloatTensor tensor "
+    "zeros ones randn rand argmax eq sum mean squeeze unsqueeze flatten permute transpose contiguous"
 )
 _WEIGHTS = frozenset({"parameters", "named_parameters", "modules", "named_modules"})
 _LEAVING = frozenset({"item", "numpy", "tolist", "cpu", "append", "update", "write"})
