@@ -186,10 +186,15 @@ def _net(body: str, imported: str = "") -> str:
         (_net("turns = x @ x.t()\n    return turns.sin()"), "an angle in half"),
         (_net("return torch.cos((x @ x.t()).float())"), ""),
         (_net("return torch.cos(torch.arange(4) * 2.0)"), ""),
+        (_net("return torch.sqrt(1 - x**2)"), "the root of what is left is NaN"),
+        (_net("return torch.sqrt((1 - x**2).clamp(0, 1))"), ""),
+        (_net("return x / (x @ x.t())"), "a divisor that is a product of matrices"),
+        (_net("return torch.nn.functional.grid_sample(x, x)"), "positions that this samples at"),
     ],
     ids=[
         *("PIL", "PIL of float32", "a solver", "a rotation", "a rotation by name", "another part", "an angle"),
-        *("an angle by name", "an angle in float32", "an angle of numbers"),
+        *("an angle by name", "an angle in float32", "an angle of numbers", "a sine", "a bounded sine", "a divisor"),
+        "a grid",
     ],
 )
 def test_what_a_constructor_stores_is_read(tmp_path: Path, others: str, told: str) -> None:
