@@ -83,10 +83,12 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
 def live_functions(chunks: Iterable[Chunk], names: Set[str]) -> set[cst.FunctionDef]:
     """The functions and methods of `chunks` that run where `names` are called, directly or through each other.
 
-    Whatever such code mentions may be called; a forward pass is, in each class.
+    Whatever such code mentions may be called; a forward pass is, in each class, and so is what a constructor stores.
     """
     waiting = {one: one.name.value for chunk in chunks for one in every(chunk.module, cst.FunctionDef)}
     known, live = {*names, *_CALLED_ANYHOW}, set[cst.FunctionDef]()
+    constructors = (one for one, name in waiting.items() if name == "__init__")
+    known |= {dotted(one.value) or "" for each in constructors for one in every(each, cst.Assign)}
     while True:
         new = [one for one, name in waiting.items() if name in known]
         if not new:

@@ -18,8 +18,15 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import children, every, targets, walk
 from amplint.torchlib.catalogue import OPERATIONS
-from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER
+from amplint.torchlib.methods import CASTS
+from amplint.torchlib.names import (
+    HALF_DTYPES,
+    LIBRARIES_OF_ARRAYS,
+    LIBRARIES_WITHOUT_FLOAT16,
+    SUMMARIES,
+    WRITERS_WITHOUT_BFLOAT16,
+)
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, words
 
 ABOUT_HALF = (
     "constant-overflows-half",
@@ -39,42 +46,18 @@ ABOUT_HALF = (
 _NOTHING: Mapping[cst.FunctionDef, Set[str]] = MappingProxyType({})
 _ROUNDS = 6
 """The limit of passes over the functions, each of which follows values through one more call."""
-_WIDENING = frozenset(
-    {
-        "float",
-        "double",
-        "item",
-        "tolist",
-        "numpy",
-        "long",
-        "int",
-        "short",
-        "byte",
-        "char",
-        "bool",
-        "len",
-        "size",
-        "str",
-        "format",
-        "type",
-        "argmax",
-        "argmin",
-        "argsort",
-        "decode",
-        "batch_decode",
-        "is_tensor",
-        "isinstance",
-        "hasattr",
-        "range",
-    }
+_WIDENING = {name for name, dtype in CASTS.items() if dtype not in HALF_DTYPES} | words(
+    "numpy item tolist len size str format type decode batch_decode is_tensor isinstance hasattr range"
 )
+"""Functions and methods whose result is no half tensor, nor an array of one."""
 _CHOICES = frozenset({"max", "min", "topk", "sort", "kthvalue", "mode", "median", "cummax", "cummin"})
 """Operations that return values and, second, their indices."""
 _NO_VALUES = frozenset({"shape", "dtype", "device", "indices", "ndim", "grad_fn", "requires_grad", "is_cuda"})
 _COLLECTING = frozenset({"append", "extend", "add", "insert", "update", "put"})
 _LOOK_UP = re.compile(r"(?:^|_)emb(?:edding)?s?$")
 """What returns rows of a weight, which autocast leaves float32."""
-_ARRAYS = frozenset({"numpy", "sklearn", "scipy"})
+_OF_ARRAYS = re.compile(r"astype|u?int\d+|float(?:32|64)")
+"""What makes arrays of another dtype."""
 _OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
 _Blocks = Iterator[Sequence[cst.CSTNode]]
 Callee = tuple[str, frozenset[str]]
@@ -90,22 +73,29 @@ def regions_of(source: Source) -> Iterator[cst.With]:
 
 
 @cached_by_text
-def halves_of(text: str, path: str) -> Halves:
+def halves_of(text: str, path: str, *, arrays: bool = False) -> Halves:
     """The half values of the regions in `text`, the content of the file at `path` if it is in one."""
     source = parsed(text, path).source
-    return Halves(source, regions_of(source))
+    return Halves(source, regions_of(source), arrays=arrays)
 
 
 class Halves:
     """Which variables of a file can hold half values that its `regions` made, before each statement.
 
-    Regions are `with` statements that enter autocast, or statements that are to stand in one.
+    Regions are `with` statements that enter autocast, or statements that are to stand in one. With `arrays`, NumPy
+    arrays of half values are such values, too.
     """
 
     def __init__(
-        self, source: Source, regions: Iterable[cst.CSTNode], given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING
+        self,
+        source: Source,
+        regions: Iterable[cst.CSTNode],
+        given: Mapping[cst.FunctionDef, Set[str]] = _NOTHING,
+        *,
+        arrays: bool = False,
     ) -> None:
         self.source = source
+        self._of_arrays = arrays
         self.leaving: dict[Callee, tuple[int, set[str]]] = {}
         """Function of another file -> the row of a call, and its half arguments, by place or name.
 
@@ -169,20 +159,23 @@ class Halves:
         return any(self._carries(one, half, inside=inside) for one in operands)
 
     def to_arrays(self) -> Iterator[Span]:
-        """The calls that can make an array of NumPy of a half value: `numpy()`, and those of libraries of arrays."""
+        """The calls that can make an array of NumPy of a half value, or, with `arrays`, raise for such an array."""
         for statement, half in self._before.items():
             inside = statement in self._within
             half |= set(self._mapped(statement, half, inside=inside))
             for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
-                one = self.source.imports.get((dotted(call.func) or "").partition(".")[0])
-                if one is not None and one.module.partition(".")[0] in _ARRAYS:
-                    operands = [argument.value for argument in call.args]
-                elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
-                    operands = [call.func.value]
-                else:
-                    continue
-                if any(self._carries(operand, half, inside=inside) for operand in operands):
+                if any(self._carries(one, half, inside=inside) for one in self._array_operands(call)):
                     yield self.source.span(call)
+
+    def _array_operands(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """What `call` makes an array of, or, with `arrays`, takes no array of float16 for."""
+        given = [argument.value for argument in call.args]
+        if self._of_arrays:
+            return given if calls_library(self.source, call, LIBRARIES_WITHOUT_FLOAT16) else []
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+            return [call.func.value]
+        writes = called_name(call) in SUMMARIES and WRITERS_WITHOUT_BFLOAT16 in self.source.text
+        return given if writes or calls_library(self.source, call, LIBRARIES_OF_ARRAYS) else []
 
     def _mapped(self, statement: cst.CSTNode, half: Set[str], *, inside: bool) -> Iterator[str]:
         """The parameters of lambdas that `map()` calls with half values in a simple statement."""
@@ -482,10 +475,11 @@ class Halves:
 
     def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
         name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None
-        if name in _WIDENING or name in BOOLEAN or name in INTEGER or (name == "to" and _converts(call)):
+        if changes_dtype(call) or (name == "numpy" and not self._of_arrays) or (name == "to" and _converts(call)):
             return False
-        if owner is not None and (dotted(owner) or "").partition(".")[0] in _OTHER_ARRAYS:
-            return False
+        if owner is not None and (root := (dotted(owner) or "").partition(".")[0]) in _OTHER_ARRAYS:
+            computes = self._of_arrays and root in ("np", "numpy")
+            return computes and any(self._carries(one.value, half, inside=inside) for one in call.args)
         own = self._targets(call)
         if own:
             return any(function in own for function, _ in self._returning)
@@ -497,6 +491,20 @@ class Halves:
         operands = [argument.value for argument in call.args]
         operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []
         return any(self._carries(one, half, inside=inside) for one in operands)
+
+
+def calls_library(source: Source, call: cst.Call, modules: Sequence[str]) -> bool:
+    """Whether `call` is of something in one of these `modules`, as a file imports it or names an object of one."""
+    root, _, rest = (dotted(call.func) or "").partition(".")
+    one = source.imports.get(root)
+    path = f"{one.module}.{one.name or ''}.{rest}".replace("..", ".") if one is not None else ""
+    return any(path.startswith(f"{module}.") for module in modules)
+
+
+def changes_dtype(call: cst.Call) -> bool:
+    """Whether `call` makes float32, whole numbers or no tensor or array at all."""
+    name = called_name(call)
+    return name in _WIDENING - {"numpy"} or name in BOOLEAN or name in INTEGER or _OF_ARRAYS.fullmatch(name) is not None
 
 
 def _converts(call: cst.Call) -> bool:

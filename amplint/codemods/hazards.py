@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.halves import calls_library, changes_dtype
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
 _BOUNDING = frozenset({"max", "amax", "neg", "neg_", "log_softmax", "logsumexp"})
 """Functions whose result, or its difference to what they are given, is never much more than 0."""
 _PRODUCTS = frozenset({"mm", "bmm", "matmul", "addmm", "baddbmm", "einsum"})
+_RESHAPING = operations_with("reshapes")
 _CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
 _BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
 """Function that bounds a tensor -> the position of the upper bound, the tensor being the first argument."""
 _Body = cst.FunctionDef | cst.Module
 _FOURIER = operations_with("no-bfloat16")
-_SOLVERS = ("odeint", "odeint_adjoint")
+_SOLVERS = ("odeint", "odeint_adjoint", "QPFunction")
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
@@ -32,6 +35,8 @@ _WORDS = {
     "sqrt",
     "rsqrt",
     "exp_",
+    "sin",
+    "cos",
     *_AVERAGES,
     *_SOLVERS,
     *_SPARSE,
@@ -40,6 +45,8 @@ _WORDS = {
     *_CHOICES,
     *_PRODUCTS,
     *_FOURIER,
+    *LIBRARIES_WITHOUT_FLOAT16,
+    "fromarray",
 }
 """Words of which all such code has one."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -74,7 +81,8 @@ def of(
 def _found_in(
     chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool]
 ) -> Iterator[tuple[cst.CSTNode, str]]:
-    if chunk.words.isdisjoint(_WORDS) and not any(word.endswith("spmm") for word in chunk.words):
+    words = chunk.words
+    if words.isdisjoint(_WORDS) and "@" not in chunk.text and not any(word.endswith("spmm") for word in words):
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
@@ -96,15 +104,86 @@ def _found_in(
                 "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid",
             )
         elif isinstance(node, cst.Call) and called_name(node) in _SOLVERS:
-            yield node, "an ODE is solved in half, whose steps are as coarse as the tolerance; solve it in float32"
+            yield node, "a solver gets what half has rounded as coarsely as its tolerance; compute that in float32"
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             yield from _nearest(node)
             yield from (one for one in _bounds(node, chunk, dtype) if not is_wide(one[0]))
             yield from _sines(node)
-            yield from (one for one in _variances(node, dtype) if not is_wide(one[0]))
+            yield from (one for one in _variances(node) if not is_wide(one[0]))
+            yield from _rotations(node)
+            yield from (one for one in _phases(node, chunk) if not is_wide(one[0]))
             if dtype == "float16":
                 yield from _quotients(node)
+                yield from _to_libraries(node, chunk)
+
+
+def _rotations(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Products with the rotation of a 4x4 transformation in `function`, which autocast computes in half."""
+    rotations = {path for one in every(function, cst.Assign) if _is_rotation(one.value) for path in bound_paths(one)}
+    for node in every(function, cst.Call, cst.BinaryOperation):
+        sides: list[cst.BaseExpression] = []
+        if isinstance(node, cst.Call) and called_name(node) in _PRODUCTS:
+            owner = [node.func.value] if isinstance(node.func, cst.Attribute) else []
+            sides = [*owner, *(one.value for one in node.args)]
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
+            sides = [node.left, node.right]
+        if not _is_wide(node) and any(_is_rotation(one) or dotted(one) in rotations for one in sides):
+            yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16"
+
+
+def _phases(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Sines and cosines in `function` of what a layer or a matrix product gives, as encodings of times and places."""
+    methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)}
+    angles = {
+        path
+        for one in every(function, cst.Assign)
+        if _is_lowered(one.value, methods) and not _is_wide(one.value)
+        for path in bound_paths(one, whole=True)
+    }
+    for call in every(function, cst.Call):
+        if called_name(call) not in ("sin", "cos") or _is_wide(call):
+            continue
+        parts = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        parts += [one.value for one in call.args]
+        named = {dotted(node) for part in parts for node in every(part, cst.Name, cst.Attribute)}
+        if angles & named or any(_is_lowered(part, methods) for part in parts):
+            yield (
+                call,
+                "an angle in half has three digits in float16, two in bfloat16, so that large ones lose their phase",
+            )
+
+
+def _is_lowered(value: cst.CSTNode, methods: set[str]) -> bool:
+    """Whether `value` holds a matrix product, or what an attribute gives that is none of the `methods`."""
+    layers = (dotted(call.func) or "" for call in every(value, cst.Call))
+    return _multiplies(value) or any(
+        one.startswith("self.") and one[5:].isidentifier() and one[5:] not in methods for one in layers
+    )
+
+
+def _is_rotation(value: cst.CSTNode) -> bool:
+    """Whether `value` is the part of a transformation up to its third row and column, possibly reshaped."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and called_name(value) in _RESHAPING:
+        value = value.func.value
+    parts = [one.slice for one in value.slice] if isinstance(value, cst.Subscript) else []
+    ends = [one.upper for one in parts if isinstance(one, cst.Slice) and one.lower is None]
+    return [one.value for one in ends if isinstance(one, cst.Integer)][-2:] == ["3", "3"]
+
+
+def _to_libraries(function: _Body, chunk: Chunk) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Calls in `function` of libraries that take no array of float16, with one that is made there of a tensor."""
+    arrays = {path for one in every(function, cst.Assign) if _is_array(one.value) for path in bound_paths(one)}
+    for call in every(function, cst.Call):
+        given = [one.value for one in call.args if _is_array(one.value) or paths(one.value) & arrays]
+        if given and calls_library(chunk.source, call, LIBRARIES_WITHOUT_FLOAT16):
+            yield call, "this library raises for NumPy arrays of float16; convert to float32 before"
+
+
+def _is_array(value: cst.CSTNode) -> bool:
+    """Whether `value` is made by `numpy()`, of what no call casts."""
+    calls = list(every(value, cst.Call))
+    return any(called_name(one) == "numpy" for one in calls) and not any(map(changes_dtype, calls))
 
 
 def _samples(call: cst.Call) -> bool:
@@ -174,21 +253,21 @@ def _sines(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN"
 
 
-def _variances(function: _Body, dtype: str) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Differences of an average of a square and a squared average, in bfloat16; of float16 a rule tells."""
+def _variances(function: _Body) -> Iterator[tuple[cst.CSTNode, str]]:
+    """Differences of an average of a square and a squared average."""
     squares = {
         path
         for one in every(function, cst.Assign)
         if _squares(one.value) or _is_square(one.value)
         for path in bound_paths(one)
     }
-    for difference in every(function, cst.BinaryOperation) if dtype == "bfloat16" else ():
+    for difference in every(function, cst.BinaryOperation):
         left, right = difference.left, difference.right
         if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
             continue
         averages = called_name(left) in _AVERAGES and _is_square(left.args[0].value)
         if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
-            yield difference, "a variance by averages of bfloat16, which cancel to two digits; compute it in float32"
+            yield difference, "a variance by averages in half, which cancel to a digit or two; compute it in float32"
 
 
 def _is_square(value: cst.CSTNode) -> bool:

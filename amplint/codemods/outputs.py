@@ -74,9 +74,10 @@ class Found(NamedTuple):
     """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
-    nevertheless run on float32 each time, `inside` those of operations that run in a region. `decided` are the
-    operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and what regions
-    compute of them, that the file converts to NumPy arrays. `size` is the number of characters of the reachable code.
+    nevertheless run on float32 each time, `inside` those of operations that run in a region, and never on half.
+    `decided` are the operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and
+    what regions compute of them, that the file converts to NumPy arrays. `size` is the number of characters of the
+    reachable code.
     """
 
     findings: tuple[Finding, ...]
@@ -116,6 +117,7 @@ class _Watch:
         self.tensors: set[cst.CSTNode] = set()
         self.wide: dict[cst.CSTNode, bool] = {}
         self.inside: set[cst.CSTNode] = set()
+        self.half: set[cst.CSTNode] = set()
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
         self.anywhere: dict[cst.CSTNode, Half] = {}
@@ -153,7 +155,9 @@ class _Watch:
                 elif operand.half is not None and operand.half.node is not None and _has_dimensions(operand.node):
                     self.tensors.add(operand.half.node)
             dtypes = {operand.dtype for operand in event.operands}
-            fails = event.raises is not None or not dtypes.isdisjoint(HALF_DTYPES)
+            if not dtypes.isdisjoint(HALF_DTYPES):
+                self.half.add(event.node)
+            fails = event.raises is not None or event.node in self.half
             if fails or "float32" in {*dtypes, event.result.dtype}:
                 self.wide[event.node] = not fails and self.wide.get(event.node, True)
             lost = _lost(event)
@@ -268,7 +272,7 @@ def found(text: str, path: str) -> Found:
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
     wide = _rows(program, (node for node, wide in watch.wide.items() if wide))
     wide -= _rows(program, (node for node, wide in watch.wide.items() if not wide))
-    inside = _rows(program, watch.inside)
+    inside = _rows(program, watch.inside) - _rows(program, watch.half)
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
     given = frozenset(source.span(node) for node in own)

@@ -31,7 +31,10 @@ from amplint.source.tree import every
 _DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
-_NO_ARRAY = "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before"
+_NO_ARRAY = {
+    "float16": "this library raises for NumPy arrays of float16; convert to float32 before",
+    "bfloat16": "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before",
+}
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
@@ -110,9 +113,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
-    if dtype == "bfloat16":
-        reported_here = rows | {one.row for one in brought.values()}
-        yield from _arrays(program, halves, run, reported_here)
+    reported_here = rows | {one.row for one in brought.values()}
+    yield from _arrays(program, run, reported_here, dtype)
     for chunk in reached:
         yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live))
 
@@ -126,15 +128,16 @@ def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tu
             yield (loss.path, loss.row), Remark(row if name else loss.row, text)
 
 
-def _arrays(program: Program, halves: Halves, run: outputs.Found, reported: Set[int]) -> Iterator[Remark]:
+def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str) -> Iterator[Remark]:
     """Remarks on values for NumPy that may be bfloat16, in the file and in the functions of others that it calls.
 
-    What the interpretation knows is told by the rule about it.
+    In float16, on arrays for libraries that raise for it. What the interpretation knows is told by the rule about it.
     """
     main = program.main
+    halves = halves_of(main.text, main.path, arrays=dtype == "float16")
     for span in halves.to_arrays():
         if span not in run.decided and span.start.row not in reported:
-            yield Remark(span.start.row, _NO_ARRAY)
+            yield Remark(span.start.row, _NO_ARRAY[dtype])
     functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
     for chunk in program.chunks if halves.leaving else ():
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
@@ -143,19 +146,24 @@ def _arrays(program: Program, halves: Halves, run: outputs.Found, reported: Set[
         if row in reported:
             continue
         name = callee[0]
-        if name not in functions and name in halves.on_cpu:
+        if name not in functions and name in halves.on_cpu and dtype == "bfloat16":
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
-        where = _array_of(functions, callee, places, _CALLS)
+        where = _array_of(functions, callee, places, dtype, _CALLS)
         if where is not None:
-            yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY}")
+            yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY[dtype]}")
 
 
 def _array_of(
-    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]], callee: Callee, places: Set[str], depth: int
+    functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]],
+    callee: Callee,
+    places: Set[str],
+    dtype: str,
+    depth: int,
 ) -> tuple[Source, int] | None:
     """The file and row where a function, the only one of its name or class, makes an array of what it gets at `places`.
 
-    What it hands on is followed through `depth` calls.
+    In float16, where it hands an array to a library that raises for it. What it hands on is followed through `depth`
+    calls.
     """
     name, classes = callee
     there = [one for one in functions.get(name, ()) if not classes or one[0].name in classes]
@@ -167,11 +175,12 @@ def _array_of(
             for one, bracket, element in numbered
             if not one.isdigit() or int(one) < len(params)
         }
-        halves = Halves(chunk.source, (), {function: given})
+        halves = Halves(chunk.source, (), {function: given}, arrays=dtype == "float16")
         span = next(halves.to_arrays(), None)
         if span is not None:
             return chunk.source, span.start.row
-        further = (_array_of(functions, one, receivers, depth - 1) for one, (_, receivers) in halves.leaving.items())
+        leaving = halves.leaving.items()
+        further = (_array_of(functions, one, receivers, dtype, depth - 1) for one, (_, receivers) in leaving)
         found = next((one for one in further if one is not None), None)
         if found is not None:
             return found
@@ -204,13 +213,13 @@ def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Re
         home, name = chunk.source, _relative(chunk.source, program.main)
         if not name or "Function" not in chunk.words or "custom_fwd" in chunk.words:
             continue
-        for call in every(chunk.module, cst.Call):
-            path = dotted(call.func) or ""
+        for node in every(chunk.module, cst.Name, cst.Attribute):
+            path = dotted(node) or ""
             one = home.imports.get(path.partition(".")[0])
-            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, call):
+            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, node):
                 continue
-            if not isinstance(program.resolve(home, path), Chunk):
-                yield Remark(row, f"{name}:{home.span(call).start.row}: {path}() {_OF_KERNELS}")
+            if not isinstance(program.resolve(home, path), (Chunk, Source)):
+                yield Remark(row, f"{name}:{home.span(node).start.row}: {path}() {_OF_KERNELS}")
                 break
 
 
@@ -259,14 +268,15 @@ def _findings_in(
 ) -> list[Finding]:
     """The findings in the `live` functions of a chunk that run below `header`, which enters autocast and calls `names`.
 
-    A constructor runs before the region; what it stores is reported where `forward` uses it. So is what `run` knows.
+    A constructor runs before the region; what it stores is reported where `forward` uses it. Nothing is assumed of what
+    `run` knows not to be half.
     """
     rows = _rows_of(chunk, {one for one in live if one.name.value != "__init__"})
     path = chunk.source.path
-    rows = [each for each in rows if not any((path, row) in run.inside for row in each)]
     methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)} if chunk.is_class else set[str]()
     found = _assumed_findings(chunk.source.text, path, header, frozenset(methods & names)) if rows else []
-    return [one for one in found if any(one.span.start.row in run for run in rows)]
+    found = [one for one in found if (path, one.span.start.row) not in run.inside]
+    return [one for one in found if any(one.span.start.row in each for each in rows)]
 
 
 @cached_by_text

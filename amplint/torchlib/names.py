@@ -215,3 +215,18 @@ TINY_NUMBERS = regex(
     rb"\d(?:\.?[eE]-0?[5-9]| ?\*\* ?\(?-)|[eE]-\d\d|\.0000|float_info|\bpow\(\d+, ?-|\bexp\(-\d" + _LIMITS_OF_WIDE
 )
 INFINITIES = regex(rb"[\"'][-+]?[iI]nf|\.[iI]nf\b|import .{0,400}\binf\b")
+LIBRARIES_OF_ARRAYS = ("numpy", "sklearn", "scipy")
+"""The libraries, by their modules, that make NumPy arrays of tensors."""
+SUMMARIES = frozenset(
+    [
+        *("add_audio", "add_embedding", "add_histogram", "add_image", "add_images", "add_image_with_boxes", "add_mesh"),
+        *("add_pr_curve", "add_scalar", "add_scalars", "add_video"),
+    ]
+)
+"""Methods of summary writers that make NumPy arrays of tensors.
+
+Source: `make_np` of PyTorch 2.13, which converts bfloat16 before; tensorboardX 2.6 does not.
+"""
+WRITERS_WITHOUT_BFLOAT16 = "tensorboardX"
+LIBRARIES_WITHOUT_FLOAT16 = ("cv2", "PIL", "numpy.linalg", "scipy.ndimage")
+"""The libraries, by their modules, that raise for NumPy arrays of float16."""

@@ -300,9 +300,10 @@ def train(model, optimizer, window, loader):
 """
 
 
-def test_variances_by_averages_are_named_in_bfloat16_too() -> None:
-    why = "a variance by averages of bfloat16, which cancel to two digits; compute it in float32"
-    assert _told(STRUCTURE).count(why) == 1
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_variances_by_averages_are_named(dtype: str) -> None:
+    why = "a variance by averages in half, which cancel to a digit or two; compute it in float32"
+    assert _told(STRUCTURE, dtype).count(why) == 1
 
 
 NETS = """import torch

@@ -128,3 +128,40 @@ def test_numbers_of_a_region_need_no_region() -> None:
     )
     assert count == 1
     assert "rest" not in inside
+
+
+WEIGHTED = """import torch
+from torch import nn
+from kept import Average
+
+net = nn.Linear(4, 3).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+criterion, other_criterion = nn.CrossEntropyLoss(reduction="none"), nn.CrossEntropyLoss()
+average = Average()
+for x, y, index in loader:
+    out = net(x.cuda())
+    each = criterion(out, y.cuda()).cpu().detach()
+    print(each.mean().item())
+    print(each.max().item())
+    print(each.min().item())
+    average.update(each, index)
+    kept = average.values[index].clone().detach()
+    for c in range(3):
+        kept[y == c] /= average.most(c)
+    weight = kept / (kept.sum() + 1e-8)
+    loss = (other_criterion(out, y.cuda()) * weight.cuda()).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_is_computed_of_losses_needs_no_region() -> None:
+    conversion = convert(WEIGHTED, Wish(to="amp"))
+    regions = conversion.text.split("with torch.autocast")[1:]
+    assert conversion.refused == ()
+    assert [region.splitlines()[1].strip() for region in regions] == [
+        "out = net(x.cuda())",
+        "loss = (other_criterion(out.float(), y.cuda()) * weight.cuda()).mean()",
+    ]
+    assert "    weight = kept / (kept.sum() + 1e-8)\n" in conversion.text

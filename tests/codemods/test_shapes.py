@@ -508,7 +508,7 @@ def test_a_module_that_takes_half_joins_the_region(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("call", "said"),
-    [("gnn_spmm(x, x)", "a sparse tensor"), ("odeint(f, x, t)", "an ODE is solved in half"), ("f(x)", "")],
+    [("gnn_spmm(x, x)", "a sparse tensor"), ("odeint(f, x, t)", "a solver gets what half has rounded"), ("f(x)", "")],
 )
 def test_sparse_products_by_name_and_solvers_are_named(tmp_path: Path, call: str, said: str) -> None:
     model = f"from torch import nn\n\n\nclass Net(nn.Module):\n    def forward(self, x):\n        return {call}\n"

@@ -23,6 +23,7 @@ from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.torchlib.names import SUMMARIES, WRITERS_WITHOUT_BFLOAT16
 
 REPAIRS = (
     "scaler-not-checkpointed",
@@ -46,11 +47,6 @@ _MAKES_OPTIMIZER = re.compile(r"\boptim\.[A-Z]\w+\(|\b(?:Adam|AdamW|SGD|RMSprop)
 _MOVES = re.compile(r"cuda|device|gpu|accelerator|\.to\(|xpu|mps", re.IGNORECASE)
 
 
-_PLOTS = frozenset({"add_scalar", "add_scalars"})
-"""Methods of summary writers that read a tensor by NumPy, which has float16.
-
-Source: `make_np` in `torch.utils.tensorboard` of PyTorch 2.13 and in tensorboardX.
-"""
 _ALIAS = re.compile(r"^import[ \t](?:[\w. \t]+,)*?[ \t]*torch[ \t]+as[ \t]+(\w+)[ \t]*(?:[,#]|$)", re.MULTILINE)
 _PLAIN = re.compile(r"^[ \t]*import[ \t]+torch(?:\.\w+)*[ \t]*(?:[,#]|$)", re.MULTILINE)
 
@@ -148,7 +144,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     named += notes.of_scaler(script, observed) if scales else ()
     named += notes.in_float32(script, observed, flow, regions)
     named += notes.losses_out_of_sight(script, observed, regions)
-    plots = _PLOTS if scales else frozenset[str]()
+    plots = SUMMARIES if scales or WRITERS_WITHOUT_BFLOAT16 not in script.text else frozenset[str]()
     given = [(row, name) for row, name in regions.foreign_calls() if name.rpartition(".")[2] not in plots]
     left = [at(row, name + takes) for row, name in given] + [at(script.row(node), why) for node, why in named]
     sources = whole_program(script.source).sources

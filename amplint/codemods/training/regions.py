@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import field
 
-from amplint.codemods.bindings import bound_paths, called_name, callee, paths
+from amplint.codemods.bindings import bound_paths, called_name, callee, constructor, paths
 from amplint.codemods.places import Block, clauses
 from amplint.codemods.refusal import required
 from amplint.codemods.script import Script
@@ -15,33 +15,17 @@ from amplint.codemods.training.flow import Flow
 from amplint.codemods.training.observed import Observed, disables_gradients, is_no_grad_block
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
+from amplint.torchlib.policy import words
 
-_TRIVIAL = (
-    "mean",
-    "sum",
-    "detach",
-    "div",
-    "mul",
-    "squeeze",
-    "float",
-    "item",
-    "neg",
-    "add",
-    "get",
-    "values",
-    "flatten",
-    "view",
-)
-_OF_TENSORS = frozenset(
-    [
-        *("to", "cuda", "cpu", "float", "long", "item", "view", "reshape", "view_as", "size", "detach", "clone", "max"),
-        *("Variable", "LongTensor", "FloatTensor", "tensor", "zeros", "ones", "randn", "rand"),
-        *("argmax", "eq", "sum", "mean", "squeeze", "unsqueeze", "flatten", "permute", "transpose", "contiguous"),
-    ]
+_TRIVIAL = words("mean sum detach div mul squeeze float item neg add get values flatten view")
+_OF_TENSORS = words(
+    "to cuda cpu float long item view reshape view_as size detach clone max Variable LongTensor FloatTensor tensor "
+    "zeros ones randn rand argmax eq sum mean squeeze unsqueeze flatten permute transpose contiguous"
 )
 _WEIGHTS = frozenset({"parameters", "named_parameters", "modules", "named_modules"})
 _LEAVING = frozenset({"item", "numpy", "tolist", "cpu", "append", "update", "write"})
@@ -134,10 +118,25 @@ class Regions:
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart and not self._acts(one)}
         self._add_followers(chosen)
-        made = {path for statement in chosen for path in self._flow.binds(statement)}
-        runs = [run for run in self._runs(chosen) if any(self._needs_autocast(one, made) for one in run)]
-        runs = [run for run in runs if run not in self._collecting(runs)]
+        made = self._made(chosen)
+        runs = [self._from_half(run, made) for run in self._runs(chosen)]
+        runs = [run for run in runs if run and run not in self._collecting(runs)]
         self.training = [Region(self._without_regularizers(run), chosen.keys()) for run in runs]
+
+    def _made(self, chosen: Iterable[cst.CSTNode]) -> set[str]:
+        """The variables that `chosen` statements compute of what models give, without losses."""
+        made, known = set[str](), -1
+        while known < len(made):
+            known = len(made)
+            for one in chosen:
+                if (self._flow.runs_model(one) or paths(one) & made) and not _is_loss_of(one):
+                    made |= self._flow.binds(one)
+        return made
+
+    def _from_half(self, run: list[cst.CSTNode], made: Set[str]) -> list[cst.CSTNode]:
+        """`run` from the first statement that autocast affects on; empty if there is none."""
+        affected = (index for index, one in enumerate(run) if self._needs_autocast(one, made))
+        return run[next(affected, len(run)) :]
 
     def _acts(self, statement: cst.CSTNode) -> bool:
         """Whether `statement` is a loop that runs models without gradients alone."""
@@ -429,6 +428,12 @@ def _is_of_torch(call: cst.Call) -> bool:
     """Whether a call is of an operation of PyTorch, or of a method that is none of a tensor's to NumPy or to Python."""
     owner = (dotted(call.func) or "").partition(".")[0]
     return isinstance(call.func, cst.Attribute) and owner not in ("np", "numpy") and called_name(call) not in _LEAVING
+
+
+def _is_loss_of(statement: cst.CSTNode) -> bool:
+    """Whether `statement` assigns the result of a loss by its name, possibly detached or moved."""
+    only = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
+    return isinstance(only, cst.Assign) and is_loss(called_name(constructor(only.value)))
 
 
 def _is_trivial(call: cst.Call) -> bool:
