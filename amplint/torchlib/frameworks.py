@@ -45,6 +45,11 @@ UNSCALING = "unscale_gradients"
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments prepared for the framework's step."""
 
+LAUNCHING = "launch"
+"""Method of Fabric that runs a function in its processes, with itself as the first argument.
+
+Source: `Fabric.launch` and `Fabric._wrap_and_launch` of lightning 2.0 to 2.6.
+"""
 UNWRAPPING = "unwrap_model"
 """Method that returns the model without the wrapper of the framework."""
 NEUTRAL_METHODS = frozenset(
