@@ -789,6 +789,97 @@ SCRIPTS = {
         """,
         ("fp16=True, ", ""),
     ),
+    "Fabric runs a function in its processes, and a setting chooses its precision": (
+        """
+        import lightning as L
+        import torch
+        from jsonargparse import CLI
+
+        def setup(precision=None, tpu=False):
+            if precision is None:
+                precision = "32-true" if tpu else "16-true"
+            fabric = L.Fabric(precision=precision)
+            fabric.launch(main, "runs")
+
+        def main(fabric, path):
+            net, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters()))
+            for batch in batches:
+                fabric.backward(net(batch).sum())  # expect: AMP742
+                optimizer.step()
+                optimizer.zero_grad()
+
+        CLI(setup)
+        """,
+        ('"16-true"', '"16-mixed"'),
+    ),
+    "an option of the command line is 16-true unless it is given": (
+        """
+        import argparse
+        import lightning as L
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--precision", type=str, default="16-true")
+        args = parser.parse_args()
+        trainer = L.Trainer(precision=args.precision)
+        trainer.fit(module, batches)  # expect: AMP742
+        """,
+        ('default="16-true"', 'default="32-true"'),
+    ),
+    "a field of the settings is 16-true unless it is set": (
+        """
+        from dataclasses import dataclass, field
+        import lightning as L
+
+        @dataclass
+        class Settings:
+            precision: str = field(default="16-true")
+
+        def main(settings: Settings):
+            trainer = L.Trainer(precision=settings.precision)
+            trainer.fit(module, batches)  # expect: AMP742
+        """,
+        ('default="16-true"', 'default="bf16-mixed"'),
+    ),
+    "a class of Trainers loads its model in half": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer
+
+        class Tuner(Trainer):
+            def __init__(self, name, args=None, train_dataset=None):
+                net = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)
+                super().__init__(model=net, args=args, train_dataset=train_dataset)  # expect: AMP741
+
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                return model(**inputs, num_items_in_batch=num_items_in_batch).loss
+
+            def _inner_training_loop(self, *args, **kwargs):
+                self.started = True
+                return super()._inner_training_loop(*args, **kwargs)
+        """,
+        ("torch.bfloat16", "torch.float32"),
+    ),
+    "buffers return to float32, and parameters do not": (
+        """
+        import torch
+
+        net = build().cuda()
+        net.half()
+        for name, buffer in net.named_buffers():
+            if "running" in name:
+                buffer.data = buffer.data.float()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = net(batch).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)  # expect: AMP217
+            scaler.update()
+        """,
+        ("net.half()", "net.train()"),
+        ("    loss =", '    with torch.autocast("cuda", dtype=torch.float16):\n        loss ='),
+    ),
 }
 
 
