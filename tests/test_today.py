@@ -880,6 +880,34 @@ SCRIPTS = {
         ("net.half()", "net.train()"),
         ("    loss =", '    with torch.autocast("cuda", dtype=torch.float16):\n        loss ='),
     ),
+    "a loss of the script's own takes a mean where the model has to divide": (
+        """
+        from torch.nn import functional
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        class Weighted(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):  # expect: AMP302
+                outputs = model(**inputs)
+                loss = functional.cross_entropy(outputs.logits.flatten(0, 1), inputs["labels"].flatten())
+                return (loss, outputs) if return_outputs else loss
+
+        net = AutoModelForCausalLM.from_pretrained(name, dtype="float32")
+        Weighted(net, TrainingArguments("runs", gradient_accumulation_steps=4), train_dataset=samples).train()
+        """,
+        ("gradient_accumulation_steps=4", "gradient_accumulation_steps=1"),
+    ),
+    "a loss of the script's own adds to that of the model": (
+        """
+        from transformers import LlamaForCausalLM, Trainer
+
+        class Balanced(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):  # expect: AMP302
+                outputs = model(**inputs)
+                loss = outputs.loss + 0.01 * outputs.aux
+                return (loss, outputs) if return_outputs else loss
+        """,
+        ("model(**inputs)", "model(**inputs, num_items_in_batch=num_items_in_batch)"),
+    ),
 }
 
 

@@ -50,7 +50,14 @@ from amplint.semantics.events.functions import (
     UncastKernelCall,
     Unpaired,
 )
-from amplint.semantics.events.losses import DividedLossRead, LossMultiplied, LossOfOutput, PenaltyScaled, ScaledLossRead
+from amplint.semantics.events.losses import (
+    DividedLossRead,
+    LossLeftWhole,
+    LossMultiplied,
+    LossOfOutput,
+    PenaltyScaled,
+    ScaledLossRead,
+)
 from amplint.semantics.events.models import (
     CompiledIsland,
     FlashInFloat32,
@@ -259,6 +266,7 @@ __all__ = [
     "LeftUncompiled",
     "LiftedResult",
     "LoopInRegion",
+    "LossLeftWhole",
     "LossMultiplied",
     "LossOfOutput",
     "LossUnlifted",
