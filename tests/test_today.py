@@ -908,6 +908,28 @@ SCRIPTS = {
         """,
         ("model(**inputs)", "model(**inputs, num_items_in_batch=num_items_in_batch)"),
     ),
+    "an Accelerator clips what was cleared": (
+        """
+        import torch
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(gradient_accumulation_steps=4)
+        net, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))
+        for batch in batches:
+            with accelerator.accumulate(net):
+                accelerator.backward(net(batch).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP202
+        """,
+        ("        optimizer.zero_grad()\n", ""),
+        ("    if accelerator.sync_gradients:", "    if accelerator.is_main_process:"),
+        (
+            "        accelerator.clip_grad_norm_(net.parameters(), 1.0)\n",
+            "        print(batch)\n    optimizer.zero_grad()\n",
+        ),
+    ),
 }
 
 

@@ -12,7 +12,16 @@ from dataclasses import replace
 from amplint.premises import Premise
 from amplint.semantics.accumulation.windows import record_backward
 from amplint.semantics.configs.display import Reader, get
-from amplint.semantics.events import AllHalf, Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.events import (
+    AllHalf,
+    Bypassed,
+    ClippedNothing,
+    ClippedTooEarly,
+    Gradients,
+    GradState,
+    ManagedBackward,
+    Setting,
+)
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
@@ -52,6 +61,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
     BY_HAND,
+    CLIPPING,
     COLLECTING,
     DIVIDING,
     LAUNCHING,
@@ -171,6 +181,8 @@ def call_method(
         found = unseen_result(machine, state, Callee(called), arguments, node, (called,))
         return _collected(machine, arguments.values[0], found) if name in COLLECTING and arguments.given else found
     if name in _UNSCALING:
+        if name in CLIPPING:
+            _record_clip(machine, state, node)
         _record_unscaled(state, manager)
         return Unknown(machine.fresh())
     if name == LAUNCHING and manager.kind == "fabric":
@@ -272,6 +284,14 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
     return Const(None)
+
+
+def _record_clip(machine: Machine, state: State, node: cst.Call) -> None:
+    """Record whether all gradients are cleared that `node` clips."""
+    known = state[Progress].gradients.values()
+    cleared = [one.cleared for one in known if one.state is GradState.NONE and one.cleared is not None]
+    clips = machine[Frameworks].clips
+    clips[node] = cleared[0] if cleared and len(cleared) == len(known) and clips.get(node, cleared[0]) else None
 
 
 def _record_unscaled(state: State, manager: Manager) -> None:
@@ -413,7 +433,8 @@ class Frameworks(Tracker):
     `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype, what is
     taken for granted of it, and the call that makes the object. `asked` are the values of the precision that
     Accelerators were made with, where the script leaves them open. `made` are the objects that the script makes, by
-    their symbols, each with the facts of all paths that make it.
+    their symbols, each with the facts of all paths that make it. `clips` are their calls that clip gradients, each with
+    what has cleared these on every path.
     """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -423,7 +444,14 @@ class Frameworks(Tracker):
         self.passes: dict[cst.CSTNode, Manager] = {}
         self.halving: dict[int, tuple[str, tuple[Premise, ...], cst.CSTNode]] = {}
         self.asked: dict[int, Value] = {}
+        self.clips: dict[cst.CSTNode, cst.CSTNode | None] = {}
         self.made: dict[int, tuple[Manager, Mapping[Fact, Const]]] = {}
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Emit `ClippedNothing` for calls that clip cleared gradients alone, where the script runs backward itself."""
+        for node, cleared in self.clips.items() if self.machine.complete and self.passes else ():
+            if cleared is not None:
+                self.machine.emit(State(), ClippedNothing, node, cleared=cleared)
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""
