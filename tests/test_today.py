@@ -789,6 +789,147 @@ SCRIPTS = {
         """,
         ("fp16=True, ", ""),
     ),
+    "Fabric runs a function in its processes, and a setting chooses its precision": (
+        """
+        import lightning as L
+        import torch
+        from jsonargparse import CLI
+
+        def setup(precision=None, tpu=False):
+            if precision is None:
+                precision = "32-true" if tpu else "16-true"
+            fabric = L.Fabric(precision=precision)
+            fabric.launch(main, "runs")
+
+        def main(fabric, path):
+            net, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters()))
+            for batch in batches:
+                fabric.backward(net(batch).sum())  # expect: AMP742
+                optimizer.step()
+                optimizer.zero_grad()
+
+        CLI(setup)
+        """,
+        ('"16-true"', '"16-mixed"'),
+    ),
+    "an option of the command line is 16-true unless it is given": (
+        """
+        import argparse
+        import lightning as L
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--precision", type=str, default="16-true")
+        args = parser.parse_args()
+        trainer = L.Trainer(precision=args.precision)
+        trainer.fit(module, batches)  # expect: AMP742
+        """,
+        ('default="16-true"', 'default="32-true"'),
+    ),
+    "a field of the settings is 16-true unless it is set": (
+        """
+        from dataclasses import dataclass, field
+        import lightning as L
+
+        @dataclass
+        class Settings:
+            precision: str = field(default="16-true")
+
+        def main(settings: Settings):
+            trainer = L.Trainer(precision=settings.precision)
+            trainer.fit(module, batches)  # expect: AMP742
+        """,
+        ('default="16-true"', 'default="bf16-mixed"'),
+    ),
+    "a class of Trainers loads its model in half": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer
+
+        class Tuner(Trainer):
+            def __init__(self, name, args=None, train_dataset=None):
+                net = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16)
+                super().__init__(model=net, args=args, train_dataset=train_dataset)  # expect: AMP741
+
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                return model(**inputs, num_items_in_batch=num_items_in_batch).loss
+
+            def _inner_training_loop(self, *args, **kwargs):
+                self.started = True
+                return super()._inner_training_loop(*args, **kwargs)
+        """,
+        ("torch.bfloat16", "torch.float32"),
+    ),
+    "buffers return to float32, and parameters do not": (
+        """
+        import torch
+
+        net = build().cuda()
+        net.half()
+        for name, buffer in net.named_buffers():
+            if "running" in name:
+                buffer.data = buffer.data.float()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cuda")
+        for batch in batches:
+            optimizer.zero_grad()
+            loss = net(batch).sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)  # expect: AMP217
+            scaler.update()
+        """,
+        ("net.half()", "net.train()"),
+        ("    loss =", '    with torch.autocast("cuda", dtype=torch.float16):\n        loss ='),
+    ),
+    "a loss of the script's own takes a mean where the model has to divide": (
+        """
+        from torch.nn import functional
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        class Weighted(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):  # expect: AMP302
+                outputs = model(**inputs)
+                loss = functional.cross_entropy(outputs.logits.flatten(0, 1), inputs["labels"].flatten())
+                return (loss, outputs) if return_outputs else loss
+
+        net = AutoModelForCausalLM.from_pretrained(name, dtype="float32")
+        Weighted(net, TrainingArguments("runs", gradient_accumulation_steps=4), train_dataset=samples).train()
+        """,
+        ("gradient_accumulation_steps=4", "gradient_accumulation_steps=1"),
+    ),
+    "a loss of the script's own adds to that of the model": (
+        """
+        from transformers import LlamaForCausalLM, Trainer
+
+        class Balanced(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):  # expect: AMP302
+                outputs = model(**inputs)
+                loss = outputs.loss + 0.01 * outputs.aux
+                return (loss, outputs) if return_outputs else loss
+        """,
+        ("model(**inputs)", "model(**inputs, num_items_in_batch=num_items_in_batch)"),
+    ),
+    "an Accelerator clips what was cleared": (
+        """
+        import torch
+        from accelerate import Accelerator
+
+        accelerator = Accelerator(gradient_accumulation_steps=4)
+        net, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))
+        for batch in batches:
+            with accelerator.accumulate(net):
+                accelerator.backward(net(batch).sum())
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(net.parameters(), 1.0)  # expect: AMP202
+        """,
+        ("        optimizer.zero_grad()\n", ""),
+        ("    if accelerator.sync_gradients:", "    if accelerator.is_main_process:"),
+        (
+            "        accelerator.clip_grad_norm_(net.parameters(), 1.0)\n",
+            "        print(batch)\n    optimizer.zero_grad()\n",
+        ),
+    ),
 }
 
 

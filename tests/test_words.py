@@ -61,6 +61,7 @@ IN_SOURCE = {
     "uncleared.py": ["_COMMENT"],
     "parameters.py": ["_WITH_DTYPE"],
     "unlifted_losses.py": ["_REGION"],
+    "whole_losses.py": ["_STEPS"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
 

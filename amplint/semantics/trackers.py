@@ -21,6 +21,7 @@ from amplint.semantics.frameworks.own_scalers import OwnScalers
 from amplint.semantics.frameworks.trainers import Trainers
 from amplint.semantics.frameworks.unprepared import Unprepared
 from amplint.semantics.frameworks.unscaled_again import UnscaledTwice
+from amplint.semantics.frameworks.whole_losses import WholeLosses
 from amplint.semantics.losses.penalties import Penalties
 from amplint.semantics.losses.readings import Readings
 from amplint.semantics.losses.shares import Shares
@@ -110,6 +111,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Frameworks,
     MicroBatches,
     UnscaledTwice,
+    WholeLosses,
     DeepSpeed,
     OwnScalers,
     Unprepared,

@@ -45,6 +45,11 @@ UNSCALING = "unscale_gradients"
 PREPARING = frozenset({"prepare", "prepare_model", "prepare_optimizer", "setup", "setup_module", "setup_optimizers"})
 """Methods that return their arguments prepared for the framework's step."""
 
+LAUNCHING = "launch"
+"""Method of Fabric that runs a function in its processes, with itself as the first argument.
+
+Source: `Fabric.launch` and `Fabric._wrap_and_launch` of lightning 2.0 to 2.6.
+"""
 UNWRAPPING = "unwrap_model"
 """Method that returns the model without the wrapper of the framework."""
 NEUTRAL_METHODS = frozenset(
@@ -233,6 +238,25 @@ MAKES_OPTIMIZER = frozenset({"create_optimizer", "create_optimizer_and_scheduler
 """Its methods by which a subclass may bring an optimizer that compensates for rounding."""
 OPTIMIZERS_OF = "configure_optimizers"
 """The method of a Lightning module that returns the optimizers of the loop."""
+LOSS_METHOD, COUNTED = "compute_loss", "num_items_in_batch"
+"""The method of a Trainer that computes the loss of a micro-batch, and its parameter for the items of all of them."""
+COUNTING_TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
+COUNTING_MODELS = ("ForCausalLM",)
+"""Endings of classes of models whose `forward` takes that number.
+
+The Trainer does not divide their loss by the number of micro-batches, whatever `compute_loss` makes of it, if batches
+have labels: with four of them and a mean, gradients are four times those of one batch. Source: `Trainer.training_step`
+and `Trainer.get_batch_samples` of transformers 4.57.3, and a run with a small Llama.
+"""
+LABELS, MODEL_LOSS = "labels", "loss"
+"""The key of a batch by which items are counted, and the field of a model's output for which there must be one."""
+SAY_HOW_TO_DIVIDE = frozenset(
+    {
+        *("model_accepts_loss_kwargs", "compute_loss_func", "gradient_accumulation_steps"),
+        *("current_gradient_accumulation_steps", "training_step", "get_batch_samples"),
+    }
+)
+"""Names in a class of Trainers that divides by itself, or lets the Trainer divide."""
 LOSS_SCALING_NAMES = frozenset({"do_grad_scaling", "use_apex", "scaler"})
 """Names in such a method that scales the loss by itself, as up to transformers 4.30."""
 ARGUMENT_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser", "trl.scripts.TrlParser"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Accumulation, Event, Job, LossMultiplied, ScriptEnd
+from amplint.semantics.events import Accumulation, Event, Job, LossLeftWhole, LossMultiplied, ScriptEnd
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 
@@ -47,6 +47,11 @@ class LossNotDivided(Rule):
             optimizer.zero_grad()
     ```
 
+    Hugging Face's Trainer divides the loss of a model whose `forward` takes `num_items_in_batch` no more: it is for the
+    model to divide by that number. A `compute_loss` that takes a mean instead leaves gradients larger by
+    `gradient_accumulation_steps`; setting `self.model_accepts_loss_kwargs = False` behind `super().__init__()` lets the
+    Trainer divide. Where the number of micro-batches is not written out, this is an info.
+
     ## Fix safety
     The fix divides where backward runs. It is unsafe: gradients get smaller, and a learning rate that was found with
     the larger ones may have to grow. A loss that is meant as a sum over the window is right as it is; where a sum is in
@@ -54,12 +59,16 @@ class LossNotDivided(Rule):
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
+    - <https://github.com/huggingface/trl/pull/2615>
     """
 
     code = "AMP302"
     name = "loss-not-divided"
     severity = Severity.WARNING
-    screen = (b"backward", (b"%", b"range(", b"+= 1", b"accum", b"micro", b"chunk(", b"tensor_split("))
+    screen = (
+        (b"backward", b"num_items_in_batch"),
+        (b"%", b"range(", b"+= 1", b"accum", b"micro", b"chunk(", b"tensor_split(", b"num_items_in_batch"),
+    )
     fixable = Applicability.UNSAFE
     reason = "Gradients add up over the window, so they grow with the number of micro-batches."
 
@@ -90,6 +99,15 @@ class LossNotDivided(Rule):
     def on_loss_multiplied(self, event: LossMultiplied) -> Iterator[Report]:
         self._multiplied[event.node] = event
         yield from ()
+
+    def on_loss_left_whole(self, event: LossLeftWhole) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "compute_loss() returns a loss that is not divided by the number of micro-batches",
+            reason="Trainer leaves the division to models that take num_items_in_batch, and gradients add up.",
+            advice="Divide a sum by num_items_in_batch, or set self.model_accepts_loss_kwargs = False.",
+            severity=None if event.certain else Severity.INFO,
+        )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for multiplied in self._multiplied.values():

@@ -71,10 +71,13 @@ class TrainerWithBfloat16Model(Rule):
     severity = Severity.WARNING
     applies_to_bfloat16 = True
     screen = (
-        regex(rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16|def compute_loss"),
+        regex(
+            rb"\bbf16(?: ?= ?|[\"'] ?: ?)True|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"
+            rb"|def compute_loss|Trainer\):"
+        ),
         (b"bfloat16", b"CausalLM.from_pretrained(", b"TextToText.from_pretrained("),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
-        (b".step(", b".train(", b".fit(", b"def compute_loss"),
+        (b".step(", b".train(", b".fit(", b"def compute_loss", b"super().__init__("),
     )
     fixable = Applicability.UNSAFE
     reason = "The optimizer updates bfloat16 weights, which lose an update below 1/256 of the weight."

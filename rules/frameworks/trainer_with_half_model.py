@@ -59,11 +59,11 @@ class TrainerWithHalfModel(Rule):
     screen = (
         regex(
             rb"\bfp16(?: ?= ?(?!False|None)|[\"'] ?: ?True)|mixed_precision|16-mixed|precision ?= ?[\"']?16"
-            rb"|ArgumentParser|TrlParser|def compute_loss"
+            rb"|ArgumentParser|TrlParser|def compute_loss|Trainer\):"
         ),
         (b"half(", b"float16"),
         (b"accelerate", b"lightning", b"transformers", b"trl"),
-        (b".step(", b".train(", b".fit(", b"def compute_loss"),
+        (b".step(", b".train(", b".fit(", b"def compute_loss", b"super().__init__("),
     )
     fixable = Applicability.UNSAFE
     reason = "Gradients are float16 like their parameters, and the scaler raises: Attempting to unscale FP16 gradients."

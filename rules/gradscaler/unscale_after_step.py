@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, GradientUse, GradState, OptState, Unscale
+from amplint.semantics.events import ClippedNothing, Event, GradientUse, GradState, OptState, Unscale
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -40,6 +40,8 @@ class UnscaleAfterStep(Rule):
     scaler.update()
     ```
 
+    The same is reported of `accelerator.clip_grad_norm_()` behind `optimizer.zero_grad()`.
+
     ## Fix safety
     Moving the call changes the training results (that is the point), so the fix is unsafe.
 
@@ -51,7 +53,7 @@ class UnscaleAfterStep(Rule):
     name = "unscale-after-step"
     severity = Severity.ERROR
     claims = (Claim(Sign.CAN_RAISE, texts=("called after step()",)),)
-    screen = ((b"unscale_", b"clip_grad", b".grad"), b".step(", SCALER_SIGNS)
+    screen = ((b"unscale_", b"clip_grad", b".grad"), b".step(", (*SCALER_SIGNS, b"Accelerator"))
     fixable = Applicability.UNSAFE
 
     def on_unscale(self, event: Unscale) -> Iterator[Report]:
@@ -75,6 +77,15 @@ class UnscaleAfterStep(Rule):
                 advice="Call unscale_() and clip between backward() and step().",
                 notes=event.steps_from(gradients.backward),
             )
+
+    def on_clipped_nothing(self, event: ClippedNothing) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "gradients are clipped after they were cleared",
+            reason="The step has used them as they were; this changes nothing.",
+            advice="Clip behind accelerator.backward(), where accelerator.sync_gradients holds, and then step.",
+            notes=[(event.cleared, "they are cleared here")],
+        )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         step = _step_before(event)

@@ -13,6 +13,7 @@ from amplint.semantics.events.frameworks import (
     ClearedInWindow,
     ClipFollowed,
     ClippedEachTime,
+    ClippedNothing,
     ClippedScaled,
     ClippedTooEarly,
     ClippingLost,
@@ -50,7 +51,14 @@ from amplint.semantics.events.functions import (
     UncastKernelCall,
     Unpaired,
 )
-from amplint.semantics.events.losses import DividedLossRead, LossMultiplied, LossOfOutput, PenaltyScaled, ScaledLossRead
+from amplint.semantics.events.losses import (
+    DividedLossRead,
+    LossLeftWhole,
+    LossMultiplied,
+    LossOfOutput,
+    PenaltyScaled,
+    ScaledLossRead,
+)
 from amplint.semantics.events.models import (
     CompiledIsland,
     FlashInFloat32,
@@ -208,6 +216,7 @@ __all__ = [
     "ClipFollowed",
     "ClippedEachTime",
     "ClippedEarly",
+    "ClippedNothing",
     "ClippedScaled",
     "ClippedTooEarly",
     "ClippingLost",
@@ -259,6 +268,7 @@ __all__ = [
     "LeftUncompiled",
     "LiftedResult",
     "LoopInRegion",
+    "LossLeftWhole",
     "LossMultiplied",
     "LossOfOutput",
     "LossUnlifted",

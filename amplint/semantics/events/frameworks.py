@@ -178,6 +178,13 @@ class UnscaledAgain(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ClippedNothing(Event):
+    """A framework's object clips gradients that `cleared` has cleared on every path."""
+
+    cleared: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedTooEarly(Event):
     """A step of Lightning clips gradients, at `clip`, and the loop runs the backward pass after it."""
 

@@ -63,5 +63,15 @@ class LossOfOutput(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LossLeftWhole(Event):
+    """The method `node` of a class of Trainers computes a loss that nothing divides by the number of micro-batches.
+
+    `certain` says that the script asks for more than one.
+    """
+
+    certain: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LossMultiplied(Event):
     """A loss that backward runs on is multiplied by the number of micro-batches, and nothing in sight divides it."""

@@ -12,13 +12,23 @@ from dataclasses import replace
 from amplint.premises import Premise
 from amplint.semantics.accumulation.windows import record_backward
 from amplint.semantics.configs.display import Reader, get
-from amplint.semantics.events import AllHalf, Bypassed, ClippedTooEarly, Gradients, GradState, ManagedBackward, Setting
+from amplint.semantics.events import (
+    AllHalf,
+    Bypassed,
+    ClippedNothing,
+    ClippedTooEarly,
+    Gradients,
+    GradState,
+    ManagedBackward,
+    Setting,
+)
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python import attributes
 from amplint.semantics.python.calls import unseen
+from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker
@@ -50,10 +60,11 @@ from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
-    ALL_HALF,
     BY_HAND,
+    CLIPPING,
     COLLECTING,
     DIVIDING,
+    LAUNCHING,
     LOOPS,
     MANAGERS,
     NEUTRAL_METHODS,
@@ -82,9 +93,9 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     """The object that a call of one of the `MANAGERS` constructs."""
     kind = MANAGERS[name]
     symbol = machine.symbols.intern("manager", id(node), machine.sites)
-    converts = converted_to(machine, arguments) if kind == "fabric" else None
-    if converts is not None:
-        machine[Frameworks].halving[symbol] = converts, node
+    converts = trainers.converted_to(machine, arguments.value("precision")) if kind == "fabric" else None
+    if converts is not None and trainers.leaves_precision(machine, arguments, converts=True):
+        machine[Frameworks].halving[symbol] = *converts, node
     asked = arguments.value(PRECISION_PARAMETER[kind]) if kind == "accelerate" else None
     if isinstance(asked, (Unknown, OneOf)):
         machine[Frameworks].asked[symbol] = asked
@@ -101,14 +112,6 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         {key: fact for key, fact in state.facts.items() if known.get(key) == fact},
     )
     return manager
-
-
-def converted_to(machine: Machine, arguments: Arguments) -> str | None:
-    """The dtype to which Fabric converts its modules, unless a strategy decides it."""
-    asked = arguments.value("precision")
-    if not isinstance(asked, Const) or not trainers.leaves_precision(machine, arguments, converts=True):
-        return None
-    return ALL_HALF.get(str(asked.value))
 
 
 def _unseen_accelerator(machine: Machine, symbol: int) -> Manager:
@@ -178,12 +181,26 @@ def call_method(
         found = unseen_result(machine, state, Callee(called), arguments, node, (called,))
         return _collected(machine, arguments.values[0], found) if name in COLLECTING and arguments.given else found
     if name in _UNSCALING:
+        if name in CLIPPING:
+            _record_clip(machine, state, node)
         _record_unscaled(state, manager)
         return Unknown(machine.fresh())
+    if name == LAUNCHING and manager.kind == "fabric":
+        return _launched(machine, state, node, manager, arguments)
     if name == "autocast":
         enabled = FALSE if manager.precision == "float32" else machine.unknown("mixed", parts=(manager.symbol,))
         return Autocast(None, frozenset({manager.precision}) if manager.precision else None, enabled, node)
     return None
+
+
+def _launched(machine: Machine, state: State, node: cst.Call, manager: Manager, arguments: Arguments) -> Value | None:
+    """What the function returns that Fabric runs in its processes with itself as the first argument."""
+    function = arguments.values[0] if arguments.given else None
+    if not isinstance(function, Function) or any(argument.star for argument in arguments.given):
+        return None
+    positional = [argument.value for argument in arguments.given[1:] if argument.keyword is None]
+    keywords = {argument.keyword: argument.value for argument in arguments.given if argument.keyword is not None}
+    return call_function(machine, state, function, [manager, *positional], keywords, node)
 
 
 def _collected(machine: Machine, given: Value, otherwise: Value) -> Value:
@@ -258,7 +275,8 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     machine[Frameworks].passes[node] = manager
     converts = machine[Frameworks].halving.get(manager.symbol)
     if converts is not None:
-        machine.emit(state, AllHalf, node, dtype=converts[0], made=converts[1], runs="Fabric")
+        dtype, premises, made = converts
+        machine.emit(state, AllHalf, node, dtype=dtype, made=made, runs="Fabric", premises=premises)
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
     if manager.kind not in DIVIDING:
         record_backward(machine, state, node, loss.value)
@@ -266,6 +284,14 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
     return Const(None)
+
+
+def _record_clip(machine: Machine, state: State, node: cst.Call) -> None:
+    """Record whether all gradients are cleared that `node` clips."""
+    known = state[Progress].gradients.values()
+    cleared = [one.cleared for one in known if one.state is GradState.NONE and one.cleared is not None]
+    clips = machine[Frameworks].clips
+    clips[node] = cleared[0] if cleared and len(cleared) == len(known) and clips.get(node, cleared[0]) else None
 
 
 def _record_unscaled(state: State, manager: Manager) -> None:
@@ -404,9 +430,11 @@ def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
 class Frameworks(Tracker):
     """Tracks the objects of frameworks that scale and step themselves.
 
-    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype. `asked` are
-    the values of the precision that Accelerators were made with, where the script leaves them open. `made` are the
-    objects that the script makes, by their symbols, each with the facts of all paths that make it.
+    `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype, what is
+    taken for granted of it, and the call that makes the object. `asked` are the values of the precision that
+    Accelerators were made with, where the script leaves them open. `made` are the objects that the script makes, by
+    their symbols, each with the facts of all paths that make it. `clips` are their calls that clip gradients, each with
+    what has cleared these on every path.
     """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -414,9 +442,16 @@ class Frameworks(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.passes: dict[cst.CSTNode, Manager] = {}
-        self.halving: dict[int, tuple[str, cst.CSTNode]] = {}
+        self.halving: dict[int, tuple[str, tuple[Premise, ...], cst.CSTNode]] = {}
         self.asked: dict[int, Value] = {}
+        self.clips: dict[cst.CSTNode, cst.CSTNode | None] = {}
         self.made: dict[int, tuple[Manager, Mapping[Fact, Const]]] = {}
+
+    def file_ends(self, starts: Sequence[State]) -> None:
+        """Emit `ClippedNothing` for calls that clip cleared gradients alone, where the script runs backward itself."""
+        for node, cleared in self.clips.items() if self.machine.complete and self.passes else ():
+            if cleared is not None:
+                self.machine.emit(State(), ClippedNothing, node, cleared=cleared)
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is an object of a framework."""

@@ -22,6 +22,7 @@ from amplint.semantics.models import half_outputs, parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
+from amplint.semantics.python.defaults import texts
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
@@ -88,6 +89,7 @@ _NOTHING = (None, NONE, FALSE, Const(""))
 _RUNS = frozenset(LOOPS.values())
 _LIGHTNING = frozenset({"lightning loop", "half loop"})
 _Half = tuple[str, cst.CSTNode, tuple[Premise, ...]]
+_CHOSEN = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
 
 
@@ -121,11 +123,23 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         return Manager(symbol, kind, given.precision, False)
     asked = arguments.value("precision")
     precision = PRECISIONS.get(asked.value) if isinstance(asked, Const) else None
-    converts = ALL_HALF.get(str(asked.value)) if isinstance(asked, Const) else None
+    converts, premises = converted_to(machine, asked) or (None, ())
     kind = kind if converts is None else "half loop"
     precision = converts or precision
-    known = precision in HALF_DTYPES and leaves_precision(machine, arguments, converts=converts is not None)
-    return Manager(symbol, kind, precision, False) if known else None
+    if precision not in HALF_DTYPES or not leaves_precision(machine, arguments, converts=converts is not None):
+        return None
+    if premises:
+        machine[Trainers].chosen[symbol] = premises
+    return Manager(symbol, kind, precision, False)
+
+
+def converted_to(machine: Machine, asked: Value | None) -> tuple[str, tuple[Premise, ...]] | None:
+    """The dtype to which Lightning converts modules for a precision, and what that takes for granted."""
+    dtypes = {ALL_HALF[text] for text in texts(machine, asked) if text in ALL_HALF}
+    if len(dtypes) != 1:
+        return None
+    dtype = dtypes.pop()
+    return dtype, () if isinstance(asked, Const) else (_CHOSEN[dtype],)
 
 
 def leaves_precision(machine: Machine, arguments: Arguments, *, converts: bool) -> bool:
@@ -184,12 +198,14 @@ def run(
     machine: Machine, state: State, node: cst.Call, manager: Manager, name: str, arguments: Arguments
 ) -> Value | None:
     """Report a half model passed to `trainer.train()` or `trainer.fit(model)`."""
-    if name == PREDICTS and manager.kind in _LIGHTNING:
+    if name == PREDICTS and manager.kind in _LIGHTNING and manager.symbol not in machine[Trainers].chosen:
         return _predicted(machine, state, node, manager, arguments)
     if LOOPS.get(manager.kind) != name:
         return None
     if manager.kind == "half loop":
-        machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=machine[Trainers].made[manager.symbol])
+        known = machine[Trainers]
+        made, premises = known.made[manager.symbol], known.chosen.get(manager.symbol, ())
+        machine.emit(state, AllHalf, node, dtype=str(manager.precision), made=made, premises=premises)
         return None
     model = state.heap.get(manager.symbol, {}).get(_MODEL) or arguments.value("model", 0)
     if isinstance(model, Instance) and manager.kind in _LIGHTNING:
@@ -333,7 +349,8 @@ class Trainers(Tracker):
     `scaling` are Lightning's loops that scale losses, and `open` says whether one may that is elsewhere, or set.
     `acting` maps objects of the script's own classes to the loops or arguments that they are by inheritance. `wide` are
     the arguments that ask for no mixed precision, and the loops that run without, each with its kind and the half
-    weights that it is given; `halves` are those of loops under construction.
+    weights that it is given; `halves` are those of loops under construction. `chosen` are the loops whose precision is
+    a setting, with what is taken for granted of it.
     """
 
     methods = PARSING_METHODS | _RUNS
@@ -341,6 +358,7 @@ class Trainers(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.made: dict[int, cst.Call] = {}
+        self.chosen: dict[int, tuple[Premise, ...]] = {}
         self.clipped: list[cst.Call] = []
         self.scaling: list[cst.Call] = []
         self.open = True
@@ -365,9 +383,11 @@ class Trainers(Tracker):
     def _names(self, said: frozenset[str]) -> frozenset[str]:
         if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
             return frozenset({"Trainer", "manual_backward", *BY_HAND})
-        if AllHalf.kind in self.machine.wanted and "LightningModule" in said and "fit" in said:
+        if AllHalf.kind in self.machine.wanted and not said.isdisjoint(LIGHTNING_PACKAGES) and "fit" in said:
             return frozenset({"Trainer", "fit"})
-        if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}) or _BFLOAT16 not in said:
+        if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}):
+            return frozenset()
+        if _BFLOAT16 not in said and ("super" not in said or said.isdisjoint(_HALF_WORDS)):
             return frozenset()
         return frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
 
@@ -436,18 +456,34 @@ class Trainers(Tracker):
 
     def _act(self, state: State, call: Call, symbol: int, cls: Class, base: Ref) -> None:
         """Record the loop, or the arguments, that the object `symbol` of the script's class `cls` is."""
-        overridden = {
-            name for name in OWN_LOOP | MAKES_OPTIMIZER if attributes.find_method(self.machine, state, cls, name)
-        }
+        methods = {name: attributes.find_method(self.machine, state, cls, name) for name in OWN_LOOP | MAKES_OPTIMIZER}
+        overridden = {name for name, own in methods.items() if own and f"super().{name}(" not in own.chunk.text}
         if not overridden.isdisjoint(OWN_LOOP):
             return
         made = make(self.machine, state, call.node, base.name, call.arguments)
         if made is None:
             if not overridden:
-                self._record_wide(base.name, symbol, call.arguments, self._given(state, call.arguments))
+                half = self._given(state, call.arguments)
+                self._record_wide(base.name, symbol, call.arguments, half)
+                if half is not None and loop_kind(base.name) == LOOP and symbol not in self.wide:
+                    self._construct(state, call, half)
         elif made.precision == "float16" or not overridden:
             self.acting[symbol] = made
             self.made[made.symbol] = call.node
+
+    def _construct(self, state: State, call: Call, half: _Half) -> None:
+        """Emit `HalfManaged` for a class of loops that gives itself half weights, whatever arguments it is given."""
+        asked = call.arguments.value("args", 1)
+        adapts = call.arguments.value("peft_config") not in _NOTHING
+        if adapts or not isinstance(asked, Unknown) or HalfManaged.kind not in self.machine.wanted:
+            return
+        dtype, cast, premises = half
+        manager = Manager(self.machine.symbols.intern("manager", parts=(asked.symbol,)), LOOP, dtype, False)
+        chosen = (Premise.FLOAT16_CHOSEN,) if dtype == "float16" else ()
+        self.machine.emit(
+            state, HalfManaged, call.node, manager=manager, cast=cast, guesses=self.machine.guesses_for(cast),
+            premises=(*premises, *chosen),
+        )  # fmt: skip
 
     def _given(self, state: State, arguments: Arguments) -> _Half | None:
         """The half weights of the model that a loop is constructed with."""

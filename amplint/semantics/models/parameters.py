@@ -85,6 +85,7 @@ _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
 _VIEWS = frozenset({"values", "items"})
+_BUFFERS = frozenset({"buffers", "named_buffers"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
@@ -531,6 +532,16 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
     return held.pop() if held is not None and len(held) == 1 else None
 
 
+def _is_buffer(machine: Machine, value: Value) -> bool:
+    """Whether `value` is a buffer, as the element of a loop over the buffers of a model or over pairs of them."""
+    symbol = symbol_of(machine, value)
+    while machine.symbols.key(symbol)[0] == "part":
+        symbol = machine.symbols.parts(symbol)[0]
+    parts = machine.symbols.parts(symbol)
+    called = machine.symbols.method(parts[0]) if machine.symbols.key(symbol)[0] in ("item", "each") and parts else None
+    return called is not None and called[0] in _BUFFERS
+
+
 def _by_name(machine: Machine, symbol: int) -> int | None:
     """The model whose parameters a dictionary has by their names; None for anything else."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
@@ -810,7 +821,8 @@ class Parameters(Tracker):
         if target.attr.value == "requires_grad":
             freeze(self.machine, state, self._whole(parameter_of(self.machine, owner)))
         elif target.attr.value == "data" and not isinstance(owner, Instance):
-            _may_be_cast_back(self.machine, state)
+            if not _is_buffer(self.machine, owner):
+                _may_be_cast_back(self.machine, state)
         elif not isinstance(value, Const):
             layer = (
                 _half_parameter(self.machine, value)

@@ -412,7 +412,8 @@ def _bind(
             table[name] = machine.evaluate(_at(state, function.frame), param.default)
             table[name] = held(machine, function.chunk.source, table[name], param.default)
             if site is None and not isinstance(getattr(table[name], "value", None), float):
-                table[name] = machine.unknown("parameter", id(node), name)
+                passed = machine.unknown("parameter", id(node), name)
+                machine.defaults[passed.symbol], table[name] = table[name], passed
         else:
             answers = (missing_argument(state, function, index) for missing_argument in machine.hooks.missing_argument)
             supplied = next((answer for answer in answers if answer is not None), None)

@@ -238,6 +238,7 @@ class Machine:
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.classes: dict[int, Class] = {}
+        self.defaults: dict[int, Value] = {}
         self._guesses: dict[int | cst.CSTNode, tuple[Guessed, ...]] = {}
         self.hypothetical = False
         self.assumes = assumes
