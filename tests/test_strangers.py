@@ -625,6 +625,31 @@ def collect(tokens, mask):
         states = encoder(token_ids=tokens, mask=mask)
     return states.cpu().numpy()
 """,
+    "gradients compared with 0, which no scale changes": """
+def check(model, inputs, optimizer, scaler):
+    scaler.scale(model(inputs).mean()).backward()
+    found = False
+    for parameter in model.parameters():
+        if parameter.grad is not None and parameter.grad.abs().sum() > 0:
+            found = True
+    scaler.step(optimizer)
+    scaler.update()
+    return found
+""",
+    "a number put into what a long function has made float32": """
+def distances(first, second):
+    first, second = first.float(), second.float()
+    result = torch.zeros((first.size(0), first.size(1)), dtype=first.dtype)
+"""
+    + 40 * "    result = result + (first - second)\n"
+    + """    return result
+
+def align(model, inputs, mask):
+    with torch.autocast("cuda"):
+        result = distances(model(inputs), inputs)
+        result = nn.functional.pad(result, (0, 1), "constant", 0)
+        return result.masked_fill(mask, 1e5).sum()
+""",
     "a clip in a hook of a framework, which has unscaled the gradients": """
 import lightning
 
