@@ -56,9 +56,10 @@ IN_SOURCE = {
         "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET", "_TYPED_POSITIONS", "_UNSCALES",
     ],
     "segments.py": ["_NOTHING_TO_CAST", "_RENAMED"],
+    "tensors.py": ["_WIDENS"],
     "threads.py": ["_REGIONS"],
     "traits.py": ["_CONVERTS"],
-    "uncleared.py": ["_COMMENT"],
+    "uncleared.py": ["_COMMENT", "_DEFINITION"],
     "parameters.py": ["_WITH_DTYPE"],
     "unlifted_losses.py": ["_REGION"],
 }  # fmt: skip

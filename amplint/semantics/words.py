@@ -1113,14 +1113,11 @@ ASKS_FOR_FLOAT16 = Guess(
 CHOOSES_PRECISION = Guess(
     name="a setting that chooses the precision",
     of="a condition decided before a region",
-    pattern=r"(?i)(?:\b|_)amp(?:\b|_)|autocast|precision|mix|dtype|float|half|(?:\b|_)(?:b?fp?)?(?:16|32)(?:\b|_)",
+    pattern=r"(?i)(?:\b|_)amp|autocast|precision|mix|dtype|float|half|16",
     because="What such a setting leads to may agree with what switches the scaler.",
-    examples=(
-        "amp", "use_amp", "autocast", "mixed_precision", "mix", "precision", "dtype", "float16", "half", "fp16",
-        "bf16", "use_32",
-    ),
-    counterexamples=("evaluate", "rank", "log_interval", "sample", "debug", "stamp"),
-)  # fmt: skip
+    examples=("amp", "use_amp", "autocast", "precision", "mixed", "dtype", "as_float", "half", "bf16"),
+    counterexamples=("evaluate", "rank", "log_interval", "sample", "debug"),
+)
 OTHER_MATTERS = Guess(
     name="a flag about other matters",
     of="what switches a region or a scaler",
