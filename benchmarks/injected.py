@@ -438,9 +438,12 @@ def scaler_not_saved(script: Script) -> Iterator[str]:
 
 
 def scaler_not_restored(script: Script) -> Iterator[str]:
+    wrappers = [one for one in script.nodes(ast.FunctionDef) if one.name == "load_state_dict"]  # type: ignore[attr-defined]
+    passed_on = {id(node) for one in wrappers for node in ast.walk(one)}
     if "optimizer.load_state_dict" in script.text:
         for block, index in script.statements(lambda one: _scaler_call(_value(one), "load_state_dict")):
-            yield script.without(block[index])
+            if id(block[index]) not in passed_on:
+                yield script.without(block[index])
 
 
 def _model(node: ast.AST) -> bool:

@@ -190,3 +190,31 @@ def test_what_nothing_calls_clears_no_gradients(tmp_path: Path) -> None:
     assert told(tmp_path, UNCLEARED.format(clear="warm_up(self.optimizer)"), precision=PRECISION) == []
     unused = UNCLEARED.replace(", warm_up", "").format(clear="pass")
     assert told(tmp_path, unused, precision=PRECISION) == [(15, "AMP304")]
+
+
+def test_a_model_runs_outside_of_its_region_beside_one_that_runs_in_its_own(tmp_path: Path) -> None:
+    text = """
+import torch
+
+def train(model, batches, optimizer, criterion):
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in batches:
+        optimizer.zero_grad()
+        outputs = model(x)
+        with torch.autocast("cuda"):
+            loss = criterion(outputs, y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+def train_head(head, batches, optimizer, criterion):
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in batches:
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = criterion(head(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+    assert told(tmp_path, text) == [(8, "AMP108")]
