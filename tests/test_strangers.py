@@ -625,6 +625,27 @@ def collect(tokens, mask):
         states = encoder(token_ids=tokens, mask=mask)
     return states.cpu().numpy()
 """,
+    "gradients cleared once by the constructor, and where a window of the method ends": """
+class Trainer:
+    def __init__(self, model, every):
+        self.model, self.every, self.count = model, every, 0
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.scaler = torch.amp.GradScaler("cuda")
+        self.optimizer.zero_grad()
+
+    def train_one_step(self, inputs):
+        due = (self.count + 1) % self.every == 0
+        with torch.autocast("cuda"):
+            loss = self.model(inputs).mean() / self.every
+        self.scaler.scale(loss).backward()
+        self.count += 1
+        if not due:
+            return True
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return True
+""",
     "gradients compared with 0, which no scale changes": """
 def check(model, inputs, optimizer, scaler):
     scaler.scale(model(inputs).mean()).backward()

@@ -623,6 +623,11 @@ class Windows(Tracker):
         if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
             self.machine[Rhythm].spelled.setdefault(value.symbol, node)
 
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
+        """What the constructor did is no work of the round that a method runs."""
+        if state[WorkDone].work:
+            state.change(WorkDone).forget()
+
     def loop_begins(self, node: cst.For, source: int) -> None:
         """Record the iterable of a loop."""
         self.machine[Rhythm].sources[node] = source
