@@ -19,6 +19,7 @@ from amplint.semantics.events import (
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 
