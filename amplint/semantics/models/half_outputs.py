@@ -79,7 +79,7 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         text = f"the policy lets the model compute in {dtype}, and its output stays so"
         node = weights.shards.node
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
-    elif machine.assumes:
+    elif machine.assumes or result.symbol in machine[HalfOutputs].known:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
 
