@@ -1,6 +1,7 @@
 """How many mistakes amplint notices in strangers' training scripts, each made by changing one place of one file.
 
-    python -m benchmarks.injected --repositories FOLDER [--half read|held] [--only TEXT] [--operators NAMES] [--misses]
+    python -m benchmarks.injected --repositories FOLDER [--half read|held] [--sample N] [--only TEXT] [--misses]
+        [--operators NAMES]
 
 FOLDER/owner/name is a plain checkout of each repository in `injected_repositories.tsv`; its Python files and
 configuration are enough, and none of it is run. Of each repository, the file to which most operators apply is changed:
@@ -19,6 +20,7 @@ import ast
 import csv
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -196,7 +198,15 @@ def _is_zero_grad(statement: ast.stmt) -> bool:
 
 
 def _is_clip(statement: ast.stmt) -> bool:
-    return any(_called(node, "clip_grad_norm_", "clip_grad_value_") for node in ast.walk(statement))
+    return any(
+        _called(node, "clip_grad_norm_", "clip_grad_value_") and not any(map(_is_none, node.args))  # type: ignore[attr-defined]
+        for node in ast.walk(statement)
+    )
+
+
+def _is_none(node: ast.expr) -> bool:
+    """Whether an argument is None: such a clipping only measures."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _simple(statement: ast.stmt) -> bool:
@@ -217,7 +227,12 @@ def _is_window_end(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     remainder = any(isinstance(node, ast.Mod) for node in ast.walk(statement.test))
-    return remainder and any(_is_step(one) or _called(_value(one), "step") for one in statement.body)
+    return remainder and any(_is_step(one) or _is_plain_step(one) for one in statement.body)
+
+
+def _is_plain_step(statement: ast.stmt) -> bool:
+    value = _value(statement)
+    return _called(value, "step") and "sch" not in _words(value.func)  # type: ignore[union-attr]
 
 
 def _steps(script: Script) -> int:
@@ -252,7 +267,9 @@ def scaled_loss_read(script: Script) -> Iterator[str]:
     for block, index in script.statements(_is_backward):
         scaled = block[index].value.func.value  # type: ignore[attr-defined]
         loss = scaled.args[0]
-        if isinstance(loss, ast.Name) and any(f"{loss.id}.item()" in ast.unparse(one) for one in block[index + 1 :]):
+        read = re.compile(rf"(?<![\w.]){re.escape(loss.id)}\.item\(\)") if isinstance(loss, ast.Name) else None
+        if read is not None and any(read.search(ast.unparse(one)) for one in block[index + 1 :]):
+            assert isinstance(loss, ast.Name)
             rows = [f"{loss.id} = {script.source(scaled)}\n", f"{loss.id}.backward()\n"]
             yield script.inserted(rows, before=block[index], dropped=block[index])
 
@@ -421,9 +438,12 @@ def scaler_not_saved(script: Script) -> Iterator[str]:
 
 
 def scaler_not_restored(script: Script) -> Iterator[str]:
+    wrappers = [one for one in script.nodes(ast.FunctionDef) if one.name == "load_state_dict"]  # type: ignore[attr-defined]
+    passed_on = {id(node) for one in wrappers for node in ast.walk(one)}
     if "optimizer.load_state_dict" in script.text:
         for block, index in script.statements(lambda one: _scaler_call(_value(one), "load_state_dict")):
-            yield script.without(block[index])
+            if id(block[index]) not in passed_on:
+                yield script.without(block[index])
 
 
 def _model(node: ast.AST) -> bool:
@@ -486,13 +506,19 @@ def flag_dropped(script: Script) -> Iterator[str]:
 
     regions = [one for one in script.nodes(ast.Call) if _called(one, "autocast") and flag(one) is not None]
     scalers = [one for one in script.nodes(ast.Call) if _called(one, "GradScaler") and flag(one) is not None]
+    entered = [
+        item.context_expr
+        for block, index in script.statements(_is_region)
+        if _trains(block[index:])
+        for item in block[index].items  # type: ignore[attr-defined]
+    ]
     for region in regions:
         one = flag(region)
         assert one is not None
         chosen = not isinstance(one.value, ast.Constant) and not any(
             word in _words(one.value) for word in ("cuda", "device")
         )
-        if chosen and (scalers or len(regions) > 1):
+        if chosen and region in entered and (scalers or len(regions) > 1):
             yield script.replaced(one.value, "True")
 
 
@@ -503,14 +529,75 @@ def scaler_disabled(script: Script) -> Iterator[str]:
                 yield script.replaced(node, f"{script.source(node)[:-1]}{', ' * bool(node.args)}enabled=False)")  # type: ignore[attr-defined]
 
 
+def _training_regions(script: Script) -> Iterator[ast.Call]:
+    """The regions made in functions that run backward, or anywhere in a script without such a function."""
+    functions = [one for one in script.nodes(ast.FunctionDef) if _trains([one])]  # type: ignore[list-item]
+    within = {id(node) for function in functions or [script.tree] for node in ast.walk(function)}
+    for node in script.nodes(ast.Call):
+        if id(node) in within and _called(node, "autocast"):
+            assert isinstance(node, ast.Call)
+            yield node
+
+
 def float16_without_scaler(script: Script) -> Iterator[str]:
     if "scaler" in script.text.lower():
         return
-    for node in script.nodes(ast.Call):
-        if _called(node, "autocast"):
-            for one in ast.walk(node):
-                if isinstance(one, ast.Attribute) and one.attr == "bfloat16":
-                    yield script.replaced(one, "torch.float16")
+    for node in _training_regions(script):
+        for one in ast.walk(node):
+            if isinstance(one, ast.Attribute) and one.attr == "bfloat16":
+                yield script.replaced(one, "torch.float16")
+
+
+def dtype_left_out(script: Script) -> Iterator[str]:
+    if "scaler" in script.text.lower():
+        return
+    for node in _training_regions(script):
+        kept = [one for one in (*node.args, *node.keywords) if "bfloat16" not in _words(one)]
+        if len(kept) < len(node.args) + len(node.keywords) and "cpu" not in _words(node):
+            arguments = ", ".join(map(script.source, kept))
+            yield script.replaced(node, f"{script.source(node.func)}({arguments})")
+
+
+def unscale_before_backward(script: Script) -> Iterator[str]:
+    for block, index in script.statements(_is_unscale):
+        for one in block[:index]:
+            if _is_backward(one):
+                yield script.moved(block[index], before=one)
+
+
+def unscale_another(script: Script) -> Iterator[str]:
+    steps = [block[index].value.args[0] for block, index in script.statements(_is_step)]  # type: ignore[attr-defined]
+    for block, index in script.statements(_is_unscale):
+        given = block[index].value.args  # type: ignore[attr-defined]
+        for other in steps if len(given) == 1 else ():
+            if _words(other) != _words(given[0]):
+                yield script.replaced(given[0], script.source(other))
+
+
+def step_by_another(script: Script) -> Iterator[str]:
+    steps = [(block, index) for block, index in script.statements(_is_step)]
+    scalers = [block[index].value.func.value for block, index in steps]  # type: ignore[attr-defined]
+    for scaler in scalers:
+        for other in scalers:
+            if _words(other) != _words(scaler):
+                yield script.replaced(scaler, script.source(other))
+
+
+def division_behind_backward(script: Script) -> Iterator[str]:
+    def divides(statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.AugAssign):
+            divided = isinstance(statement.op, ast.Div) and "loss" in _words(statement.target)
+            return divided and _divisor(statement.value)
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+            return False
+        quotient = statement.value
+        by_window = isinstance(quotient.op, ast.Div) and _divisor(quotient.right)
+        return by_window and [_words(quotient.left)] == [_words(target) for target in statement.targets]
+
+    for block, index in script.statements(divides):
+        for one in block[index + 1 :]:
+            if _is_backward(one) or _called(_value(one), "backward"):
+                yield script.moved(block[index], behind=one)
 
 
 @dataclass(frozen=True)
@@ -572,6 +659,15 @@ OPERATORS = (
     Operator("flag-dropped", "a region that is always enabled beside a flag", ("AMP111", "AMP220"), flag_dropped),
     Operator("scaler-disabled", "a scaler that is disabled", ("AMP208", "AMP220"), scaler_disabled),
     Operator("float16-without-scaler", "float16 for bfloat16, without a scaler", ("AMP208",), float16_without_scaler),
+    Operator("dtype-left-out", "no dtype for bfloat16, without a scaler", ("AMP208",), dtype_left_out),
+    Operator(
+        "unscale-before-backward", "`unscale_` before backward", ("AMP201", "AMP205", "AMP221"), unscale_before_backward
+    ),
+    Operator(
+        "unscale-another", "`unscale_` of another optimizer", ("AMP201", "AMP202", "AMP205", "AMP221"), unscale_another
+    ),
+    Operator("step-by-another", "the step of another scaler", ("AMP203", "AMP207", "AMP221"), step_by_another),
+    Operator("division-behind-backward", "the loss is divided after backward", ("AMP302",), division_behind_backward),
 )
 
 
@@ -590,10 +686,11 @@ def half_of(repository: str) -> str:
     return "read" if hashlib.sha256(repository.encode()).digest()[0] % 2 else "held"
 
 
-def repositories() -> dict[str, str]:
-    """Name -> commit of the repositories whose numbers are kept."""
+def repositories(sample: str = "") -> dict[str, str]:
+    """Name -> commit of the repositories whose numbers are kept, or of those of one sample."""
     with REPOSITORIES.open(encoding="utf-8", newline="") as file:
-        return {row["repository"]: row["commit"] for row in csv.DictReader(file, delimiter="\t")}
+        rows = csv.DictReader(file, delimiter="\t")
+        return {row["repository"]: row["commit"] for row in rows if sample in ("", row["sample"])}
 
 
 def codes_in(text: str, path: Path) -> Counter[str]:
@@ -606,7 +703,7 @@ def training_file(repository: Path) -> tuple[Path, Script] | None:
     best: tuple[Path, Script] | None = None
     most = 0
     for path in sorted(repository.rglob("*.py")):
-        text = path.read_bytes().decode(errors="replace")
+        text = path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
         if (
             ".backward(" not in text
             or "accelerat" in text
@@ -643,6 +740,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repositories", type=Path, required=True, help="folder of the repositories")
     parser.add_argument("--half", choices=("read", "held"), help="only one half")
+    parser.add_argument("--sample", default="", help="only the repositories of one sample")
     parser.add_argument("--only", default="", help="only repositories whose name contains this")
     parser.add_argument("--operators", default="", help="only these operators")
     parser.add_argument("--misses", action="store_true", help="print what is not noticed in the half that may be read")
@@ -652,7 +750,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     operators = [one for one in OPERATORS if not wanted or one.name in wanted]
     folder = options.repositories.resolve()
     counts: dict[str, Counter[str]] = {operator.name: Counter() for operator in operators}
-    for name in repositories():
+    for name in repositories(options.sample):
         half = half_of(name)
         if options.only not in name or options.half not in (None, half) or not (folder / name).is_dir():
             continue

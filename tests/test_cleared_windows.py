@@ -57,3 +57,20 @@ def test_a_path_that_steps_each_time_is_no_part_of_a_window(loss: str, codes: se
     assert {
         one.code for one in analyse(Job("program.py", "", program, (RULES["AMP302"],)), Modules()).findings
     } == codes
+
+
+BEHIND = """
+def train(model, batches, optimizer, steps, args):
+    for i, x in enumerate(batches):
+        (model(x).mean() / steps).backward()
+        if {test}:
+            optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("test", ["(i + 1) % steps == 0", "(i + 1) % steps == 0 or i == len(batches) - 1"])
+def test_gradients_are_cleared_behind_the_condition_of_the_step(test: str) -> None:
+    rules = (RULES["AMP302"], RULES["AMP304"])
+    program = BEHIND.format(test=test).encode()
+    assert [one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings] == ["AMP304"]

@@ -71,6 +71,33 @@ RESTORED = """\
     for inputs"""
 FLAGS = SIMPLE.replace('("cuda")', '("cuda", enabled=args.amp)')
 TWO = SIMPLE.replace("        scaler.step(optimizer)\n", "        scaler.step(optimizer)\n        scaler.step(other)\n")
+PAIR = """\
+import torch
+from torch import nn
+
+def train(loader):
+    a, b = nn.Linear(4, 1).cuda(), nn.Linear(4, 1).cuda()
+    first, second = torch.optim.SGD(a.parameters(), lr=0.1), torch.optim.SGD(b.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    for inputs in loader:
+        first.zero_grad()
+        second.zero_grad()
+        with torch.autocast("cuda"):
+            loss = a(inputs).mean()
+        scaler.scale(loss).backward()
+        scaler.step(first)
+        with torch.autocast("cuda"):
+            score = b(inputs).mean()
+        scaler.scale(score).backward()
+        scaler.unscale_(second)
+        nn.utils.clip_grad_norm_(b.parameters(), 1.0)
+        scaler.step(second)
+        scaler.update()
+"""
+SCALERS = PAIR.replace("    for", '    other_scaler = torch.amp.GradScaler("cuda")\n    for')
+for call in ("scale(score)", "unscale_(second)", "step(second)"):
+    SCALERS = SCALERS.replace(f"scaler.{call}", f"other_scaler.{call}")
+SCALERS += "        other_scaler.update()\n"
 NO_SCALER = """\
 import torch
 
@@ -171,6 +198,19 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
         NO_SCALER,
         ['with torch.autocast("cuda", dtype=torch.bfloat16):'],
         ['with torch.autocast("cuda", dtype=torch.float16):'],
+    ),
+    "dtype-left-out": (
+        NO_SCALER,
+        ['with torch.autocast("cuda", dtype=torch.bfloat16):'],
+        ['with torch.autocast("cuda"):'],
+    ),
+    "unscale-before-backward": (LOOP, ["scaler.unscale_(optimizer)"], ["scaler.unscale_(optimizer)", "pass"]),
+    "unscale-another": (PAIR, ["scaler.unscale_(second)"], ["scaler.unscale_(first)"]),
+    "step-by-another": (SCALERS, ["scaler.step(first)"], ["other_scaler.step(first)"]),
+    "division-behind-backward": (
+        WINDOW.replace(" / args.accum\n", "\n        loss = loss / args.accum\n"),
+        ["scaler.scale(loss).backward()"],
+        ["pass", "scaler.scale(loss).backward()"],
     ),
 }
 

@@ -625,6 +625,52 @@ def collect(tokens, mask):
         states = encoder(token_ids=tokens, mask=mask)
     return states.cpu().numpy()
 """,
+    "gradients cleared once by the constructor, and where a window of the method ends": """
+class Trainer:
+    def __init__(self, model, every):
+        self.model, self.every, self.count = model, every, 0
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.scaler = torch.amp.GradScaler("cuda")
+        self.optimizer.zero_grad()
+
+    def train_one_step(self, inputs):
+        due = (self.count + 1) % self.every == 0
+        with torch.autocast("cuda"):
+            loss = self.model(inputs).mean() / self.every
+        self.scaler.scale(loss).backward()
+        self.count += 1
+        if not due:
+            return True
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return True
+""",
+    "gradients compared with 0, which no scale changes": """
+def check(model, inputs, optimizer, scaler):
+    scaler.scale(model(inputs).mean()).backward()
+    found = False
+    for parameter in model.parameters():
+        if parameter.grad is not None and parameter.grad.abs().sum() > 0:
+            found = True
+    scaler.step(optimizer)
+    scaler.update()
+    return found
+""",
+    "a number put into what a long function has made float32": """
+def distances(first, second):
+    first, second = first.float(), second.float()
+    result = torch.zeros((first.size(0), first.size(1)), dtype=first.dtype)
+"""
+    + 40 * "    result = result + (first - second)\n"
+    + """    return result
+
+def align(model, inputs, mask):
+    with torch.autocast("cuda"):
+        result = distances(model(inputs), inputs)
+        result = nn.functional.pad(result, (0, 1), "constant", 0)
+        return result.masked_fill(mask, 1e5).sum()
+""",
     "a clip in a hook of a framework, which has unscaled the gradients": """
 import lightning
 

@@ -151,6 +151,8 @@ class Dispatcher:
         if not (here or self._whole) and files <= {elsewhere.filename if elsewhere is not None else None}:
             return None
         at = report.at if here else report.event.entered_from
+        if at is None and self._source.owns(report.event.node):
+            at = report.event.node
         if not here and elsewhere is None:
             caller = next((note for note in map(self._caller, reversed(report.event.sites)) if note is not None), None)
             elsewhere = replace(caller, message=report.message) if caller is not None and caller.filename else None

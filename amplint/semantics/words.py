@@ -1110,6 +1110,14 @@ ASKS_FOR_FLOAT16 = Guess(
     examples=("fp16", "use_fp16", "fp16_opt", "float16", "half", "precision_16", "torch.float16"),
     counterexamples=("bf16", "bfloat16", "amp"),
 )
+CHOOSES_PRECISION = Guess(
+    name="a setting that chooses the precision",
+    of="a condition decided before a region",
+    pattern=r"(?i)(?:\b|_)amp|autocast|precision|mix|dtype|float|half|16",
+    because="What such a setting leads to may agree with what switches the scaler.",
+    examples=("amp", "use_amp", "autocast", "precision", "mixed", "dtype", "as_float", "half", "bf16"),
+    counterexamples=("evaluate", "rank", "log_interval", "sample", "debug"),
+)
 OTHER_MATTERS = Guess(
     name="a flag about other matters",
     of="what switches a region or a scaler",

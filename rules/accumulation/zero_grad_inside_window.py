@@ -130,6 +130,8 @@ class ZeroGradInsideWindow(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if isinstance(event, NeverCleared):
+            if event.node is event.backward:
+                return None
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
         if isinstance(event, ClearedInWindow):

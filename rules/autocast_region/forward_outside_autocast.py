@@ -19,6 +19,7 @@ from amplint.semantics.events import (
 from amplint.torchlib.names import SCALER_SIGNS
 
 if TYPE_CHECKING:
+    from amplint.source import syntax as cst
     from amplint.source.rewrite import Rewriter
 
 
@@ -65,7 +66,8 @@ class ForwardOutsideAutocast(Rule):
     def __init__(self) -> None:
         self._outside: list[ForwardOutside] = []
         self._scaled: list[ScaledWithoutRegion] = []
-        self._inside = False
+        self._inside: set[cst.CSTNode] = set()
+        """The regions in which a model is trained."""
         self._made = False
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
@@ -74,7 +76,8 @@ class ForwardOutsideAutocast(Rule):
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         ran = event.gradients is not False and event.autocast is not Recipe.OFF
-        self._inside = self._inside or (ran and not event.is_of_loss)
+        if ran and not event.is_of_loss and event.region is not None:
+            self._inside.add(event.region.node)
         yield from ()
 
     def on_forward_outside(self, event: ForwardOutside) -> Iterator[Report]:
@@ -86,7 +89,9 @@ class ForwardOutsideAutocast(Rule):
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for forward in self._outside if not self._inside else ():
+        for forward in self._outside:
+            if forward.inside.node in self._inside:
+                continue
             yield self.report(
                 forward,
                 "the model runs before the autocast region that its loss is computed in",

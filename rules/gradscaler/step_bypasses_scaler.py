@@ -53,13 +53,13 @@ class StepBypassesScaler(Rule):
     code = "AMP206"
     name = "step-bypasses-scaler"
     severity = Severity.ERROR
-    screen = (b".step(", b"scale(")
+    screen = (b".step(", (b"scale(", b"unscale_("))
     fixable = Applicability.SAFE
     reason = "The weights move by gradients multiplied by the loss scale, and inf or NaN gradients are not skipped."
 
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         gradients = event.gradients
-        if event.closure or gradients.backward is None:
+        if event.closure:
             return
         if gradients.consumed is not None:
             if gradients.scaler and gradients.consumed in event.index.steps.get(event.optimizer.symbol, []):
@@ -70,7 +70,7 @@ class StepBypassesScaler(Rule):
                     advice="Remove it: scaler.step(optimizer) steps the optimizer.",
                     notes=event.steps_from(gradients.consumed),
                 )
-        elif gradients.state is GradState.SCALED and not event.disputed:
+        elif gradients.state is GradState.SCALED and gradients.backward is not None and not event.disputed:
             yield self.report(
                 event,
                 "optimizer.step() runs on gradients that carry the loss scale",

@@ -54,9 +54,10 @@ class LossInHalf(Rule):
 
     The policy of a model that FSDP shards is no autocast: what the model returns is in the policy's dtype, and a loss
     outside of it too, unless the policy has an `output_dtype` or the model converts its output. This is an info. So is
-    the loss of a model that is loaded in half, by `from_pretrained`, outside of an `Accelerator`, which converts. So is
-    the finding in a function that asks for the dtype of its input: it is written for callers that may have a region.
-    And so is an exponential or a logarithm that is no loss itself: outside of training half may be enough for it.
+    the loss of a model that is loaded in half, by `from_pretrained`, outside of an `Accelerator`, which converts, and
+    the cross-entropy of what an unseen model returned in a region, computed behind it. So is the finding in a function
+    that asks for the dtype of its input: it is written for callers that may have a region. And so is an exponential or
+    a logarithm that is no loss itself: outside of training half may be enough for it.
 
     Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by

@@ -6,6 +6,7 @@ they overflow: inf stays inf, and every later step is skipped.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TypeGuard
 
@@ -21,9 +22,11 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Instance, Optimizer, Unknown, Value
 from amplint.semantics.words import MAY_CLEAR
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names
 
 _COMMENT = regex(r"#[^\n]*")
+_DEFINITION = regex(r"^([ \t]*)(?:async )?def (\w+)\(", re.MULTILINE)
 
 
 def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
@@ -124,19 +127,44 @@ def conclude(machine: Machine) -> None:
     for step, (backward, elsewhere) in obligations.uncleared_steps.items():
         if step not in obligations.cleared:
             _emit(machine, step, backward, elsewhere)
-    if obligations.uncleared and not any(
-        MAY_CLEAR.search(_COMMENT.sub("", chunk.text)) for chunk in machine.program.chunks
-    ):
+    if obligations.uncleared and not _may_clear(machine.program.chunks):
         for step, backward in obligations.uncleared.items():
             _emit(machine, step, backward, None)
+
+
+def _may_clear(chunks: Sequence[Chunk]) -> bool:
+    """Whether code that something in sight calls may clear gradients."""
+    for chunk in chunks:
+        text = _COMMENT.sub("", chunk.text)
+        for found in MAY_CLEAR.compiled.finditer(text):
+            function = _function_around(text, found.start())
+            if function is None or function.startswith("__") or _is_named(function, chunks):
+                return True
+    return False
+
+
+def _function_around(text: str, place: int) -> str | None:
+    """The name of the innermost function around a place in the text, by the indentation; None outside of functions."""
+    start = text.rfind("\n", 0, place) + 1
+    depth = len(text[start:place]) - len(text[start:place].lstrip())
+    around = [found[2] for found in _DEFINITION.finditer(text, 0, start) if len(found[1]) < depth]
+    return around[-1] if around else None
+
+
+def _is_named(function: str, chunks: Sequence[Chunk]) -> bool:
+    """Whether the name of a function occurs anywhere but where it is defined."""
+    users = [chunk.text for chunk in chunks if function in chunk.words]
+    defined = sum(found[2] == function for text in users for found in _DEFINITION.finditer(text))
+    return bool(sum(len(re.findall(rf"\b{function}\b", text)) for text in users) > defined)
 
 
 def _emit(machine: Machine, step: cst.Call, backward: cst.CSTNode, elsewhere: cst.CSTNode | None) -> None:
     assert isinstance(step.func, cst.Attribute)
     scaled = len(step.args) == 1
     optimizer = step.args[0].value if scaled else step.func.value
+    place = step if machine.program.main.owns(step) or not machine.program.main.owns(backward) else backward
     machine.emit(
-        State(), NeverCleared, step, backward=backward, optimizer=optimizer, scaled=scaled, elsewhere=elsewhere
+        State(), NeverCleared, place, backward=backward, optimizer=optimizer, scaled=scaled, elsewhere=elsewhere
     )
 
 

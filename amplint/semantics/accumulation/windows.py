@@ -122,16 +122,19 @@ def end_iteration(machine: Machine, loop: cst.CSTNode, states: list[State], firs
 
 
 class _Round:
-    """One path through one iteration; gradients cleared in the `first` one are from before the loop."""
+    """One path through one iteration; gradients cleared before the first backward pass of the `first` one are older."""
 
     def __init__(self, state: State, depth: int, first: bool) -> None:
         self.state = state
         self.depth = depth
         now = state.iteration[:depth]
+        work = [done for done in state[WorkDone].work if done.iteration[:depth] == now]
+        ran = next((place for place, done in enumerate(work) if done.job is Job.BACKWARD), len(work))
         self.work = tuple(
-            replace(done, in_vain=True) if first and done.job is Job.CLEAR and len(done.loops) == depth else done
-            for done in state[WorkDone].work
-            if done.iteration[:depth] == now
+            replace(done, in_vain=True)
+            if first and place < ran and done.job is Job.CLEAR and len(done.loops) == depth
+            else done
+            for place, done in enumerate(work)
         )
         self._asked: dict[cst.BaseExpression, tuple[bool, Boundary]] | None = None
 
@@ -142,6 +145,11 @@ class _Round:
     def has(self, job: Job) -> bool:
         """Whether a call does this job."""
         return any(done.job is job for done in self.work)
+
+    @property
+    def steps(self) -> bool:
+        """Whether a step is taken on each path that joined here."""
+        return any(done.job is Job.STEP and done.certain for done in self.work)
 
     def asked(self, machine: Machine) -> dict[cst.BaseExpression, tuple[bool, Boundary]]:
         """The conditions about windows that this path decided, and whether they end one here."""
@@ -167,7 +175,7 @@ def _outer_window(
     """Emit a window that `guard` ends, if the paths confirm it."""
     full = [one for one in rounds if one.has(Job.STEP) and one.ends(machine, guard) is not False]
     rest = [one for one in rounds if one.ends(machine, guard) is False]
-    partial = [one for one in rest if not one.has(Job.STEP) and not _assumes_single_batch(machine, one, found)]
+    partial = [one for one in rest if not one.steps and not _assumes_single_batch(machine, one, found)]
     untested = any(one.ends(machine, guard) is None for one in full)
     others = found.others or len(partial) < len(rest) or untested
     decides = not untested and (
@@ -175,7 +183,7 @@ def _outer_window(
     )
     if not any(one.ends(machine, guard) for one in full) or not partial:
         return
-    if len(partial) < len(rest) and not _separates_early_steps(rest, partial):
+    if len(partial) < len(rest) and not (_is_alternative(machine, guard) or _separates_early_steps(rest, partial)):
         return
     if any(len(done.loops) > one.depth for one in rest for done in one.of(Job.STEP)) or _clears_conditionally(
         full, partial
@@ -279,6 +287,13 @@ def _clears_conditionally(full: list[_Round], partial: list[_Round]) -> bool:
 def _accumulated_before(machine: Machine, one: _Round) -> bool:
     """Whether an inner loop accumulates these gradients, so that the condition is about the remainder."""
     return all(machine[Rhythm].windows & set(done.loops[one.depth :]) for done in one.of(Job.BACKWARD))
+
+
+def _is_alternative(machine: Machine, guard: cst.CSTNode) -> bool:
+    """Whether another condition, joined by `or`, ends windows where `guard` does not."""
+    source = machine.program.source_of(guard)
+    around = next(iter(source.ancestors(guard)), None) if source is not None else None
+    return isinstance(around, cst.BooleanOperation) and isinstance(around.operator, cst.Or)
 
 
 def _separates_early_steps(rest: list[_Round], partial: list[_Round]) -> bool:
@@ -607,6 +622,11 @@ class Windows(Tracker):
         """Record a modulo that may test the end of a window."""
         if isinstance(node.operator, cst.Modulo) and isinstance(value, Unknown):
             self.machine[Rhythm].spelled.setdefault(value.symbol, node)
+
+    def unseen_call_begins(self, state: State, me: Instance | None) -> None:
+        """What the constructor did is no work of the round that a method runs."""
+        if state[WorkDone].work:
+            state.change(WorkDone).forget()
 
     def loop_begins(self, node: cst.For, source: int) -> None:
         """Record the iterable of a loop."""

@@ -28,6 +28,10 @@ class WorkDone(Part):
         self._work.pop(done.node, None)
         self._work[done.node] = done
 
+    def forget(self) -> None:
+        """Begin anew."""
+        self._work.clear()
+
     def copy(self) -> WorkDone:
         """An independent continuation."""
         return WorkDone(dict(self._work))

@@ -38,10 +38,13 @@ def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
 def unscaled(before: Gradients, scaler: Scaler, refused: bool) -> Gradients:
     """`before` divided by the scale; gradients made invalid by that are dropped.
 
-    If PyTorch has `refused` the call, scaled gradients become unscaled and others are kept.
+    Gradients that code out of sight computed are taken to carry it. If PyTorch has `refused` the call, scaled gradients
+    become unscaled and others are kept.
     """
     if before.consumed is not None:
         return before
+    if before.state is GradState.UNKNOWN and before.manager is None and not refused:
+        return Gradients(GradState.UNSCALED, scaler)
     kept = []
     for one in before.passes:
         if one.state is GradState.SCALED and (refused or (one.carries(scaler) and one.outdated is None)):

@@ -79,7 +79,7 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
         text = f"the policy lets the model compute in {dtype}, and its output stays so"
         node = weights.shards.node
         machine[HalfOutputs].known[result.symbol] = Evidence(Because.POLICY, frozenset({dtype}), text, node, taken)
-    elif machine.assumes:
+    elif machine.assumes or result.symbol in machine[HalfOutputs].known:
         state.set_attribute(result.symbol, _NOT_HALF, TRUE)
 
 
@@ -220,7 +220,8 @@ def computed(machine: Machine, state: State, node: cst.Call, op: str, place: cst
         return
     if op in _OF_LOG_PROBABILITIES and why.because is Because.REGION:
         return
-    plain = why.because is Because.POLICY or (op in _OF_LANGUAGE and _is_loaded(machine, state, why))
+    known = _is_loaded(machine, state, why) or _left_region(machine, state, why)
+    plain = why.because is Because.POLICY or (op in _OF_LANGUAGE and known)
     if plain or machine.assumes:
         output, assumed = Operand(place, value, why), not plain
         machine.emit(state, LossOfOutput, node, loss=op, output=output, seen=True, assumed=assumed, guesses=why.guesses)
@@ -231,6 +232,11 @@ def _is_loaded(machine: Machine, state: State, why: Evidence) -> bool:
     if why.because is not Because.PARAMETERS or machine[HalfOutputs].managed or without_gradients(state):
         return False
     return isinstance(why.node, cst.Call) and (dotted(why.node.func) or "").rpartition(".")[2] in _LOADERS
+
+
+def _left_region(machine: Machine, state: State, why: Evidence) -> bool:
+    """Whether a model that is trained ran in a region that has ended, and no framework converts what it returns."""
+    return why.because is Because.REGION and not machine[HalfOutputs].managed and not without_gradients(state)
 
 
 def _members(value: Value) -> Iterator[Value]:

@@ -9,10 +9,11 @@ from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.tensors.conversions import home
 from amplint.source import syntax as cst
 from amplint.source.tree import every
+from amplint.torchlib.policy import words
 
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})
 """Functions and methods whose results are the same with and without a scale."""
-_KEEPS = frozenset({"norm", "vector_norm", "stack", "cat", "to", "detach", "clone", "item", "float", "cpu", "cuda"})
+_KEEPS = words("norm vector_norm abs sum mean amax amin stack cat flatten to detach clone item float cpu cuda")
 """Functions and methods whose results carry the scale of their argument."""
 _BOUNDS = frozenset({"max", "maximum", "clamp", "clamp_min", "add"})
 """Those that do so but for an epsilon."""

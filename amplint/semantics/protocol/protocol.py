@@ -470,7 +470,9 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
     machine[CallIndex].record(node)
     machine.interactions += 1
     gradients = carrying(gradients_of(machine, state, optimizer.symbol))
+    overlooked = skips.overlooked(machine, state, optimizer)
     if isinstance(node.func, cst.Attribute):
+        needed = _nodes(gradients.backward or overlooked)
         machine.emit(
             state,
             OptimizerStep,
@@ -482,8 +484,8 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             closure=closure,
             disputed=gradients.state is GradState.SCALED
             and two_choices.may_agree(machine, state, gradients.backward, node),
-            overlooked=skips.overlooked(machine, state, optimizer),
-            premises=independence.unseen(machine, state, node, "step", _nodes(gradients.backward), gradients.scaler)
+            overlooked=overlooked,
+            premises=independence.unseen(machine, state, node, "step", needed, gradients.scaler)
             if gradients.scaler is not None and gradients.consumed is None
             else (),
             guesses=machine.guesses_for(optimizer.symbol),
@@ -1001,7 +1003,9 @@ class Protocol(Tracker):
         return symbols.involves(value.symbol, "attribute", "grad")
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
-        """A function of the linted file that makes an optimizer of what it is given."""
+        """A function that is given a scaled loss, or one of the linted file that makes an optimizer of what it gets."""
+        if any(_scale_of(value) is not None for value in given):
+            return True
         ours = function.chunk.source is self.machine.program.main
         return ours and not function.chunk.words.isdisjoint(_MAKES_OPTIMIZERS)
 

@@ -17,13 +17,10 @@ from amplint.source.tree import walk
 
 def reads_skips(machine: Machine, state: State, since: cst.CSTNode) -> bool:
     """Whether the path decided, since the call `since`, a condition that depends on skipped steps."""
-    for fact in state.facts:
-        symbol = fact if isinstance(fact, int) else fact[1]
-        if machine.symbols.involves(symbol, "scale of"):
-            return True
     trail = state.trail
     while trail is not None and trail.step[0] is not since:
-        if trail.side is not None and any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0])):
+        asked = any(machine.symbols.involves(symbol, "scale of") for symbol in trail.tested)
+        if trail.side is not None and (asked or any(TELLS_SKIPPED.search(name) for name in _names(trail.step[0]))):
             return True
         trail = trail.before
     return False

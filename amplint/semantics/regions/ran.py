@@ -28,8 +28,9 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
-from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, OTHER_MATTERS
+from amplint.semantics.words import ASKS_FOR_BFLOAT16, ASKS_FOR_FLOAT16, CHOOSES_PRECISION, OTHER_MATTERS
 from amplint.source import syntax as cst
+from amplint.source.tree import every
 from amplint.torchlib.methods import IDLE_METHODS
 from amplint.torchlib.names import DTYPES
 
@@ -200,9 +201,31 @@ def _alike(machine: Machine, ran: Ran, scaler: Scaler, together: Sequence[Autoca
         return False
     if ran.context.enabled == TRUE:
         return together[-1] == ran.context and not any(
-            _is_plain(machine, Unknown(key)) for key in ran.facts if isinstance(key, int)
+            _is_plain(machine, Unknown(key)) and _may_lead_to(machine, key, ran.context.node)
+            for key in ran.facts
+            if isinstance(key, int)
         )
     return _is_plain(machine, ran.context.enabled) and not _may_be_one(machine, scaler.enabled, ran.context.enabled)
+
+
+def _may_lead_to(machine: Machine, setting: int, region: cst.CSTNode) -> bool:
+    """Whether a condition on a setting may be why a region is entered: it leads there alone, or is about precision."""
+    names = {name for name in _names(machine, setting) if name is not None}
+    return any(map(CHOOSES_PRECISION.search, names)) or not names.isdisjoint(_asked_before(machine, region))
+
+
+def _asked_before(machine: Machine, region: cst.CSTNode) -> frozenset[str]:
+    """The names in the conditions of the branches that a region stands in, and the present backward pass does not."""
+    here = [node for node in (machine.statement, *machine.sites) if node is not None]
+    shared = {above for node in here for above in _branches_around(machine, node)}
+    tests = [one.test for one in _branches_around(machine, region) if one not in shared]
+    return frozenset(name.value for test in tests for name in every(test, cst.Name))
+
+
+def _branches_around(machine: Machine, node: cst.CSTNode) -> list[cst.If | cst.IfExp]:
+    source = machine.program.source_of(node)
+    above = source.ancestors(node) if source is not None else ()
+    return [one for one in above if isinstance(one, (cst.If, cst.IfExp))]
 
 
 def _may_be_one(machine: Machine, one: Value, other: Value) -> bool:

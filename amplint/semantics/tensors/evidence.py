@@ -14,7 +14,7 @@ from amplint.semantics.tensors.masks import (
     computed_before_choice,
     unhandled_halves,
 )
-from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data
+from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_data, is_perhaps_wide
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
 from amplint.source import syntax as cst
@@ -32,7 +32,8 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     """The evidence that `value` is or can be half; None without evidence, or where the function branches on dtypes.
 
     Such a branch says nothing of a variable, at `place`, that was computed before it. A value of unknown dtype can be
-    half within a region, unless it is an item of the training data, and anywhere if the rules assume so.
+    half within a region, unless it is an item of the training data or of a function out of sight that converts to
+    float32, and anywhere if the rules assume so.
     """
     if value.dtype in HALF_DTYPES and not (value.supposed and branches_on_dtypes(machine)):
         because = machine[Tensors].half_because.get(value.why_half, Because.CAST)
@@ -55,7 +56,8 @@ def evidence(machine: Machine, state: State, value: Tensor, place: cst.BaseExpre
     if value.dtype is None and not is_data(machine, value.symbol):
         region, entered_by = innermost(machine, state)
         halves = (region.dtypes or frozenset()) & _BOTH if region is not None else frozenset()
-        if halves and region is not None and reaches(region.devices, value.device):
+        in_reach = region is not None and reaches(region.devices, value.device)
+        if halves and in_reach and not is_perhaps_wide(machine, value.symbol):
             dtype = " or ".join(sorted(halves))
             return Evidence(Because.REGION, halves, f"the {dtype} autocast region begins here", entered_by)
         if machine.assumes and left and not prepares_data(machine):

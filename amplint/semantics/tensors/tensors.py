@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
+from amplint.regex import regex
 from amplint.semantics.events import Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -33,7 +34,8 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import DEVICE, DTYPE_GIVEN, INITIALIZES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
+from amplint.source.source import Chunk
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with, operations_with_form
 from amplint.torchlib.frameworks import NUMBERS
@@ -45,6 +47,7 @@ from amplint.torchlib.promotion import SOME_DIMENSIONS
 FROM_PARAMETER = "parameter"
 """The dtype of a tensor whose dtype a parameter of the function decides."""
 _SAME_OBJECT = frozenset(["cuda", "cpu", "train", "eval", "requires_grad_", "share_memory", "to", "xpu"])
+_WIDENS = regex(r"\.float\(|\bfloat32\b|\bFloatTensor\b")
 _VIEWS = operations_with("view") & operations_with_form("a") | {"values"}
 _ASKED = frozenset(
     {"grad", "requires_grad", "is_leaf", "is_cpu", "is_cuda", "is_meta", "is_mps", "is_sparse", "is_xpu"}
@@ -371,6 +374,17 @@ def default_dtype(machine: Machine) -> str | None:
     return None if any(chunk.words & _DEFAULTS for chunk in chunks) else "float32"
 
 
+@cached_per_chunk
+def _widens(chunk: Chunk) -> bool:
+    return _WIDENS.search(chunk.code) is not None
+
+
+def is_perhaps_wide(machine: Machine, symbol: int) -> bool:
+    """Whether `symbol` was computed by a function out of sight that converts something to float32."""
+    wide = machine[Tensors].perhaps_wide
+    return bool(wide) and any(one in wide for one in machine.symbols.derivation(symbol))
+
+
 def is_data(machine: Machine, symbol: int) -> bool:
     """Whether `symbol` is an item of the training data, or computed from one without a model.
 
@@ -465,7 +479,7 @@ class Tensors(Tracker):
     to the call that gave them the dtype of another one after a cast to float32. `constants` maps tensors to the number
     that fills them, `extremes` to a number among their elements that is out of the range of float16. `owners` maps a
     call that creates a tensor to those whose size or device it takes, `beside` to the name of the layer whose size it
-    takes.
+    takes. `perhaps_wide` are the results of functions that are not interpreted and convert something to float32.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -487,10 +501,16 @@ class Tensors(Tracker):
         self.extremes: dict[int, Number] = {}
         self.owners: dict[cst.CSTNode, set[int]] = {}
         self.beside: dict[cst.CSTNode, str] = {}
+        self.perhaps_wide: set[int] = set()
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
         """Whether an argument is a half tensor."""
         return any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in given)
+
+    def unfollowed_returns(self, function: Function, result: Value) -> None:
+        """Record the result of a function that is not interpreted and makes float32 of something."""
+        if isinstance(result, Unknown) and _widens(function.chunk):
+            self.perhaps_wide.add(result.symbol)
 
     def loop_begins(self, node: cst.For, source: int) -> None:
         """Record a loop of a layer, or of a function that a layer calls, or of an optimizer over its parameters."""
