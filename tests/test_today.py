@@ -1040,11 +1040,17 @@ def test_compiled_backward_passes_run_as_their_forward_pass() -> None:
     assert config.backward_pass_autocast == "same_as_forward"
 
 
-def test_random_numbers_in_bfloat16_hold_zeros() -> None:
+@pytest.mark.parametrize(("dtype", "once"), [(torch.bfloat16, 512), (torch.float16, 4096)])
+def test_random_numbers_in_half_hold_zeros(dtype: torch.dtype, once: int) -> None:
     torch.manual_seed(0)
-    drawn = torch.rand(1_000_000, dtype=torch.bfloat16)
-    assert (drawn == 0).float().mean().item() == pytest.approx(1 / 512, rel=0.1)
-    assert (drawn < 1e-4).float().mean().item() > 15 * 1e-4
+    drawn = torch.rand(4_000_000, dtype=dtype)
+    assert (drawn == 0).float().mean().item() == pytest.approx(1 / once, rel=0.1)
+    assert (drawn < 1e-3).float().mean().item() == pytest.approx(1e-3 + 1 / once, rel=0.1)
+    assert ((drawn.double() * once) % 1 != 0).float().mean().item() > 0.1
+
+
+def test_random_numbers_cast_to_bfloat16_hold_ones() -> None:
+    torch.manual_seed(0)
     cast = torch.rand(1_000_000).bfloat16()
     assert (cast == 1).float().mean().item() == pytest.approx(1 / 512, rel=0.1)
     assert (~torch.isfinite(-torch.log(-torch.log(cast)))).float().mean().item() > 1e-3

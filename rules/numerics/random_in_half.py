@@ -15,7 +15,8 @@ from amplint.torchlib.names import HALF_DTYPES
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_ONE_IN = {"float16": 2048, "bfloat16": 256}
+_ZERO_IN = {"float16": 4096, "bfloat16": 512}
+"""One number in how many is 0: those of float32 that round up to 1 become 0."""
 _LOGARITHMS = frozenset({"log", "log2", "log10"})
 
 
@@ -23,9 +24,11 @@ class RandomInHalf(Rule):
     """Random numbers between 0 and 1 are drawn in half, and their logarithm is taken or they are compared.
 
     ## Why is this bad?
-    `torch.rand` in bfloat16 draws multiples of 1/256, in float16 of 1/2048, one of which is 0: every 512th number on
-    the CPU. Gumbel noise, `-log(-log(u))`, is infinite for each of them, and the softmax of that NaN. A comparison
-    with a probability is off by up to half such a step: dropout with `u > p` drops elements also for `p = 0`.
+    `torch.rand` draws in float32 and rounds to the dtype. What rounds up to 1 becomes 0, so that in bfloat16 every
+    512th number is exactly 0, in float16 every 4096th. Gumbel noise, `-log(-log(u))`, is infinite for each of them, and
+    the softmax of that NaN. A comparison `u < p` is true for each of them, whatever `p` is: for a probability of 0.001
+    it is true three times as often in bfloat16, a quarter more often in float16, and dropout with `u > p` drops
+    elements also for `p = 0`. For large `p`, half a step of the dtype at `p` comes to that.
 
     ## Example
     ```python
@@ -45,6 +48,7 @@ class RandomInHalf(Rule):
 
     ## References
     - <https://github.com/pytorch/pytorch/issues/96947>
+    - <https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/cuda/DistributionTemplates.h>
     - <https://github.com/jwohlwend/boltz/issues/553>
     """
 
@@ -63,7 +67,7 @@ class RandomInHalf(Rule):
             yield self.report(
                 event,
                 f"the logarithm is taken of random numbers in {value.dtype}, some of which are 0",
-                reason=f"They are multiples of 1/{_ONE_IN[value.dtype]}: one in hundreds is 0, its logarithm infinite.",
+                reason=f"What rounds up to 1 becomes 0: one in {_ZERO_IN[value.dtype]} is 0, its logarithm infinite.",
                 advice="Draw in float32, and keep the numbers above 0.",
                 notes=[(first.half.node, first.half.text)] if first.half.node is not None else (),
             )
@@ -72,7 +76,7 @@ class RandomInHalf(Rule):
         yield self.report(
             event,
             f"random numbers in {event.dtype} are compared",
-            reason=f"They are multiples of 1/{_ONE_IN[event.dtype]}, and so are the probabilities that they give.",
+            reason=f"One in {_ZERO_IN[event.dtype]} is exactly 0, which counts for small probabilities.",
             advice="Draw in float32.",
             notes=[(event.half.node, event.half.text)] if event.half.node is not None else (),
             severity=Severity.INFO,
