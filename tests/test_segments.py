@@ -42,3 +42,23 @@ class Block(nn.Module):
 def test_the_input_is_asked_for_its_gradient(condition: str, found: int) -> None:
     code = textwrap.dedent(BLOCK).format(condition=condition)
     assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("cp.checkpoint(self.body, x, mask=context)", "error"),
+        ("cp.checkpoint(self.body, x, mask=context, use_reentrant=True)", "error"),
+        ("cp.checkpoint(self.body, x, mask=context, use_reentrant=False)", ""),
+        ("cp.checkpoint(self.body, x, mask=context, use_reentrant=self.saving)", ""),
+        ("cp.checkpoint(self.body, x, mask=context, **self.options)", ""),
+        ("cp.checkpoint(self.body, x, determinism_check='none', early_stop=False)", "info"),
+        ("cp.checkpoint_sequential(self.body, 2, x)", "info"),
+    ],
+)
+def test_keywords_for_a_segment(call: str, told: str) -> None:
+    code = textwrap.dedent(BLOCK).format(condition="self.saving").replace("cp.checkpoint(self.body, x)", call)
+    findings = analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings
+    assert [one.severity.name.lower() for one in findings] == ([told] if told else [])
+    name = "checkpoint_sequential" if "sequential" in call else "checkpoint"
+    assert all(one.message.startswith(f"{name} is called") for one in findings if told == "info")

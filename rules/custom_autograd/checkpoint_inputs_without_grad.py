@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointInputsWithoutGrad(Rule):
-    """A reentrant checkpoint runs a segment none of whose inputs requires a gradient.
+    """A reentrant checkpoint runs a segment none of whose inputs requires a gradient, or is given keywords for it.
 
     ## Why is this bad?
     The reentrant variant of `torch.utils.checkpoint` records the segment only when one of its inputs requires a
@@ -22,6 +22,9 @@ class CheckpointInputsWithoutGrad(Rule):
     on: the parameters of that segment get no gradient and are never trained. PyTorch only warns: `None of the inputs
     have requires_grad=True. Gradients will be None`. The reentrant variant is what runs where `use_reentrant` is not
     given, which PyTorch warns about as well; such a call is reported as an info where its inputs are not visible.
+
+    It passes no keywords to the segment either: `checkpoint(block, x, mask=mask)` is an error, as it raises
+    `ValueError: Unexpected keyword arguments: mask`.
 
     ## Example
     ```python
@@ -49,7 +52,17 @@ class CheckpointInputsWithoutGrad(Rule):
     fixable = Applicability.SAFE
 
     def on_checkpointed(self, event: Checkpointed) -> Iterator[Report]:
-        if event.reentrant and event.lost:
+        name = "checkpoint_sequential" if event.sequential else "checkpoint"
+        if event.reentrant and event.passed and not event.sequential:
+            given = ", ".join(event.passed)
+            yield self.report(
+                event,
+                f"this reentrant checkpoint is given keywords for its segment and raises ValueError: {given}",
+                reason="Without use_reentrant=False the reentrant variant runs: it takes positional inputs alone.",
+                advice="Pass use_reentrant=False.",
+                severity=Severity.ERROR,
+            )
+        elif event.reentrant and event.lost:
             yield self.report(
                 event,
                 "none of the inputs of this reentrant checkpoint requires a gradient: its parameters get none",
@@ -59,7 +72,7 @@ class CheckpointInputsWithoutGrad(Rule):
         elif event.reentrant and not event.chosen and not event.wanted:
             yield self.report(
                 event,
-                "checkpoint is called without use_reentrant, which PyTorch warns about and means to refuse",
+                f"{name} is called without use_reentrant, which PyTorch warns about and means to refuse",
                 reason="The reentrant variant runs. Where no input requires a gradient, it gives the parameters none.",
                 advice="Pass use_reentrant=False.",
                 severity=Severity.INFO,

@@ -12,13 +12,16 @@ class Checkpointed(Event):
     """`torch.utils.checkpoint` runs a segment.
 
     `reentrant` means that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
-    inputs can require a gradient, `wanted` that one was asked and does. `forgets` is the argument that has the random
+    inputs can require a gradient, `wanted` that one was asked and does. `sequential` means that it divides a list of
+    modules, `passed` are the keywords that are meant for the segment. `forgets` is the argument that has the random
     state not restored, `random` what the segment draws random numbers with.
     """
 
     call: cst.Call
     reentrant: bool
     chosen: bool
+    sequential: bool
+    passed: tuple[str, ...]
     lost: bool
     wanted: bool
     forgets: cst.Arg | None

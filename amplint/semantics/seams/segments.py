@@ -19,12 +19,10 @@ from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tens
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.checkpointing import CHECKPOINTS, OWN_KEYWORDS, PASSES_KEYWORDS
 from amplint.torchlib.methods import FLOATING_CASTS
 
-CHECKPOINTS = {"torch.utils.checkpoint.checkpoint": 1, "torch.utils.checkpoint.checkpoint_sequential": 2}
-"""Qualified name -> position of the first input."""
 TRACES = frozenset({"torch.jit.trace", "torch.jit.trace_module"})
-_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"})
 _NOTHING_TO_CAST = regex(r"requires_grad|\bipex\b|\.half\(\)|\.bfloat16\(\)|\.to\([^)\n]*(?:float16|dtype)|torch_dtype")
 """Text about weights that require no gradient or are half already."""
 _MOVES = operations_with("transfers") | FLOATING_CASTS
@@ -49,12 +47,14 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
         return
     asked = arguments.get("use_reentrant")
     preserves = arguments.get("preserve_rng_state")
-    inputs = [a.value for a in arguments.given[CHECKPOINTS[name] :] if a.keyword not in _OPTIONS and not a.star]
+    inputs = [a.value for a in arguments.given[CHECKPOINTS[name] :] if a.keyword not in OWN_KEYWORDS and not a.star]
     whole = not any(argument.star for argument in arguments.given)
     machine.emit(
         state, Checkpointed, node, call=node,
         reentrant=asked is None or asked.value == TRUE,
         chosen=asked is not None,
+        sequential=name != PASSES_KEYWORDS,
+        passed=tuple(a.keyword for a in arguments.given if a.keyword and a.keyword not in OWN_KEYWORDS),
         lost=whole and not ran.without_gradients(state) and _needs_no_gradient(machine, inputs),
         wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
         forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
