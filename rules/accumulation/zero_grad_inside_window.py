@@ -59,7 +59,8 @@ class ZeroGradInsideWindow(Rule):
     ## Fix safety
     The call moves to the end of the block that steps, or behind the step that follows a loop over micro-batches, and
     behind the steps of other branches of the loop. Where there is none it is added behind the step. A window that ends
-    in several blocks, each with the step of another optimizer, is left as it is.
+    in several blocks, each with the step of another optimizer, is left as it is, and so is a call in another function
+    than the step. Unsafe where the number of micro-batches that an Accelerator counts is not written out.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -135,10 +136,14 @@ class ZeroGradInsideWindow(Rule):
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
         if isinstance(event, ClearedInWindow):
-            if event.by_model or _reads_gradients(rewrite, after=event.step):
+            if event.by_model or not rewrite.same_function(event.node, event.step):
                 return None
-            edits = rewrite.move_statement(event.node, after=event.step)
-            return Fix("Clear the gradients after the step", tuple(edits)) if edits else None
+            edits = (
+                None if _reads_gradients(rewrite, event.step) else rewrite.move_statement(event.node, after=event.step)
+            )
+            known = isinstance(event.manager.steps, Const)
+            safety = Applicability.SAFE if known else Applicability.UNSAFE
+            return Fix("Clear the gradients after the step", tuple(edits), safety) if edits else None
         assert isinstance(event, Accumulation)
         cleared = [done.node for done in event.inside if done.job is Job.CLEAR]
         closing = [done for done in event.closing if done.job in (Job.STEP, Job.UPDATE)]

@@ -39,8 +39,8 @@ class Bfloat16ToNumpy(Rule):
     ```
 
     ## Fix safety
-    The fix puts `.float()` before `.numpy()`, which changes nothing for a float32 tensor; an array that was float16
-    becomes float32.
+    The fix puts `.float()` before `.numpy()`, which changes nothing for a float32 tensor. Unsafe where the tensor may
+    be float16 as well: its array, which was float16, becomes float32.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.numpy.html>
@@ -77,4 +77,7 @@ class Bfloat16ToNumpy(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ToNumpy)
-        return Fix("Convert to float32", (rewrite.add_float(event.operand.node),))
+        half = event.operand.half
+        only = half is not None and set(half.dtypes) == {"bfloat16"}
+        safety = Applicability.SAFE if only else Applicability.UNSAFE
+        return Fix("Convert to float32", (rewrite.add_float(event.operand.node),), safety)

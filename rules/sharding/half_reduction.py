@@ -10,7 +10,7 @@ from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, PolicyMade
 from amplint.source import syntax as cst
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import DTYPES, HALF_DTYPES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -41,7 +41,7 @@ class HalfReduction(Rule):
     ```
 
     ## Fix safety
-    Unsafe: gradients travel in twice as many bytes.
+    Unsafe: gradients travel in twice as many bytes. An argument that is no written dtype, such as a setting, is left.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html>
@@ -70,14 +70,20 @@ class HalfReduction(Rule):
         assert isinstance(event, PolicyMade)
         if not isinstance(event.node, cst.Call):
             return None
-        edits = [
-            rewrite.set_argument(event.node, name, "torch.float32", event.policy.parameters.index(name))
-            for name, *_ in _lost(event)
-        ]
+        places = [(name, event.policy.parameters.index(name)) for name, *_ in _lost(event)]
+        given = [rewrite.find_argument(event.node, name, position) for name, position in places]
+        if any(one is not None and not _is_written(one.value, rewrite) for one in given):
+            return None
+        edits = [rewrite.set_argument(event.node, name, "torch.float32", position) for name, position in places]
         done = tuple(filter(None, edits))
         if len(done) < len(edits):
             return None
         return Fix("Ask for float32", done, Applicability.UNSAFE, imports=("import torch",))
+
+
+def _is_written(dtype: cst.BaseExpression, rewrite: Rewriter) -> bool:
+    """Whether an argument names a dtype of PyTorch, as `torch.bfloat16` does."""
+    return f"torch.{rewrite.text(dtype).rpartition('.')[2]}" in DTYPES
 
 
 def _unseen(lost: list[tuple[str, str, str]]) -> tuple[Premise, ...]:

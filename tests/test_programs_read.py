@@ -1,0 +1,142 @@
+"""Programs in the shape of code that was read unseen: what is told of them, and what is not."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.cache import Cache
+from amplint.engine.config import Settings
+from amplint.engine.discover import Target
+from amplint.engine.projects import Projects
+from amplint.engine.registry import load_registry
+from amplint.engine.run import Linter
+from amplint.findings import Applicability, Finding, Severity
+
+SETTINGS = Settings()
+PROGRAMS = {
+    "settings that each leave out a step": """
+        def fit(model, table, loader, flags):
+            scaler = torch.amp.GradScaler("cuda")
+            first, second = torch.optim.Adam(model.parameters()), torch.optim.Adam(table.parameters())
+            for batch in loader:
+                first.zero_grad()
+                second.zero_grad()
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = model(table(batch)).mean()
+                scaler.scale(loss).backward()
+                if not flags.freeze_model:
+                    scaler.step(first)
+                if not flags.freeze_table:
+                    scaler.step(second)
+                scaler.update()
+        """,
+    "a counter and a setting that leave out steps": """
+        def fit(model, table, loader, flags, steps):
+            scaler = torch.amp.GradScaler("cuda")
+            first, second = torch.optim.Adam(model.parameters()), torch.optim.Adam(table.parameters())
+            for index, batch in enumerate(loader, 1):
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = model(table(batch)).mean() / steps
+                scaler.scale(loss).backward()
+                if index % steps == 0:
+                    scaler.step(first)
+                    first.zero_grad()
+                if index % steps == 0 and not flags.freeze_table:
+                    scaler.step(second)
+                    second.zero_grad()
+                scaler.update()  # expect: AMP215 AMP301
+        """,
+}
+"""Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
+
+
+def found(text: str, folder: Path, **others: str) -> list[Finding]:
+    """The findings in `text`, beside modules of the given names."""
+    for name, other in others.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(other), encoding="utf-8")
+    path = folder / "main.py"
+    path.write_text(text, encoding="utf-8")
+    linter = Linter(Projects(load_registry().rules, fixed=SETTINGS), Cache(None))
+    return list(linter.check(Target("main.py", str(path), SETTINGS), text.encode()))
+
+
+def program(text: str) -> str:
+    return f"import torch\nfrom torch import nn\n\n{textwrap.dedent(text).strip()}\n"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_told_of_a_program(name: str, tmp_path: Path) -> None:
+    text = program(PROGRAMS[name])
+    told = sorted(
+        (one.span.start.row, one.code if one.severity > Severity.INFO else one.code.lower())
+        for one in found(text, tmp_path)
+    )
+    rows = enumerate((line.partition("# expect:")[2].split() for line in text.splitlines()), 1)
+    assert told == [(row, code) for row, codes in rows for code in sorted(codes)]
+
+
+ACCUMULATED = """
+from accelerate import Accelerator
+
+
+def loss_of(model, optimizer, batch):
+    {inner}
+    return model(batch).mean()
+
+
+def fit(model, optimizer, loader, steps):
+    accelerator = Accelerator(gradient_accumulation_steps={steps})
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            {outer}
+            loss = loss_of(model, optimizer, batch)
+            accelerator.backward(loss)
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "steps", "safety"),
+    [
+        ("", "optimizer.zero_grad()", "4", Applicability.SAFE),
+        ("", "optimizer.zero_grad()", "steps", Applicability.UNSAFE),
+        ("optimizer.zero_grad()", "", "4", None),
+    ],
+)
+def test_clearing_moves_within_a_function(
+    inner: str, outer: str, steps: str, safety: Applicability | None, tmp_path: Path
+) -> None:
+    text = ACCUMULATED.format(inner=inner, outer=outer, steps=steps)
+    (told,) = [one for one in found(text, tmp_path) if one.code == "AMP304"]
+    assert (told.fix.applicability if told.fix is not None else None) is safety
+
+
+@pytest.mark.parametrize(("dtype", "safety"), [("torch.bfloat16", Applicability.SAFE), ("dtype", Applicability.UNSAFE)])
+def test_arrays_that_may_have_been_float16(dtype: str, safety: Applicability, tmp_path: Path) -> None:
+    text = program(f"""
+        def predict(inputs, flags):
+            dtype = torch.bfloat16 if flags.new else torch.float16
+            model = nn.Linear(8, 8).cuda()
+            with torch.no_grad(), torch.autocast("cuda", dtype={dtype}):
+                out = model(inputs)
+            return out.cpu().numpy()
+        """)
+    (told,) = [one for one in found(text, tmp_path) if one.code == "AMP501"]
+    assert told.fix is not None
+    assert told.fix.applicability is safety
+
+
+@pytest.mark.parametrize(("given", "repaired"), [("torch.float16", True), ("dtype", False)])
+def test_a_setting_of_a_policy_is_left(given: str, repaired: bool, tmp_path: Path) -> None:
+    text = program(f"""
+        from torch.distributed.fsdp import MixedPrecision
+
+        dtype = torch.float16
+        policy = MixedPrecision(param_dtype=torch.float16, reduce_dtype={given})
+        """)
+    (told,) = [one for one in found(text, tmp_path) if one.code == "AMP714"]
+    assert (told.fix is not None) is repaired
