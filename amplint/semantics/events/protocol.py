@@ -264,8 +264,9 @@ class ScalerMeetsShards(Event):
 class ScalerUpdate(Event):
     """`scaler.update()`.
 
-    `checked` says whether an `unscale_` or `step` ran since the last update, `previous` is that update when it ran in
-    the same loop iteration, and `pending` a scaled backward whose gradients no step has used yet.
+    `checked` says whether an `unscale_` or `step` ran since the last update, or settings leave out all of them.
+    `previous` is that update when it ran in the same loop iteration, and `pending` a scaled backward whose gradients no
+    step has used yet.
     """
 
     scaler: Scaler

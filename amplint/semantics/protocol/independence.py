@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.semantics.memory.call_index import CallIndex
+from amplint.semantics.python.expressions import test
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
@@ -98,6 +99,33 @@ def without_own_pass(
             if any(isinstance(one, cst.If) and here.isdisjoint(walk(one)) for one in above):
                 return (Premise.REACHED_BY_OTHER,)
     return ()
+
+
+def trains_nothing(machine: Machine, state: State, node: cst.CSTNode) -> bool:
+    """Whether at least two settings together leave out all steps around `node`, so that nobody chooses them so."""
+    source = machine.program.source_of(node)
+    above = source.ancestors(node) if source is not None else ()
+    block = next((one for one in above if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None)
+    steps = [call for call in every(block, cst.Call) if _method(call) == "step"] if block is not None else []
+    left_out = {_left_out_by(machine, state, step, block) for step in steps}
+    return None not in left_out and any(one and two and one.isdisjoint(two) for one in left_out for two in left_out)
+
+
+def _left_out_by(machine: Machine, state: State, call: cst.CSTNode, block: cst.CSTNode | None) -> Set[int] | None:
+    """The settings by which a condition within `block` leaves `call` out on this path, None if none does."""
+    source = machine.program.source_of(call)
+    inner = call
+    for above in source.ancestors(call) if source is not None else ():
+        if above is block:
+            break
+        if isinstance(above, cst.If) and inner is not above.test and next(every(above.test, cst.Call), None) is None:
+            outcomes = test(machine, state.copy(), above.test)
+            (holds, tested), _ = outcomes[0]
+            varies = any(_varies(machine.symbols, one) for one in tested)
+            if len(outcomes) == 1 and tested and not varies and holds is not (inner is above.body):
+                return frozenset(atom for one in tested for atom in _atoms(machine.symbols, one))
+        inner = above
+    return None
 
 
 def _took_any(one: _Decision, calls: Set[cst.CSTNode]) -> bool:

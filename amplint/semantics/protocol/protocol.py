@@ -433,7 +433,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
         ScalerUpdate,
         node,
         scaler=scaler,
-        checked=known.checked or forced,
+        checked=known.checked or forced or independence.trains_nothing(machine, state, node),
         previous=known.updated if same_iteration(known.iteration, state.iteration) else None,
         pending=_pending(machine, state, scaler) if not hooked else None,
     )
