@@ -49,6 +49,134 @@ PROGRAMS = {
                     second.zero_grad()
                 scaler.update()  # expect: AMP215 AMP301
         """,
+    "a scaler that no caller gives": """
+        def train(model, loader, optimizer, criterion, scaler=None):
+            for inputs, targets in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(inputs), targets)
+                if scaler is not None:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    optimizer.step()
+        """,
+    "a scaler that every caller gives": """
+        def train(model, loader, optimizer, criterion, scaler):
+            for inputs, targets in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(inputs), targets)  # expect: amp108
+                if scaler is not None:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    optimizer.step()
+        """,
+    "a scaler that the caller in sight gives": """
+        def train(model, loader, optimizer, criterion, scaler=None):
+            for inputs, targets in loader:
+                optimizer.zero_grad()
+                loss = criterion(model(inputs), targets)  # expect: amp108
+                if scaler is not None:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    optimizer.step()
+        
+        train(Net(), loader, torch.optim.Adam(net.parameters()), nn.MSELoss(), torch.amp.GradScaler("cuda"))
+        """,
+    "a model made while bfloat16 is the default": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def build():
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16)  # expect: AMP410
+            model = Net()
+            torch.set_default_dtype(before)
+            return model
+
+        model = build()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for batch in loader:
+            model.eval()
+            with torch.no_grad():
+                print(model(batch).mean())
+            model.train()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+    "a model made while tensors of bfloat16 are the default": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def build():
+            before = torch.get_default_dtype()
+            torch.set_default_tensor_type(torch.cuda.BFloat16Tensor)  # expect: AMP410
+            model = Net()
+            torch.set_default_tensor_type("torch.FloatTensor")
+            return model
+
+        model = build()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for batch in loader:
+            model.eval()
+            with torch.no_grad():
+                print(model(batch).mean())
+            model.train()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
+    "a model made while float32 is the default again": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def build():
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16)
+            torch.set_default_dtype(before)
+            model = Net()
+            return model
+
+        model = build()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for batch in loader:
+            model.eval()
+            with torch.no_grad():
+                print(model(batch).mean())  # expect: amp111
+            model.train()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
 }
 """Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
 

@@ -150,6 +150,8 @@ LEGACY_TENSORS = {
     "BoolTensor": "bool",
 }  # fmt: skip
 """Class of tensors, in `torch` and in `torch.cuda` -> their dtype."""
+DEFAULT_SETTERS = frozenset({"torch.set_default_dtype", "torch.set_default_tensor_type"})
+"""Functions that set the dtype of tensors and parameters that are constructed without one."""
 FLOAT16_MAX = 65504.0
 FLOAT32_MAX = 3.4028234663852886e38
 FLOAT16_ROUNDS_TO_ZERO = 2.0**-25

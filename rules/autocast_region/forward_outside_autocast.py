@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     AutocastCreated,
@@ -103,14 +104,13 @@ class ForwardOutsideAutocast(Rule):
         for first in self._scaled[:1]:
             seen = all(one.seen for one in self._scaled)
             runs = "its forward pass does not run" if self._made else "nothing runs"
-            unless = "" if seen else "unless the model computes in half by itself, "
             yield self.report(
                 first,
-                f"{unless}the loss is scaled, but {runs} under autocast",
+                f"the loss is scaled, but {runs} under autocast",
                 reason="In float32 nothing is gained from a scaled loss: training is as slow as without the scaler.",
                 advice="Run the forward pass and the loss under torch.autocast, or do without the scaler.",
                 notes=[(first.backward, "the scaled loss is differentiated here")],
-                severity=None if seen else Severity.INFO,
+                premises=() if seen else (Premise.NO_REGION_WITHIN,),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -56,17 +56,22 @@ _ORDINARY = Model().traits()
 
 
 class ModelStates(Part):
-    """The models whose parameters differ from how they were constructed, by symbol; `known` is immutable."""
+    """The models whose parameters differ from how they were constructed, by symbol; `known` is immutable.
 
-    __slots__ = ("known",)
+    `default` is the half dtype in which parameters are constructed at present, and the call that set it.
+    """
+
+    __slots__ = ("default", "known")
 
     def __init__(self) -> None:
         self.known: dict[int, Model] = {}
+        self.default: tuple[str, cst.CSTNode] | None = None
 
     def copy(self) -> ModelStates:
         """An independent continuation."""
         twin = ModelStates.__new__(ModelStates)
         twin.known = self.known
+        twin.default = self.default
         return twin
 
     def symbols(self) -> Iterable[int]:
@@ -80,10 +85,11 @@ class ModelStates(Part):
 
     def joined(self, other: ModelStates) -> ModelStates:
         """The models known on either path."""
-        if self.known == other.known:
+        if self.known == other.known and self.default == other.default:
             return self
         twin = ModelStates()
         twin.known = {**other.known, **self.known}
+        twin.default = self.default if self.default == other.default else None
         return twin
 
     def joined_with(self, other: ModelStates) -> ModelStates:

@@ -210,15 +210,18 @@ def forward(
         Forward,
         node,
         model=(identity(machine, symbol), _home(machine, symbol)),
-        name=dotted(path) or "the model",
+        name=name if (name := dotted(path)) not in (None, "self") else "the model",
         training=training,
         gradients=gradients,
         purpose=purpose,
         autocast=recipe(machine, state, model),
         entered=_entered(state),
         way=_call_stack(machine, node),
-        half=_CAST in known or symbol in machine[Models].cast or machine.symbols.key(symbol)[0] == "converted",
-        weights_cast=weights.half or weights.bfloat16 or _conversion(machine, model),
+        half=cast is not None
+        or _CAST in known
+        or symbol in machine[Models].cast
+        or machine.symbols.key(symbol)[0] == "converted",
+        weights_cast=cast or _conversion(machine, model),
         statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),

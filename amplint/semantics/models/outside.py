@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.events import ForwardOutside, ScaledWithoutRegion
 from amplint.semantics.models.models import Models
@@ -33,6 +34,7 @@ from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.source.tree import every
 from amplint.torchlib.policy import words
 
 _OF_DATA = words("to cuda cpu get item items pop next")
@@ -128,8 +130,24 @@ def _without_region(
     sharded = any(_SHARDS.search(chunk.text) for chunk in machine.program.chunks)
     seen = not sharded and all(one in machine[Outside].seen for one in outputs)
     machine.emit(
-        state, ScaledWithoutRegion, node, scaler=scaler, backward=backward, seen=seen, guesses=machine.guesses_for(node)
+        state,
+        ScaledWithoutRegion,
+        node,
+        scaler=scaler,
+        backward=backward,
+        seen=seen,
+        guesses=machine.guesses_for(node),
+        premises=(Premise.SCALER_PASSED,) if _may_be_left_out(machine, scaler) else (),
     )
+
+
+def _may_be_left_out(machine: Machine, scaler: Scaler) -> bool:
+    """Whether a scaler is a parameter whose default is None, and which no caller in sight gives."""
+    key = machine.symbols.key(scaler.symbol)
+    function = next((one for one in machine.calls if key[0] == "parameter" and id(one) == key[1]), None)
+    parameters = every(function.params, cst.Param) if isinstance(function, cst.FunctionDef) else ()
+    defaults = (one.default for one in parameters if one.name.value == key[2])
+    return any(isinstance(default, cst.Name) and default.value == "None" for default in defaults)
 
 
 def _is_sharded(scaler: Scaler) -> bool:

@@ -30,6 +30,7 @@ from amplint.semantics.values.values import (
     FALSE,
     NONE,
     TRUE,
+    Class,
     Const,
     Function,
     Instance,
@@ -72,7 +73,7 @@ from amplint.torchlib.frameworks import (
     SWITCHES_ADAPTERS,
     loads_as_saved,
 )
-from amplint.torchlib.names import DTYPES, HALF_DTYPES
+from amplint.torchlib.names import DEFAULT_SETTERS, DTYPES, HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
 from amplint.torchlib.sharding import SHARDERS
 
@@ -91,6 +92,7 @@ _PLACE, _MOVER = "place of", "moved by"
 _UNCOMPILED = "attribute", "_orig_mod"
 _MAKES = frozenset(DECAYS) | frozenset(EPSILONS) | {"SGD"}
 _SHARDING = frozenset(name.rpartition(".")[2] for name in SHARDERS)
+_DEFAULTS = frozenset(name.rpartition(".")[2] for name in DEFAULT_SETTERS)
 _OF_OPTIMIZERS = frozenset({HalfStepped.kind, HalfUnscaled.kind, ShardedStep.kind})
 GROWN, DISPLAY = "grown", "display"
 """The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
@@ -132,6 +134,14 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     me = state.frames[state.frame].get("self")
     if dtype in HALF_DTYPES and isinstance(me, Instance) and owner in state.heap.get(me.symbol, {}).values():
         change(state, root(machine, me.symbol), part=(str(dtype), node))
+
+
+def _set_default(machine: Machine, state: State, node: cst.Call, asked: Value | None) -> None:
+    """Record the dtype in which parameters are constructed from here on, a dtype or a class of tensors."""
+    name = asked.name if isinstance(asked, Ref) else str(asked.value) if isinstance(asked, Const) else ""
+    by_class = LEGACY_TENSORS.get(name.rpartition(".")[2])
+    dtype = by_class or dtype_of(machine, asked)
+    state.change(ModelStates).default = (dtype, node) if dtype in HALF_DTYPES else None
 
 
 def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module) -> None:
@@ -687,15 +697,19 @@ class Parameters(Tracker):
         layers = frozenset[str]().union(*map(_layers_with_dtypes, chunks)) if half else frozenset[str]()
         shards = not said.isdisjoint(_SHARDING) and not self.machine.wanted.isdisjoint(_OF_OPTIMIZERS)
         makes = _MAKES & said if shards else frozenset[str]()
-        return Words(calls=layers | makes)
+        return Words(calls=layers | makes | (_DEFAULTS & said if half else frozenset()))
 
     def handles_library_call(self, name: str) -> bool:
-        """Whether this wraps a model."""
-        return name.startswith("torch.") and name.rpartition(".")[2] in WRAPPERS
+        """Whether this wraps a model, or sets the dtype of those that follow."""
+        return name.startswith("torch.") and (name.rpartition(".")[2] in WRAPPERS or name in DEFAULT_SETTERS)
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """Return the model that a wrapper leaves as it is."""
+        assert isinstance(call.callee, Ref)
         given = call.arguments.values
+        if call.callee.name in DEFAULT_SETTERS:
+            _set_default(self.machine, state, call.node, given[0] if given else None)
+            return None
         forget_devices(self.machine, state, given[:1])
         return given[0] if given else None
 
@@ -773,7 +787,9 @@ class Parameters(Tracker):
                 self.quantizers[config] = str(dtype), asked.node
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
-        """Record a layer that is constructed in half."""
+        """Record a layer that is constructed in half, and a model that is where half is the default."""
+        if isinstance(result, Instance) and isinstance(call.callee, Class):
+            self._made_in_default(state, result)
         if not isinstance(call.callee, Ref) or not isinstance(result, (Module, Unknown)):
             return None
         argument = LAYER_DTYPES.get(call.callee.name) if isinstance(result, Unknown) else "dtype"
@@ -785,6 +801,12 @@ class Parameters(Tracker):
         if layer is not None:
             change(state, result.symbol, layer=layer)
         return None
+
+    def _made_in_default(self, state: State, model: Instance) -> None:
+        default = state[ModelStates].default
+        if default is not None:
+            dtype, node = default
+            change(state, model.symbol, **{"half" if dtype == "float16" else "bfloat16": node})
 
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """Two optimizers of one model, joined to one; of one of unseen construction nothing else is known."""
