@@ -59,6 +59,7 @@ class Premise(enum.Enum):
     OTHER_INDEX = "the index is another than the one that is taken out"
     OLDER_TORCH = "PyTorch is older than 2.4"
     OLD_ON_CPU = "PyTorch is 2.2 or older"
+    MOVES_ON_FROM_MMCV = "the project moves on to mmcv 2.0"
     MOVES_ON = "the project moves on to PyTorch 2.4"
     INDEPENDENT = "two conditions of this path are not one setting"
     ALL_INDEPENDENT = "more than two conditions of this path are not one setting"

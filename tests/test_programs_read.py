@@ -268,3 +268,73 @@ def test_a_setting_of_a_policy_is_left(given: str, repaired: bool, tmp_path: Pat
         """)
     (told,) = [one for one in found(text, tmp_path) if one.code == "AMP714"]
     assert (told.fix is not None) is repaired
+
+
+@pytest.mark.parametrize(
+    ("given", "requirement", "told"),
+    [
+        ('loss_scale="dynamic"', "", "mmengine and PyTorch bring their own mixed precision."),
+        ('loss_scale="dynamic"', "mmcv-full>=1.4.7,<=1.7.2", "the project moves on to mmcv 2.0"),
+        ('type="apex", loss_scale="dynamic"', "", None),
+    ],
+)
+def test_a_setting_of_mmcv(given: str, requirement: str, told: str | None, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{requirement}\n", encoding="utf-8")
+    reasons = [one.reason for one in found(f"fp16 = dict({given})\n", tmp_path) if one.code == "AMP703"]
+    assert len(reasons) == (told is not None)
+    assert all(told is not None and told in one for one in reasons)
+
+
+WORDS = {
+    "a scaler that begins at another scale": (
+        """
+        def fit(model, loader, optimizer):
+            scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+            for batch in loader:
+                optimizer.zero_grad()
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = model(batch).mean()
+                scaler.scale(loss).backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                scaler.step(optimizer)
+                scaler.update()
+        """,
+        "AMP205",
+        "multiplied by the loss scale, so",
+    ),
+    "a window as long as a list": (
+        """
+        def fit(model, loader, optimizer, chunks):
+            for index, batch in enumerate(loader):
+                loss = model(batch).mean()
+                loss.backward()
+                if (index + 1) % len(chunks) == 0:
+                    optimizer.step()
+                    optimizer.zero_grad()
+        """,
+        "AMP302",
+        "Divide it before backward: (loss / len(chunks)).backward().",
+    ),
+    "a region with other arguments": (
+        """
+        def score(model, batches, device):
+            model = model.to(device).eval()
+            for batch in batches:
+                with torch.no_grad(), torch.cuda.amp.autocast(dtype=torch.bfloat16):
+                    yield model(batch.to(device)).argmax(dim=-1)
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        result = [*score(nn.Linear(6, 3), torch.randn(2, 4, 6), device)]
+        """,
+        "AMP106",
+        "`torch.autocast(device_type=torch.device(device).type, dtype=...)`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_words_that_a_reader_needs(name: str, tmp_path: Path) -> None:
+    text, code, words = WORDS[name]
+    told = [f"{one.reason} {one.advice}" for one in found(program(text), tmp_path) if one.code == code]
+    assert told
+    assert all(words in one for one in told)

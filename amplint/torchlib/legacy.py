@@ -25,6 +25,9 @@ MMCV = {
 }
 """Last part of a name in mmcv 1.x and its dependents -> its present equivalent."""
 
+MMCV_PACKAGES = ("mmcv-full", "mmcv")
+"""The names under which mmcv 1.x is installed."""
+MMCV_REMOVED_SINCE = (2, 0)
 CAST_DECORATORS = frozenset({"auto_fp16", "force_fp32"})
 SWITCH = "fp16_enabled"
 """The attribute of the object that these decorators test; without it they only call the method."""

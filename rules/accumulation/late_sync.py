@@ -61,7 +61,8 @@ class LateSync(Rule):
         else:
             yield self.report(
                 event,
-                "this is set after the forward pass that reads it, and so decides about the next micro-batch",
+                "require_backward_grad_sync is set after the forward pass that reads it, and so decides about the next",
+                reason="Set for the last micro-batch of a window alone, it leaves the gradients of that unaveraged.",
                 advice="Set it before the forward pass.",
                 notes=[*notes, (event.backward, "averages gradients as was set before that")],
                 claims=(),

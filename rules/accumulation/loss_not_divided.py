@@ -126,7 +126,7 @@ class LossNotDivided(Rule):
             yield self.report(
                 window,
                 "the loss is not divided by the number of micro-batches whose gradients add up",
-                advice=f"Divide it before backward: {_divided(backward, window.every)}.",
+                advice=_advice(backward, window.every),
                 at=backward,
                 notes=[*((other, "nor is it here") for other in others), window_end_note(window)],
             )
@@ -144,10 +144,19 @@ class LossNotDivided(Rule):
         return Fix("Divide the loss by the number of micro-batches", tuple(edits), Applicability.UNSAFE)
 
 
-def _divided(backward: cst.CSTNode, every: cst.BaseExpression | None) -> str:
-    """The corrected backward pass, with the names of the code if these are plain."""
+def _advice(backward: cst.CSTNode, every: cst.BaseExpression | None) -> str:
+    """The corrected backward pass, with the number of micro-batches if that is a number, a name or a length."""
     number = every.value if isinstance(every, cst.Integer) else (dotted(every) if every is not None else None)
-    number = number or "accumulation_steps"
+    if isinstance(every, cst.Call) and dotted(every.func) == "len" and len(every.args) == 1:
+        counted = dotted(every.args[0].value)
+        number = f"len({counted})" if counted is not None else None
+    if number is None:
+        return "Divide it by their number before backward."
+    return f"Divide it before backward: {_divided(backward, number)}."
+
+
+def _divided(backward: cst.CSTNode, number: str) -> str:
+    """The corrected backward pass, with the names of the code if these are plain."""
     loss = backward.func.value if isinstance(backward, cst.Call) and isinstance(backward.func, cst.Attribute) else None
     if isinstance(loss, cst.Call) and loss.args and (dotted(loss.func) or "").endswith(".scale"):
         return f"{dotted(loss.func)}({dotted(loss.args[0].value) or 'loss'} / {number}).backward()"

@@ -165,7 +165,7 @@ class AutocastHasNoEffect(Rule):
         notes = [(event.chosen, "the device is given here")] if event.chosen is not None else []
         call = "torch.amp.GradScaler(" if event.scaler else "torch.autocast(device_type="
         device = f"torch.device({event.name})" if event.chosen is not None else "x.device"
-        advice = f"Pass the type of that device: `{call}{device}.type)`."
+        advice = f"Pass the type of that device: `{call}{device}.type{_other_arguments(event)})`."
         return self.report(
             event,
             message,
@@ -255,6 +255,13 @@ class AutocastHasNoEffect(Rule):
         if not isinstance(event, AutocastUnused) or event.called or AUTOCASTS.get(event.api) is None:
             return None
         return Fix("Call autocast", (rewrite.replace(event.node, f"{rewrite.text(event.node)}()"),))
+
+
+def _other_arguments(event: DeviceFixed) -> str:
+    """The arguments that the call keeps, by their keywords."""
+    given = event.node.args if isinstance(event.node, cst.Call) else ()
+    names = [one.keyword.value for one in given if one.keyword is not None and one.keyword.value != "device_type"]
+    return "".join(f", {name}=..." for name in names)
 
 
 def _kept_to_none(event: DeviceFixed) -> str:

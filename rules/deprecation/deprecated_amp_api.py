@@ -61,7 +61,7 @@ class DeprecatedAmpApi(Rule):
     def on_api_use(self, event: ApiUse) -> Iterator[Report]:
         if event.name in SUCCESSORS:
             advice = "Use {} and pass it the device type {!r}.".format(*SUCCESSORS[event.name])
-            newest = event.torch.before if event.torch is not None else None
+            newest = event.required.before if event.required is not None else None
             unseen = (Premise.MOVES_ON,) if newest is not None and newest <= DEPRECATED_SINCE else ()
             yield self.report(event, f"{event.name} is deprecated", advice=advice, premises=unseen)
 
@@ -82,7 +82,7 @@ class DeprecatedAmpApi(Rule):
         done = tuple(filter(None, edits))
         if len(done) < len(edits):
             return None
-        known = event.torch is None or event.torch.least >= _needed(event, rewrite)
+        known = event.required is None or event.required.least >= _needed(event, rewrite)
         certain = Applicability.SAFE if known else Applicability.UNSAFE
         return Fix(f"Use {successor}", done, certain, tuple(imports))
 

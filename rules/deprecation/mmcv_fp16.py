@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.findings import Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ApiUse, Setting
 from amplint.semantics.values.values import Const, Items
-from amplint.torchlib.legacy import MMCV, is_mmcv
+from amplint.torchlib.legacy import MMCV, MMCV_REMOVED_SINCE, is_mmcv
+from amplint.torchlib.versions import Wanted
 
 
 class MmcvFp16(Rule):
@@ -32,7 +34,8 @@ class MmcvFp16(Rule):
     )
     ```
     In a loop of your own: `torch.autocast("cuda")` around the forward pass, `torch.amp.GradScaler("cuda")` around the
-    loss and the optimizer. There is one finding for a file; its notes are the other places.
+    loss and the optimizer. There is one finding for a file; its notes are the other places. It says so where the
+    project requires an older mmcv. `fp16 = dict(type="apex", ...)` is none of mmcv's.
 
     ## References
     - <https://mmcv.readthedocs.io/en/latest/compatibility.html>
@@ -50,16 +53,27 @@ class MmcvFp16(Rule):
     def on_api_use(self, event: ApiUse) -> Iterator[Report]:
         if is_mmcv(event.name):
             name = event.name.rpartition(".")[2]
-            yield self.report(event, f"mmcv 2.0 has removed {name}", advice=f"Use {MMCV[name]}.")
+            yield self.report(
+                event, f"mmcv 2.0 has removed {name}", advice=f"Use {MMCV[name]}.", premises=_unseen(event.required)
+            )
 
     def on_setting(self, event: Setting) -> Iterator[Report]:
-        if event.name == "fp16" and _get(event.value, "loss_scale") is not None:
+        older = _get(event.value, "type")
+        if event.name == "fp16" and older is None and _get(event.value, "loss_scale") is not None:
             advice = "Use optim_wrapper = dict(type='AmpOptimWrapper', ...) with the loss scale in it."
-            yield self.report(event, "only mmcv 1.x reads the setting fp16 = dict(loss_scale=...)", advice=advice)
+            message = "only mmcv 1.x reads the setting fp16 = dict(loss_scale=...)"
+            yield self.report(event, message, advice=advice, premises=_unseen(event.mmcv))
         hook = _get(event.value, "type")
         if isinstance(hook, Const) and hook.value in MMCV:
             advice = "Use optim_wrapper = dict(type='AmpOptimWrapper', ...)."
-            yield self.report(event, f"mmcv 2.0 has removed {hook.value}", advice=advice)
+            message = f"mmcv 2.0 has removed {hook.value}"
+            yield self.report(event, message, advice=advice, premises=_unseen(event.mmcv))
+
+
+def _unseen(mmcv: Wanted | None) -> tuple[Premise, ...]:
+    """What a project takes for granted that requires an older mmcv."""
+    older = mmcv is not None and mmcv.before is not None and mmcv.before <= MMCV_REMOVED_SINCE
+    return (Premise.MOVES_ON_FROM_MMCV,) if older else ()
 
 
 def _get(settings: Items, key: str) -> object:

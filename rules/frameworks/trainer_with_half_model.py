@@ -10,10 +10,12 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Event, HalfManaged
-from amplint.torchlib.frameworks import TITLES
+from amplint.torchlib.frameworks import CONFIGURED_BY_LAUNCHERS, TITLES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_BY_LAUNCH = ", unless a launcher brings DeepSpeed or FSDP, which keep float32 copies"
 
 
 class TrainerWithHalfModel(Rule):
@@ -71,9 +73,10 @@ class TrainerWithHalfModel(Rule):
     def on_half_managed(self, event: HalfManaged) -> Iterator[Report]:
         if event.manager.precision != "float16":
             return
+        launched = event.manager.kind in CONFIGURED_BY_LAUNCHERS
         yield self.report(
             event,
-            f"{TITLES[event.manager.kind]} scales the gradients of a float16 model",
+            f"{TITLES[event.manager.kind]} scales the gradients of a float16 model" + (_BY_LAUNCH if launched else ""),
             advice="Keep the parameters in float32; mixed precision casts them to float16 where that is safe.",
             notes=[(event.cast, "the parameters become float16 here")],
         )

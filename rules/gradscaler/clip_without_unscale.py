@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _UNSCALE = "Call scaler.unscale_(optimizer) first, once per optimizer."
 _DIVIDE = "Divide what is read by scaler.get_scale(), or read it between scaler.unscale_(optimizer) and the step."
 
+_REASON = "They are still multiplied by the loss scale{start}, so limits and norms mean something else."
+
 
 class ClipWithoutUnscale(Rule):
     """Gradients are clipped, measured or changed while they still carry the loss scale.
@@ -61,9 +63,7 @@ class ClipWithoutUnscale(Rule):
         (b"scale(", b"caler"),
     )
     fixable = Applicability.SAFE
-    reason = (
-        "They are still multiplied by the loss scale (65536 at the start), so limits and norms mean something else."
-    )
+    reason = _REASON.format(start="")
 
     def __init__(self) -> None:
         self._uses: dict[cst.CSTNode, list[GradientUse]] = {}
@@ -79,6 +79,7 @@ class ClipWithoutUnscale(Rule):
             yield self.report(
                 event,
                 f"{unless}gradients are {event.what} while they still carry the loss scale",
+                reason=_REASON.format(start=_start(event)),
                 severity=Severity.INFO if event.hidden else shown,
                 advice=_UNSCALE if event.mutates else _DIVIDE,
                 notes=event.steps_from(gradients.backward),
@@ -134,3 +135,13 @@ def _optimizer(event: GradientUse) -> int | None:
     scaler = event.gradients.scaler
     found = known or set(event.index.partners.get(scaler.symbol, []) if scaler is not None else [])
     return next(iter(found)) if len(found) == 1 else None
+
+
+def _start(event: GradientUse) -> str:
+    """The scale at which a scaler begins that is made without another one, "" for any other."""
+    made = event.gradients.scaler.created if event.gradients.scaler is not None else None
+    if not isinstance(made, cst.Call) or any(one.star for one in made.args):
+        return ""
+    by_name = {one.keyword.value for one in made.args if one.keyword is not None}
+    positional = [one for one in made.args if one.keyword is None and not isinstance(one.value, cst.SimpleString)]
+    return "" if positional or "init_scale" in by_name else " (65536 at the start)"

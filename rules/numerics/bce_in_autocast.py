@@ -56,7 +56,7 @@ class BceInAutocast(Rule):
     screen = (b"autocast", (b"binary_cross_entropy", b"BCELoss"))
     assumed = ((b"binary_cross_entropy", b"BCELoss"),)
     fixable = Applicability.SAFE
-    reason = "PyTorch refuses to run it there, because float16 does not hold the gradients its backward pass needs."
+    reason = "PyTorch refuses to run it there, whatever the dtype: float16 would not hold the gradients behind it."
 
     def on_tensor_op(self, event: TensorOp) -> Iterator[Report]:
         devices = (event.region.devices if event.region is not None else None) or ()

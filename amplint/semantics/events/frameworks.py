@@ -279,10 +279,14 @@ class EngineInRegion(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Setting(Event):
-    """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own."""
+    """A dictionary is given a name, as configuration files do; `name` is the variable's or attribute's own.
+
+    `mmcv` are the versions of mmcv that the project requires.
+    """
 
     name: str
     value: Items
+    mmcv: Wanted | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -11,11 +11,11 @@ from amplint.torchlib.versions import Wanted
 class ApiUse(Event):
     """A library name is imported or used; `name` is its qualified name.
 
-    For a deprecated one, `torch` are the versions of PyTorch that the project requires.
+    For a deprecated one of PyTorch, and those of mmcv, `required` are the versions that the project requires.
     """
 
     name: str
-    torch: Wanted | None = None
+    required: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -17,7 +17,7 @@ from amplint.source import syntax as cst
 from amplint.source.fallback import is_fallback
 from amplint.source.source import Chunk
 from amplint.source.tree import bound_by, walk
-from amplint.torchlib.legacy import APEX_MODULES
+from amplint.torchlib.legacy import APEX_MODULES, is_mmcv
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
 from amplint.torchlib.versions import Wanted
 
@@ -42,7 +42,7 @@ class ApiUses(Tracker):
             self.reported.add((node, name))
             if self._is_fallback(node, name):
                 return
-        machine.emit(state, ApiUse, node, name=name, torch=self._torch(name))
+        machine.emit(state, ApiUse, node, name=name, required=self._required(name))
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report the deprecated names on no interpreted path, such as behind a disabled switch."""
@@ -59,12 +59,15 @@ class ApiUses(Tracker):
                 if name in SUCCESSORS and node not in known and not self._is_fallback(node, name):
                     self.machine.chunk = chunk
                     self.machine.statement = None
-                    self.machine.emit(State(), ApiUse, node, name=name, torch=self._torch(name))
+                    self.machine.emit(State(), ApiUse, node, name=name, required=self._required(name))
 
-    def _torch(self, name: str) -> Wanted | None:
-        """The versions of PyTorch that the project requires, for a deprecated name."""
-        asked = name in SUCCESSORS and ApiUse.kind in self.machine.wanted
-        return self.machine.program.wanted_torch() if asked else None
+    def _required(self, name: str) -> Wanted | None:
+        """The versions of PyTorch or mmcv that the project requires, for a name that newer ones discourage."""
+        if ApiUse.kind not in self.machine.wanted:
+            return None
+        if is_mmcv(name):
+            return self.machine.program.wanted_mmcv()
+        return self.machine.program.wanted_torch() if name in SUCCESSORS else None
 
     def _is_fallback(self, node: cst.CSTNode, name: str) -> bool:
         """Whether `name` is a fallback, used only where its successor is missing."""

@@ -503,4 +503,5 @@ class Frameworks(Tracker):
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
         """Emit the assignment of a configuration dictionary."""
         if isinstance(value, Items) and value.keys and (name := dotted(target)) is not None:
-            self.machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value)
+            asked = self.machine.program.wanted_mmcv() if Setting.kind in self.machine.wanted else None
+            self.machine.emit(state, Setting, node, name=name.rpartition(".")[2], value=value, mmcv=asked)

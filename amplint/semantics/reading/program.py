@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
+from amplint.torchlib.legacy import MMCV_PACKAGES
 from amplint.torchlib.versions import asked
 
 if TYPE_CHECKING:
     from amplint.source.configs.file import ConfigFile
-    from amplint.torchlib.versions import Wanted
+    from amplint.torchlib.legacy import MMCV_PACKAGES
+from amplint.torchlib.versions import Wanted
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
 """Return the file of a module name in a given file; None if it is not in the linted tree."""
@@ -102,6 +104,10 @@ class Program:
         if self.torch is not None:
             return asked("torch", f"=={self.torch}", "torch-version")
         return self.wanted("torch") or self.wanted("pytorch")
+
+    def wanted_mmcv(self) -> Wanted | None:
+        """The versions of mmcv that the project requires, by either name of its package."""
+        return next(filter(None, map(self.wanted, MMCV_PACKAGES)), None)
 
     def aliases(self) -> dict[str, str]:
         """Name -> original name, for imports that rename."""
