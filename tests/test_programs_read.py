@@ -177,6 +177,70 @@ PROGRAMS = {
             optimizer.step()
             optimizer.zero_grad()
         """,
+    "a region and a scaler that follow from one setting": """
+        from contextlib import nullcontext
+
+        def fit(args, model, loader, optimizer):
+            if args["precision"] == "bf16":
+                weights, computed = torch.bfloat16, torch.bfloat16
+            elif args["precision"] == "fp32":
+                weights, computed = torch.float32, torch.float16
+            elif args["precision"] == "fp16_autocast":
+                weights, computed = torch.float32, torch.float16
+            elif args["precision"] == "bf16_autocast":
+                weights, computed = torch.float32, torch.bfloat16
+            else:
+                raise ValueError(args["precision"])
+            if args["precision"] in ["fp16_autocast", "bf16_autocast", "other"]:
+                region = torch.autocast("cuda", dtype=computed)
+            else:
+                region = nullcontext()
+            scaler = torch.amp.GradScaler("cuda") if args["precision"] == "fp16_autocast" else None
+            scales = scaler is not None
+            for batch in loader:
+                with region:
+                    loss = model(batch).mean()
+                if scales:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    optimizer.step()
+                optimizer.zero_grad()
+        """,
+    "a region in float16 that another value of the setting enters without a scaler": """
+        from contextlib import nullcontext
+
+        def fit(args, model, loader, optimizer):
+            if args["precision"] == "bf16":
+                weights, computed = torch.bfloat16, torch.bfloat16
+            elif args["precision"] == "fp32":
+                weights, computed = torch.float32, torch.float16
+            elif args["precision"] == "fp16_autocast":
+                weights, computed = torch.float32, torch.float16
+            elif args["precision"] == "bf16_autocast":
+                weights, computed = torch.float32, torch.bfloat16
+            else:
+                raise ValueError(args["precision"])
+            if args["precision"] in ["fp16_autocast", "bf16_autocast", "fp32"]:
+                region = torch.autocast("cuda", dtype=computed)  # expect: AMP220
+            else:
+                region = nullcontext()
+            scaler = torch.amp.GradScaler("cuda") if args["precision"] == "fp16_autocast" else None
+            scales = scaler is not None
+            for batch in loader:
+                with region:
+                    loss = model(batch).mean()
+                if scales:
+                    scaler.scale(loss).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    loss.backward()
+                    optimizer.step()
+                optimizer.zero_grad()
+        """,
 }
 """Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
 

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 from amplint.semantics.values.symbols import Symbols
-from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Unknown, Value
+from amplint.semantics.values.values import FALSE, TRUE, Among, Const, Items, Ref, Unknown, Value
 
 Fact: TypeAlias = "int | tuple[str, int]"
-"""What an assumption is about: a symbol's truth, ("is none", symbol), ("value of", symbol) or ("member", symbol)."""
+"""What an assumption is about: a symbol's truth, or ("is none", symbol), ("value of", symbol), ("among", symbol),
+("member", symbol).
+"""
 Facts: TypeAlias = "dict[Fact, Const]"
 NOTHING: Facts = {}
+MOST_OPTIONS = 8
+"""The largest number of constants among which a value is remembered to be."""
 DEPTH = 8
 """The depth to which nested conditions are evaluated, since each is evaluated again for each one around it."""
 
@@ -25,7 +29,32 @@ class Known(Protocol):
 
 def compatible(one: Mapping[Fact, Const], other: Mapping[Fact, Const]) -> bool:
     """Whether both sets of facts can hold at once."""
-    return all(other.get(key, fact) == fact for key, fact in one.items())
+    return all((found := other.get(key, fact)) == fact or _overlap(found, fact) for key, fact in one.items())
+
+
+def _overlap(one: Const, other: Const) -> bool:
+    return isinstance(one, Among) and isinstance(other, Among) and not set(one.options).isdisjoint(other.options)
+
+
+_OF_VALUES = ("value of", "among")
+
+
+def joined_options(left: Facts, right: Facts, alone: Facts) -> Facts:
+    """The facts ("among", symbol) of a join of two paths, of which the left one has the facts `alone` to itself."""
+    found: Facts = {}
+    for key in alone:
+        if type(key) is tuple and key[0] in _OF_VALUES:
+            ours, theirs = (_options(facts, key[1]) for facts in (left, right))
+            options = tuple(dict.fromkeys((*ours, *theirs)))
+            if ours and theirs and len(options) <= MOST_OPTIONS:
+                found["among", key[1]] = Among(None, options=options)
+    return found
+
+
+def _options(facts: Known, symbol: int) -> tuple[Const, ...]:
+    """The constants that the value of a symbol is among, none if these are not known."""
+    value, among = facts.get(("value of", symbol)), facts.get(("among", symbol))
+    return (value,) if value is not None else among.options if isinstance(among, Among) else ()
 
 
 _CONDITIONS = frozenset({"not", "and", "or", "==", "in", "same", "value", "Modulo"})
@@ -55,9 +84,13 @@ def symbol_truth(symbols: Symbols, facts: Known, symbol: int, depth: int = DEPTH
         return decides if decides in sides else None if None in sides else not decides
     if kind in ("==", "in"):
         value = facts.get(("value of", parts[0]))
-        if value is None:
-            return _remainder_truth(symbols, facts, symbol)
-        return _compared(symbols, symbol, value)
+        if value is not None:
+            return _compared(symbols, symbol, value)
+        among = facts.get(("among", parts[0]))
+        if isinstance(among, Among):
+            outcomes = {_compared(symbols, symbol, one) for one in among.options}
+            return outcomes.pop() if len(outcomes) == 1 else None
+        return _remainder_truth(symbols, facts, symbol)
     if kind == "Modulo":
         return _remainder_truth(symbols, facts, symbol)
     if kind == "same":
@@ -171,6 +204,10 @@ def record_fact(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> Non
     facts[symbol] = TRUE if holds else FALSE
     _infer_last_part(symbols, facts)
     kind, parts = symbols.key(symbol)[0], symbols.parts(symbol)
+    if kind in ("==", "in", "or") and parts:
+        subject = symbols.parts(parts[0])[0] if kind == "or" and symbols.key(parts[0])[0] == "==" else parts[0]
+        if ("among", subject) in facts:
+            _narrow(symbols, facts, subject, symbol, holds)
     counted = _at_one(symbols, symbol)
     if counted is not None and counted[1] is not holds and symbols.key(counted[0])[0] != "value":
         facts[symbols.intern("==", Const(1), parts=(counted[0],))] = FALSE
@@ -190,3 +227,18 @@ def record_fact(symbols: Symbols, facts: Facts, symbol: int, holds: bool) -> Non
         facts["is none", parts[0]] = TRUE if holds else FALSE
         if holds:
             facts[parts[0]] = FALSE
+
+
+def _narrow(symbols: Symbols, facts: Facts, subject: int, condition: int, holds: bool) -> None:
+    """Leave out the constants among which a value is that contradict a condition on it."""
+    among = facts["among", subject]
+    assert isinstance(among, Among)
+    kept = [
+        one
+        for one in among.options
+        if symbol_truth(symbols, {("value of", subject): one}, condition) is not (not holds)
+    ]
+    if len(kept) == 1:
+        facts["value of", subject] = kept[0]
+    if kept:
+        facts["among", subject] = Among(None, options=tuple(kept))

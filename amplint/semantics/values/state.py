@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Set
 from typing import TypeAlias, TypeVar
 
 from amplint.records import dataclass
-from amplint.semantics.values.facts import NOTHING, Fact, Facts
+from amplint.semantics.values.facts import NOTHING, Fact, Facts, joined_options
 from amplint.semantics.values.values import (
     Autocast,
     Const,
@@ -240,7 +240,8 @@ def _join(left: State, right: State, names: Set[str] | None, either: Either) -> 
     joined.frames = frames
     joined.heap = heap
     if alone[0]:
-        joined.facts = {key: fact for key, fact in left.facts.items() if key not in alone[0]}
+        kept = {key: fact for key, fact in left.facts.items() if key not in alone[0]}
+        joined.facts = kept | joined_options(left.facts, right.facts, alone[0])
     joined.parts = {kind: part.joined(right.parts[kind]) for kind, part in left.parts.items()}
     joined.trail = _common_trail(left.trail, right.trail)
     return joined

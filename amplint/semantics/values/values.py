@@ -52,6 +52,19 @@ class Const:
         return hash((type(self.value), self.value))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Among(Const):
+    """One of several constants, as a fact about a value."""
+
+    options: tuple[Const, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Among) and set(self.options) == set(other.options)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.options))
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A module, class, function or constant of a library, by its qualified name (`torch.amp.GradScaler`)."""
