@@ -241,6 +241,49 @@ PROGRAMS = {
                     optimizer.step()
                 optimizer.zero_grad()
         """,
+    "logits that are resized where their shape is another": """
+        import torch.nn.functional as F
+
+        weight = nn.Parameter(torch.randn(8, 8, 1, 1, device="cuda"))
+        optimizer = torch.optim.Adam([weight])
+        for batch, labels in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                logits = F.conv2d(batch, weight)
+                if logits.shape[-2:] != labels.shape[-2:]:
+                    logits = F.interpolate(logits, size=labels.shape[-2:], mode="bilinear")
+                loss = F.cross_entropy(logits, labels)
+            loss.backward()
+            optimizer.step()
+        """,
+    "logits that are cut where their shape is another": """
+        import torch.nn.functional as F
+
+        weight = nn.Parameter(torch.randn(8, 8, 1, 1, device="cuda"))
+        optimizer = torch.optim.Adam([weight])
+        for batch, labels in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                logits = F.conv2d(batch, weight)
+                if logits.shape[-2:] != labels.shape[-2:]:
+                    logits = logits[..., ::2, ::2]
+                loss = F.cross_entropy(logits, labels)  # expect: amp413
+            loss.backward()
+            optimizer.step()
+        """,
+    "logits of the shape of labels": """
+        import torch.nn.functional as F
+
+        weight = nn.Parameter(torch.randn(8, 8, 1, 1, device="cuda"))
+        optimizer = torch.optim.Adam([weight])
+        for batch, labels in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                logits = F.conv2d(batch, weight)
+                loss = F.cross_entropy(logits, labels)  # expect: amp413
+            loss.backward()
+            optimizer.step()
+        """,
 }
 """Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
 

@@ -234,6 +234,8 @@ def with_dtype(
     why = halves[0].why_half if halves else node
     if dtype in HALF_DTYPES and not halves:
         machine[Tensors].half_because[node] = Because.REGION
+    if dtype == "float32" and any(isinstance(value, Tensor) and value.dtype in HALF_DTYPES for value in operands):
+        machine[Tensors].lifts.add(node)
     among = found.dtypes if dtype is None else None
     return replace(
         result, dtype=dtype, among=among, why_half=why if dtype else None, device=common(operands),

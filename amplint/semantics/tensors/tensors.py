@@ -471,15 +471,17 @@ def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
 class Tensors(Tracker):
     """Tracks tensors through the syntax of Python.
 
-    `cast_from` maps a symbol to its dtype before a cast, `cast_at` to the cast, `half_because` a node to its evidence
-    for half tensors, `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which
-    alone it is a tensor, none if its use implies one. `of_layers` are the loops that layers and optimizers run, by
-    identity, `leaves` the tensors created with `requires_grad` and not used yet, `registered` maps buffers to their
-    dtype and the method that created them, `drawn` random numbers to the function that draws them, `narrowed` tensors
-    to the call that gave them the dtype of another one after a cast to float32. `constants` maps tensors to the number
-    that fills them, `extremes` to a number among their elements that is out of the range of float16. `owners` maps a
-    call that creates a tensor to those whose size or device it takes, `beside` to the name of the layer whose size it
-    takes. `perhaps_wide` are the results of functions that are not interpreted and convert something to float32.
+    `cast_from` maps a symbol to its dtype before a cast, `cast_at` to the cast, `half_because` a node to its
+    evidence for half tensors, `lifts` are operations that a region computes in float32 of half tensors,
+    `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
+    tensor, none if its use implies one. `of_layers` are the loops that layers and optimizers run, by identity,
+    `leaves` the tensors created with `requires_grad` and not used yet, `registered` maps buffers to their dtype and
+    the method that created them, `drawn` random numbers to the function that draws them, `narrowed` tensors to the
+    call that gave them the dtype of another one after a cast to float32. `constants` maps tensors to the number
+    that fills them, `extremes` to a number among their elements that is out of the range of float16. `owners` maps
+    a call that creates a tensor to those whose size or device it takes, `beside` to the name of the layer whose
+    size it takes. `perhaps_wide` are the results of functions that are not interpreted
+    and convert something to float32.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16", "HalfTensor", "FloatTensor"})
@@ -488,6 +490,7 @@ class Tensors(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.cast_from: dict[int, str] = {}
+        self.lifts: set[cst.CSTNode | None] = set()
         self.cast_at: dict[int, cst.CSTNode] = {}
         self.half_because: dict[cst.CSTNode | None, Because] = {}
         self.half_options: dict[cst.CSTNode | None, frozenset[str]] = {}
@@ -543,10 +546,15 @@ class Tensors(Tracker):
         return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
 
     def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
-        """Join as half a tensor that a region made half on one path, and that nothing cast on the other."""
+        """Join as half a tensor that a region made half on one path, and that nothing made float32 on the other."""
         half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
         by_region = self.half_because.get(half.why_half) is Because.REGION and other.symbol not in self.cast_from
-        if half.dtype in HALF_DTYPES and by_region and other.dtypes in (None, frozenset({"float32"})):
+        if (
+            half.dtype in HALF_DTYPES
+            and by_region
+            and other.why_half not in self.lifts
+            and other.dtypes in (None, frozenset({"float32"}))
+        ):
             return replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
         return None
 
