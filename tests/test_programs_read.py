@@ -445,3 +445,46 @@ def test_words_that_a_reader_needs(name: str, tmp_path: Path) -> None:
     told = [f"{one.reason} {one.advice}" for one in found(program(text), tmp_path) if one.code == code]
     assert told
     assert all(words in one for one in told)
+
+
+LOADER = """
+import torch
+from transformers import AutoModelForCausalLM
+
+
+def load_model(name, quietly=True):
+    if not quietly:
+        print(name)
+    return AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.{dtype})
+
+
+def load_both(name, tokenizer=None):
+    model = load_model(name)
+    return model, tokenizer
+"""
+TRAINER = """
+import transformers
+
+from loading import load_both
+
+
+def finetune(name, dataset):
+    model, tokenizer = load_both(name)
+    args = transformers.TrainingArguments("out", {precision}=True)
+    trainer = transformers.Trainer(model=model, args=args, train_dataset=dataset)
+    trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "precision", "codes"),
+    [
+        ("float16", "fp16", ["AMP706"]),
+        ("bfloat16", "bf16", ["AMP741"]),
+        ("float16", "bf16", ["AMP745"]),
+        ("float32", "fp16", []),
+    ],
+)
+def test_models_that_another_file_loads(dtype: str, precision: str, codes: list[str], tmp_path: Path) -> None:
+    told = found(TRAINER.format(precision=precision), tmp_path, loading=LOADER.format(dtype=dtype))
+    assert [one.code for one in told] == codes

@@ -20,6 +20,8 @@ WORD = regex(r"\w+")
 FOLLOWED = (b"autocast", b"backward(", b"scaler", b"Scaler", b"unscale_", b"clip_grad")
 PREPARED = (b".half()", b".bfloat16()", b"float16", b"BCELoss", b"Trainer(")
 """What a script prepares that trains by functions of other files."""
+TRAINERS = (b"Trainer(", b"TrainingArguments(")
+"""Objects of frameworks that train, perhaps with what functions of other files load."""
 _TESTS = regex(r"(?:^|[\\/])(?:tests?[\\/]|test_[^\\/]*\.py$|[^\\/]*_test\.py$|conftest\.py$)")
 """Where pytest finds tests, and the folders that hold them."""
 _IMPORT = regex(rb"^[ \t]*(?:from|import)[ \t]", re.MULTILINE)
@@ -29,10 +31,11 @@ _DTYPE_IMPORTS = regex(rb"^[ \t]*from[ \t].*?\bimport\b.*?\w*(?:dtype|DTYPE|prec
 
 
 def follows(raw: bytes) -> bool:
-    """Whether imports of the file are followed: it contains training code itself, or is a script that prepares it."""
+    """Whether imports of the file are followed: it contains training code or runs a framework's, or prepares it."""
     trains = any(word in raw for word in FOLLOWED)
     prepares = b"__main__" in raw and any(word in raw for word in PREPARED)
-    return (trains or prepares or _DTYPE_IMPORTS.search(raw) is not None) and _IMPORT.search(raw) is not None
+    managed = (b".train(" in raw or b".fit(" in raw) and any(word in raw for word in TRAINERS)
+    return (trains or prepares or managed or _DTYPE_IMPORTS.search(raw) is not None) and _IMPORT.search(raw) is not None
 
 
 def is_test(filename: str) -> bool:

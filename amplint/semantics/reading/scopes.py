@@ -64,6 +64,8 @@ LONGEST_NAME = 50
 SHORT_FUNCTION = 40
 _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
+_TRAINERS = ("Trainer(", "TrainingArguments(")
+"""Objects of frameworks that train, perhaps with what functions of other files load."""
 _RENAMED = regex(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = regex(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^()]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
@@ -288,7 +290,8 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 
     They contain one of `triggers` or `names`, a call of one of `calls`, or refer to such a chunk. If only numbers can
     cause `kinds`, the triggers do not count. In other files than the linted one only code counts that trains, saves or
-    enters contexts, and short functions that its half-precision code calls, unless the `whole` program does.
+    enters contexts, short functions that its half-precision code calls, and code that loads half models for its
+    trainers, unless the `whole` program does.
     """
     ours = {*(program.chunks if program.whole else program.main.chunks)}
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
@@ -296,6 +299,8 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
         chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
     found |= {chunk for user in ours for chunk in program.mentions[user] if chunk not in ours and _names_half(chunk)}
+    if any(sign in program.main.text for sign in _TRAINERS):
+        found |= {chunk for chunk in program.chunks[len(ours) :] if _loads_half(chunk)}
     saves = "state_dict" in names
     found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}
     users: dict[Chunk, list[Chunk]] = {}
@@ -319,6 +324,12 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
 def _names_half(chunk: Chunk) -> bool:
     """Whether `chunk` is a short function, class or table that names a half dtype, which others may use."""
     return not chunk.words.isdisjoint(_HALF_NAMES) and chunk.text.count("\n") <= SHORT_FUNCTION
+
+
+@cached_per_chunk
+def _loads_half(chunk: Chunk) -> bool:
+    """Whether `chunk` loads a pretrained model and names a half dtype."""
+    return "from_pretrained" in chunk.words and not chunk.words.isdisjoint(_HALF_NAMES)
 
 
 def _inherits(chunk: Chunk, other: Chunk) -> bool:
