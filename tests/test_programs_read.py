@@ -284,6 +284,37 @@ PROGRAMS = {
             loss.backward()
             optimizer.step()
         """,
+    "an attribute that each step gives a new scaler": """
+        class Learner:
+            def __init__(self, network, loss_fn, scaler):
+                self.network, self.loss_fn, self.scaler = network, loss_fn, scaler
+                self.optimizer = torch.optim.Adam(network.parameters())
+
+            def training_step(self, batch, labels):
+                self.scaler = torch.amp.GradScaler("cuda")  # expect: AMP210
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = self.loss_fn(self.network(batch), labels)
+                self.optimizer.zero_grad()
+                self.scaler.scale(loss).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """,
+    "an attribute that the first step gives a scaler": """
+        class Learner:
+            def __init__(self, network, loss_fn, scaler):
+                self.network, self.loss_fn, self.scaler = network, loss_fn, scaler
+                self.optimizer = torch.optim.Adam(network.parameters())
+
+            def training_step(self, batch, labels):
+                if self.scaler is None:
+                    self.scaler = torch.amp.GradScaler("cuda")
+                with torch.autocast("cuda", dtype=torch.float16):
+                    loss = self.loss_fn(self.network(batch), labels)
+                self.optimizer.zero_grad()
+                self.scaler.scale(loss).backward()
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+        """,
 }
 """Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
 

@@ -95,9 +95,18 @@ class ShortLived(Tracker):
         self.held = frozenset(value.symbol for value in held if isinstance(value, (Optimizer, Unknown)))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
-        """A scaler in an attribute persists."""
-        self._keep((value,))
+        """A scaler in an attribute persists, unless each call of the method that constructs it replaces it."""
+        if not self._is_replaced(target, value):
+            self._keep((value,))
         return None
+
+    def _is_replaced(self, target: cst.Attribute, value: Value) -> bool:
+        """Whether each call of a method by unseen code assigns a new scaler to an attribute of its object."""
+        function, statement = self.machine.calls[0] if len(self.machine.calls) == 1 else None, self.machine.statement
+        if not isinstance(function, cst.FunctionDef) or statement not in function.body.body:
+            return False
+        made = [one.value for one in every(statement, cst.Assign)] if statement is not None else []
+        return isinstance(value, Scaler) and made == [value.created] and dotted(target.value) == "self"
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """A scaler in a container may persist."""
