@@ -519,3 +519,39 @@ def finetune(name, dataset):
 def test_models_that_another_file_loads(dtype: str, precision: str, codes: list[str], tmp_path: Path) -> None:
     told = found(TRAINER.format(precision=precision), tmp_path, loading=LOADER.format(dtype=dtype))
     assert [one.code for one in told] == codes
+
+
+SAVING = """
+import torch
+
+
+def keep(model, optimizer, path):
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, path)
+
+
+def resume(model, optimizer, path):
+    state = torch.load(path)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+"""
+
+
+def test_a_checkpoint_of_another_file(tmp_path: Path) -> None:
+    text = program("""
+        from saving import keep, resume
+
+        model = nn.Linear(4, 1).cuda()
+        optimizer = torch.optim.Adam(model.parameters())
+        scaler = torch.amp.GradScaler("cuda")
+        resume(model, optimizer, "last.pt")
+        for batch in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = model(batch).mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        keep(model, optimizer, "last.pt")
+        """)
+    messages = [one.message for one in found(text, tmp_path, saving=SAVING) if one.code == "AMP211"]
+    assert messages == ["a checkpoint that this call leads to holds the optimizer's state but not the scaler's"]

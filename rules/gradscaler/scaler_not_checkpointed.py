@@ -108,7 +108,8 @@ class ScalerNotCheckpointed(Rule):
             others = [
                 (place.within, "the optimizer's state is saved here") for place in event.saves[:1] if place.within
             ] + others
-            message = "the checkpoint holds the optimizer's state but not the scaler's"
+            which = "a checkpoint that this call leads to" if event.saves[0].within else "the checkpoint"
+            message = f"{which} holds the optimizer's state but not the scaler's"
             advice = "Save scaler.state_dict() beside the optimizer's state, and load it when training resumes."
         notes += [*others, *restores]
         yield self.report(event, message, advice=advice, notes=notes, premises=unseen)

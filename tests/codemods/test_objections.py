@@ -84,7 +84,7 @@ def test_a_checkpoint_that_is_written_elsewhere_is_to_be_checked(tmp_path: Path)
     conversion = convert(CHECKPOINT, Wish(to="amp"), str(tmp_path / "train.py"))
     assert conversion.refused == ()
     assert [remark.text for remark in conversion.left] == [
-        "in the result, the checkpoint holds the optimizer's state but not the scaler's (AMP211)"
+        "in the result, a checkpoint that this call leads to holds the optimizer's state but not the scaler's (AMP211)"
     ]
 
 
