@@ -51,6 +51,7 @@ class Premise(enum.Enum):
     NOT_REPLACED = "nothing replaces the empty tensor"
     COMPUTED_WITH = "what is converted is computed with"
     PRODUCTS = "the optimizer computes matrix products"
+    RUNS_ENGINE = "the model runs the engine that it holds"
     CONFIGURED_WITHOUT = "the configuration says nothing of autocast"
     NO_REGION_WITHIN = "the model enters no region by itself"
     FORWARD_FOLLOWS = "a forward pass follows in the region"

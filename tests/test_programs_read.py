@@ -315,6 +315,36 @@ PROGRAMS = {
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
         """,
+    "a model that holds an engine": """
+        import deepspeed
+
+        from models import make
+
+        model = make("large")
+        config = {"train_batch_size": 8, "bf16": {"enabled": True}}
+        engine, *_ = deepspeed.initialize(model=model.backbone, config=config)
+        model.backbone = engine
+        for batch in loader:
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model.forward(batch)  # expect: amp721
+            engine.backward(loss)
+            engine.step()
+        """,
+    "a model that does not hold the engine": """
+        import deepspeed
+
+        from models import make
+
+        model = make("large")
+        config = {"train_batch_size": 8, "bf16": {"enabled": True}}
+        engine, *_ = deepspeed.initialize(model=model.backbone, config=config)
+        model.head.requires_grad_(False)
+        for batch in loader:
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model.forward(batch)
+            engine.backward(loss)
+            engine.step()
+        """,
 }
 """Each line that is reported ends with `# expect:` and its codes, those of infos in small letters."""
 

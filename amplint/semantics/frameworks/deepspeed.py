@@ -110,11 +110,12 @@ class _Config:
 class DeepSpeed(Tracker):
     """Tracks visible configurations, as literals or files, and the engines constructed with them.
 
-    `plain` are engines without a region around them, `hidden` those with an unseen configuration, `unclipped` those
-    whose gradients are not clipped although none are on their parameters, and `converted` those that convert their
-    model, each with the dtype. `engines` are all of them, each with the call that constructs it and the configuration,
-    `stepped` those whose own step runs, and `bypassed` maps the others to the calls that go past them. `passes` are
-    their backward passes, `escaped` what unseen code is passed, and `other_steps` are those of unknown objects.
+    `plain` are engines without a region around them, `holding` unseen models that hold one of these, `hidden` those
+    with an unseen configuration, `unclipped` those whose gradients are not clipped although none are on their
+    parameters, and `converted` those that convert their model, each with the dtype. `engines` are all of them, each
+    with the call that constructs it and the configuration, `stepped` those whose own step runs, and `bypassed` maps
+    the others to the calls that go past them. `passes` are their backward passes, `escaped` what unseen code is
+    passed, and `other_steps` are those of unknown objects.
     """
 
     triggers = frozenset({"initialize", _PLUGIN, STRATEGY[1:], "TrainingArguments"})
@@ -123,6 +124,7 @@ class DeepSpeed(Tracker):
         super().__init__(machine)
         self.made: dict[Value, cst.CSTNode] = {}
         self.plain: dict[int, cst.CSTNode] = {}
+        self.holding: dict[int, cst.CSTNode] = {}
         self.hidden: set[cst.CSTNode] = set()
         self.unclipped: dict[int, _Config] = {}
         self.converted: dict[int, tuple[str, _Config]] = {}
@@ -159,6 +161,16 @@ class DeepSpeed(Tracker):
         """Record the node of a dictionary bound to a name."""
         if isinstance(value, Items) and value.keys:
             self.made.setdefault(value, node.value)
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """Record the unseen model of which an engine becomes a part."""
+        made = self._engine_of(self.plain, value.symbol) if self.plain and isinstance(value, Unknown) else None
+        if made is not None and isinstance(owner, Unknown):
+            symbol = root(self.machine, owner.symbol)
+            while self.machine.symbols.key(symbol)[0] == "attribute":
+                symbol = root(self.machine, self.machine.symbols.parts(symbol)[0])
+            self.holding[symbol] = made
+        return None
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
         """Handle `config["bf16"] = {...}`, behind which the variable holds another dictionary."""
@@ -257,13 +269,16 @@ class DeepSpeed(Tracker):
                 written = {"argument": name, "written": config.written}
                 self.machine.emit(state, ClippingLost, call.node, **written, called=True)
         elif isinstance(call.callee, Unknown) and self.plain:
-            made = self._engine_of(self.plain, call.callee.symbol)
+            model = call.owner if call.name == "forward" and isinstance(call.owner, Unknown) else call.callee
+            held = self.holding.get(root(self.machine, model.symbol))
+            made = self._engine_of(self.plain, model.symbol) or held
             region, entered = innermost(self.machine, state)
             if made is None or region is None or region.enabled != TRUE:
                 return
             version = self.machine.program.wanted("deepspeed")
             if version is None or version.has(OUTER_REGION_REFUSED) is not False:
-                premises = (Premise.CONFIGURED_WITHOUT,) if made in self.hidden else ()
+                hidden = (Premise.CONFIGURED_WITHOUT,) if made in self.hidden else ()
+                premises = (*hidden, Premise.RUNS_ENGINE) if made is held else hidden
                 details = {"made": made, "entered": entered, "version": version}
                 self.machine.emit(state, EngineInRegion, call.node, premises=premises, **details)
 
