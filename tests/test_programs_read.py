@@ -119,6 +119,38 @@ PROGRAMS = {
             optimizer.step()
             optimizer.zero_grad()
         """,
+    "a model that gets a tokenizer, made while bfloat16 is the default": """
+        import transformers
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return self.layer(x)
+
+        def build():
+            before = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16)  # expect: AMP410
+            model = Net()
+            torch.set_default_dtype(before)
+            model.tokenizer = transformers.AutoTokenizer.from_pretrained("small")
+            return model
+
+        model = build()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        for batch in loader:
+            model.eval()
+            with torch.no_grad():
+                print(model(batch).mean())
+            model.train()
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """,
     "a model made while tensors of bfloat16 are the default": """
         class Net(nn.Module):
             def __init__(self):

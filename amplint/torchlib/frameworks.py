@@ -84,6 +84,8 @@ INSTEAD = {
 LIGHTNING_PACKAGES = frozenset({"lightning", "pytorch_lightning"})
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
+WITHOUT_PARAMETERS = ("Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor")
+"""Ends of the names of classes of transformers that are no models."""
 CONFIGURED_BY_LAUNCHERS = frozenset({"accelerate", "fabric", "loop"})
 """Kinds of objects that take DeepSpeed or FSDP from the command that launches the script.
 

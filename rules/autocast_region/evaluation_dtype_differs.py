@@ -58,15 +58,19 @@ class EvaluationDtypeDiffers(Rule):
 
     def __init__(self) -> None:
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
+        self._half: set[Hashable] = set()
         self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
-        if not event.half and not event.is_of_loss:
+        if event.half:
+            self._half.add(event.model)
+        elif not event.is_of_loss:
             self._forwards[event.purpose].setdefault(event.model, []).append(event)
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for model, training in self._forwards[Purpose.TRAINING].items():
+        known = self._forwards[Purpose.TRAINING].items()
+        for model, training in ((model, forwards) for model, forwards in known if model not in self._half):
             evaluation = self._forwards[Purpose.EVALUATION].get(model, [])
             on = next((forward for forward in training if forward.autocast is Recipe.ON and forward.entered), None)
             if on is not None:

@@ -12,7 +12,7 @@ from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Event, Forward, HalfCast, Operation, ScriptEnd
 from amplint.semantics.values.values import Autocast
 from amplint.source import syntax as cst
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import DEFAULT_SETTERS, HALF_DTYPES
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -80,7 +80,7 @@ class ManualCastInAutocast(Rule):
         weights = node is call.weights_cast
         return self.report(
             replace(call, node=node),
-            "a model that trains under autocast is converted to half"
+            f"a model that trains under autocast is {'made in' if _sets_default(node) else 'converted to'} half"
             if weights
             else "the input of a model that runs under autocast is converted to half",
             reason="Weights lose small updates in half."
@@ -145,3 +145,9 @@ def _follows_tensor(region: Autocast | None) -> bool:
     made = region.node if region is not None else None
     given = [argument.value for argument in made.args] if isinstance(made, cst.Call) else []
     return any(isinstance(value, cst.Attribute) and value.attr.value == "dtype" for value in given)
+
+
+def _sets_default(node: cst.CSTNode) -> bool:
+    """Whether this is no conversion, but sets the dtype in which parameters are constructed."""
+    called = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
+    return f"torch.{called}" in DEFAULT_SETTERS

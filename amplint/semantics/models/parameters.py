@@ -14,6 +14,7 @@ from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
+from amplint.semantics.python.attributes import bases, lineage
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -71,6 +72,7 @@ from amplint.torchlib.frameworks import (
     PIPELINES,
     QUANTIZERS,
     SWITCHES_ADAPTERS,
+    WITHOUT_PARAMETERS,
     loads_as_saved,
 )
 from amplint.torchlib.names import DEFAULT_SETTERS, DTYPES, HALF_DTYPES, LEGACY_TENSORS
@@ -93,6 +95,7 @@ _UNCOMPILED = "attribute", "_orig_mod"
 _MAKES = frozenset(DECAYS) | frozenset(EPSILONS) | {"SGD"}
 _SHARDING = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _DEFAULTS = frozenset(name.rpartition(".")[2] for name in DEFAULT_SETTERS)
+_PLAIN_BASES = Ref("builtins.object"), Ref("abc.ABC")
 _OF_OPTIMIZERS = frozenset({HalfStepped.kind, HalfUnscaled.kind, ShardedStep.kind})
 GROWN, DISPLAY = "grown", "display"
 """The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
@@ -327,6 +330,16 @@ def _layer_of(machine: Machine, state: State, value: Value) -> tuple[str, cst.CS
     if isinstance(value, Module) and (known is None or known.layer is None):
         return next(filter(None, (_layer_of(machine, state, part) for part in value.parts)), None)
     return known.layer if known is not None else None
+
+
+def _has_no_parameters(machine: Machine, state: State, value: Value) -> bool:
+    """Whether an attribute adds no parameters to its model: an object of a plain class, or a tokenizer."""
+    if isinstance(value, Instance):
+        above = [base for cls in lineage(machine, state, value.cls) for base in bases(machine, state, cls)]
+        return all(isinstance(base, Class) or base in _PLAIN_BASES for base in above)
+    key = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ()
+    called = key[1] if key[:1] == ("call",) and len(key) > 1 else None
+    return isinstance(called, str) and called.removesuffix(".from_pretrained").endswith(WITHOUT_PARAMETERS)
 
 
 def _half_parameter(machine: Machine, value: Value) -> tuple[str, cst.CSTNode] | None:
@@ -845,7 +858,7 @@ class Parameters(Tracker):
         elif target.attr.value == "data" and not isinstance(owner, Instance):
             if not _is_buffer(self.machine, owner):
                 _may_be_cast_back(self.machine, state)
-        elif not isinstance(value, Const):
+        elif not isinstance(value, Const) and not _has_no_parameters(self.machine, state, value):
             layer = (
                 _half_parameter(self.machine, value)
                 or _layer_of(self.machine, state, value)
