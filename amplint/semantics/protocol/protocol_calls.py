@@ -220,9 +220,15 @@ def _loops(machine: Machine, state: State, node: cst.Call) -> tuple[cst.CSTNode,
 
 
 def _is_first(machine: Machine, state: State, node: cst.Call) -> bool:
-    """Whether the path's latest decision is a comparison by `is`, and the call at `node` stands in a branch of it."""
+    """Whether the path's latest decision is a comparison by `is`, and the call at `node` stands in a branch of it.
+
+    A comparison with True or False asks for a setting, and not for the object.
+    """
     decision = state.trail.step[0] if state.trail is not None and state.trail.side is not None else None
     if not isinstance(decision, cst.Comparison) or not isinstance(decision.comparisons[0].operator, cst.Is):
+        return False
+    other = decision.comparisons[0].comparator
+    if isinstance(other, cst.Name) and other.value in ("True", "False"):
         return False
     source = machine.program.source_of(decision)
     around = next(iter(source.ancestors(decision)), None) if source is not None else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amplint.records import dataclass
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
@@ -13,6 +15,7 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import access_path, dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    FALSE,
     Class,
     Const,
     Device,
@@ -30,6 +33,7 @@ from amplint.semantics.values.values import (
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.constants import CONSTANTS
 
@@ -206,13 +210,13 @@ def is_enumeration(machine: Machine, state: State, cls: Class) -> bool:
 
 @cached_per_file
 def members(cls: Class) -> dict[str, cst.CSTNode]:
-    """Name -> method definition or assigned expression, for the body of a class."""
+    """Name -> method definition or assigned expression, for the body of a class; `size.setter` of a property."""
     node = node_of(cls)
     assert isinstance(node, cst.ClassDef)
     found: dict[str, cst.CSTNode] = {}
     for statement in node.body.body:
         if isinstance(statement, cst.FunctionDef):
-            found[statement.name.value] = statement
+            found[_accessor(statement) or statement.name.value] = statement
         elif isinstance(statement, cst.SimpleStatementLine):
             for small in statement.body:
                 if isinstance(small, cst.Assign) and isinstance(small.targets[0].target, cst.Name):
@@ -220,6 +224,27 @@ def members(cls: Class) -> dict[str, cst.CSTNode]:
                 elif isinstance(small, cst.AnnAssign) and small.value and isinstance(small.target, cst.Name):
                     found[small.target.value] = small.value
     return found
+
+
+def _accessor(method: cst.FunctionDef) -> str | None:
+    """`size.setter` or `size.deleter` for such a part of the property `size`; None for any other method."""
+    for one in method.decorators:
+        path = dotted(one.decorator)
+        if path in (f"{method.name.value}.setter", f"{method.name.value}.deleter"):
+            return path
+    return None
+
+
+def find_setter(machine: Machine, state: State, owner: Instance, name: str) -> Function | None:
+    """The setter of the property `name` of an object of the file, where one is defined and followed."""
+    if not _has_setters(owner.cls.chunk.source) or owner.cls.chunk not in machine.relevant:
+        return None
+    return find_method(machine, state, owner.cls, f"{name}.setter")
+
+
+@cached_per_file
+def _has_setters(source: Source) -> bool:
+    return ".setter" in source.text
 
 
 @cached_per_file
@@ -270,7 +295,9 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
     """The value that other methods assign to `self.name`, if all agree on its kind."""
     if (owner.cls, name) in machine.never_set:
         return None
-    value = _assigned_value(machine, state, owner, name)
+    value = _assigned_value(machine, state, owner, lineage(machine, state, owner.cls), name)
+    if value is None and not is_assigned(machine, state, owner.cls, name):
+        value = _assigned_value(machine, state, owner, _below(machine, state, owner.cls), name)
     if value is None:
         machine.never_set.add((owner.cls, name))
         return None
@@ -280,9 +307,24 @@ def _set_elsewhere(machine: Machine, state: State, owner: Instance, name: str) -
     return value
 
 
-def _assigned_value(machine: Machine, state: State, owner: Instance, name: str) -> Value | None:
+def _below(machine: Machine, state: State, cls: Class) -> list[Class]:
+    """The classes of the file that derive from a class, by their names."""
+    source, own = cls.chunk.source, cls.chunk.name
+    below: list[Class] = []
+    for chunk in source.chunks if own is not None else ():
+        if chunk.is_class and chunk is not cls.chunk and own in chunk.words and chunk.name is not None:
+            value = evaluate_silently(machine, state, cls.frame, cst.Name(chunk.name), {})
+            if isinstance(value, Class) and cls in lineage(machine, state, value):
+                below.append(value)
+    return below
+
+
+def _assigned_value(
+    machine: Machine, state: State, owner: Instance, classes: Sequence[Class], name: str
+) -> Value | None:
+    """The one value that methods of `classes` assign to the attribute `name` of `owner`."""
     found: list[Value] = []
-    for cls in lineage(machine, state, owner.cls):
+    for cls in classes:
         for assignment in _self_assignments(cls).get(name, ()):
             if assignment.value is None:
                 return None
@@ -328,7 +370,11 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
 
 
 def reopen(machine: Machine, state: State, me: Instance) -> None:
-    """Forget attributes set by constructors that other methods may have set since, for `me` and its parts."""
+    """Forget attributes set by constructors that others may have set since, for `me` and its parts.
+
+    Other methods may, and users of the object a public flag that the constructor switches off. One that an unseen base
+    class reads is a setting of that class.
+    """
     todo: list[Value] = [me]
     seen: set[int] = set()
     while todo:
@@ -347,8 +393,12 @@ def _reopen(machine: Machine, state: State, one: Instance) -> None:
     table = dict(state.heap.get(one.symbol, {}))
     for cls in lineage(machine, state, one.cls):
         for name, assignments in _self_assignments(cls).items():
-            flag = isinstance(table.get(name), Const)
-            if flag and any(assignment.method not in CONSTRUCTORS for assignment in assignments):
+            value = table.get(name)
+            if not isinstance(value, Const):
+                continue
+            others = any(assignment.method not in CONSTRUCTORS for assignment in assignments)
+            switch = value == FALSE and not name.startswith("_")
+            if others or (switch and is_whole(machine, state, one.cls)):
                 del table[name]
     state.heap[one.symbol] = table
 

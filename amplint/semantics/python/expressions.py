@@ -17,6 +17,7 @@ from amplint.semantics.values.values import (
     TRUE,
     Const,
     Function,
+    Instance,
     Items,
     Module,
     OneOf,
@@ -109,6 +110,12 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         state.bind(_home(machine, state, target.value), target.value, value)
     elif isinstance(target, cst.Attribute):
         owner = evaluate(machine, state, target.value)
+        setter = None
+        if isinstance(owner, Instance):
+            setter = attributes.find_setter(machine, state, owner, target.attr.value)
+        if setter is not None:
+            functions.call_function(machine, state, setter, [owner, value], {}, None, read=target)
+            return
         kept = value
         for attribute_set in machine.hooks.attribute_set:
             kept = attribute_set(state, target, owner, value) or kept

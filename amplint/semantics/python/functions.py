@@ -245,8 +245,12 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     return kept and end.progress() == before.progress() and _is_uninformative(machine, end.frames[end.frame][RESULT])
 
 
-def _unfollowed_result(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Unknown:
-    """The unknown result of a call that is not followed, as a function of the arguments `given`."""
+def _unfollowed_result(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Value:
+    """The result of a call that is not followed, unknown and a function of the arguments `given` as a rule."""
+    for unfollowed_value in machine.hooks.unfollowed_value:
+        value: Value | None = unfollowed_value(function)
+        if value is not None:
+            return value
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
     result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
     for unfollowed_returns in machine.hooks.unfollowed_returns:

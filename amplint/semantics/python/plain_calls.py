@@ -67,7 +67,7 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return is_instance(machine, state, *values)
     if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
         return found
-    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device):
+    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device) and values[0].types is not None:
         return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
         return values[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from amplint.premises import Premise
 from amplint.regex import regex
@@ -112,6 +112,32 @@ def _bases(source: Source, cls: cst.ClassDef) -> list[cst.ClassDef]:
             more = [one for one in new if chunk.name in names]
             found, todo = found + more, todo + more
     return found
+
+
+@cached_per_file
+def returns_device(function: cst.FunctionDef) -> bool:
+    """Whether every value that a function returns is made by `torch.device(...)` in its own text."""
+    if function.returns is not None and dotted(function.returns.annotation) == "torch.device":
+        return True
+    made: dict[str, list[cst.BaseExpression]] = {}
+    for assign in every(function, cst.Assign):
+        for target in assign.targets:
+            for name in target_names(target.target):
+                made.setdefault(name, []).append(assign.value)
+    returned = [one.value for one in every(function, cst.Return)]
+    return bool(returned) and all(value is not None and _gives_device(value, made) for value in returned)
+
+
+def _gives_device(value: cst.BaseExpression, made: Mapping[str, list[cst.BaseExpression]]) -> bool:
+    if isinstance(value, cst.IfExp):
+        return _gives_device(value.body, made) and _gives_device(value.orelse, made)
+    if isinstance(value, cst.Name):
+        return value.value in made and all(map(_is_device_call, made[value.value]))
+    return _is_device_call(value)
+
+
+def _is_device_call(value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Call) and dotted(value.func) == "torch.device"
 
 
 def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:

@@ -70,7 +70,8 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
         return None
     symbols = machine.symbols
     if symbols.key(value.symbol)[:2] != ("attribute", "device"):
-        return _text(machine, value.symbol)
+        text = _text(machine, value.symbol)
+        return AssumedDevice(by_use=True) if text is None and _is_asked_for_type(machine, node) else text
     owner = symbols.parts(value.symbol)[0]
     origin = symbols.key(owner)
     if origin[0] == "call" and PRETRAINED.search(str(origin[1])):
@@ -80,7 +81,8 @@ def taken(machine: Machine, value: Value, node: cst.BaseExpression) -> AssumedDe
     if origin[0] == "parameter" and any(map(_is_forward, machine.calls)):
         return AssumedDevice(by_use=True)
     path = _path(machine, owner) or (dotted(node.value) if isinstance(node, cst.Attribute) else None)
-    return AssumedDevice(by_use=True) if path is not None and _is_used_as_object(machine, path) else None
+    used = path is not None and _is_used_as_object(machine, path)
+    return AssumedDevice(by_use=True) if used or _is_asked_for_type(machine, node) else None
 
 
 def _is_annotated(machine: Machine, origin: tuple[Hashable, ...]) -> bool:
@@ -132,6 +134,8 @@ def _text(machine: Machine, symbol: int) -> AssumedDevice | None:
         method = machine.symbols.method(symbol)
     if machine.symbols.key(symbol)[:2] != ("call", "builtins.str"):
         return None
+    if isinstance(machine.symbols.key(machine.symbols.parts(symbol)[0])[-1], Device):
+        return AssumedDevice(text=tuple(unseen))
     name = _name(machine, machine.symbols.parts(symbol)[0])
     return AssumedDevice(_guesses(name), text=tuple(unseen)) if is_device_name(name) else None
 
@@ -202,6 +206,29 @@ def _path(machine: Machine, symbol: int) -> str | None:
         above = _path(machine, machine.symbols.parts(symbol)[0])
         return f"{above}.{name}" if above else None
     return name if key[0] in ("name", "parameter", "variable") else None
+
+
+def _is_asked_for_type(machine: Machine, node: cst.BaseExpression) -> bool:
+    """Whether code around uses the same variable or attribute as a device, and never assigns a string to it.
+
+    It reads `.type`, or compares with a `torch.device`. An attribute may be given a variable of its name.
+    """
+    path = dotted(node)
+    if path is None or machine.chunk is None:
+        return False
+    code, last = machine.chunk.code, path.rpartition(".")[2]
+    paths = [path, *([last] if last != path and f"{path} = {last}\n" in code else [])]
+    return any(_asked(one).search(code) for one in paths) and not any(_spelled(one).search(code) for one in paths)
+
+
+@functools.lru_cache(maxsize=256)
+def _asked(path: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(path)}(?:\.type\b(?!\s*\()|\s*[!=]=\s*torch\.device\()")
+
+
+@functools.lru_cache(maxsize=256)
+def _spelled(path: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(path)}\s*=[^=\n]*(?:[\"']|\bstr\(|\.type\b)")
 
 
 def _is_used_as_object(machine: Machine, path: str) -> bool:

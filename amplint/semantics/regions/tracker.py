@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
 from amplint.semantics.python import attributes, functions
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.chosen_devices import float32_elsewhere
+from amplint.semantics.reading.chosen_devices import float32_elsewhere, returns_device
 from amplint.semantics.reading.parts import kept_contexts
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions import device_types
@@ -298,6 +299,11 @@ class Regions(Tracker):
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of a parameter annotated as a device."""
         return Device(None) if name == "torch.device" else None
+
+    def unfollowed_value(self, function: Function) -> Value | None:
+        """The device that a function chooses."""
+        body = node_of(function) if "torch.device" in function.chunk.text else None
+        return Device(None) if isinstance(body, cst.FunctionDef) and returns_device(body) else None
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `stack.enter_context(...)`, `stack.close()`, `context.__enter__()` and `context.__exit__()`."""
