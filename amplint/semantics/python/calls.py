@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from amplint.semantics.python import attributes, constants
-from amplint.semantics.python.containers import MOST_UNROLLED, comprehended, get_result, view
+from amplint.semantics.python.containers import (
+    MOST_UNROLLED,
+    comprehended,
+    get_result,
+    modified,
+    settings,
+    stored,
+    view,
+)
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine, PathEnds
 from amplint.semantics.python.plain_calls import builtin, computed_number, unseen_result
@@ -38,6 +46,8 @@ from amplint.source import syntax as cst
 _FORWARD = "forward"
 _UNSEEN = frozenset({None, "object"})
 ENDS = frozenset({"builtins.exit", "builtins.quit", "sys.exit", "os._exit", "os.abort"})
+_MODIFIES = frozenset({"update", "setdefault", "pop"})
+"""Methods that modify a dictionary."""
 
 
 def call(machine: Machine, state: State, node: cst.Call) -> Value:
@@ -75,6 +85,8 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
         if type(value) is Const:
             value = constants.argument(machine, state, value, argument.value)
         keyword = argument.keyword.value if argument.keyword is not None else None
+        if argument.star == "**" and isinstance(value, Items) and value.keys is not None:
+            value = stored(state, value, symbol_of(machine, value))
         spread = _spread(argument, value) if argument.star else None
         given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
     return Arguments(tuple(given))
@@ -119,6 +131,8 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
         return _call_module(machine, state, made, callee)
     if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
         return members
+    if made.name in _MODIFIES and isinstance(made.owner, Items) and (changed := _modified(machine, state, made)):
+        return changed
     if isinstance(made.owner, Items) and made.name == "get":
         held = get_result(machine, state, made.owner, made.arguments)
         if held is not None:
@@ -137,6 +151,18 @@ def _call_replaced(machine: Machine, state: State, made: Call, owner: Instance |
     if isinstance(replaced, Function) and owner not in made.arguments.values:
         return _enter(machine, state, made, replaced, [])
     return unseen(machine, state, replace(made, callee=replaced))
+
+
+def _modified(machine: Machine, state: State, made: Call) -> Value | None:
+    """The result of a method that modifies a dictionary of settings, which its name then holds; None if unknown."""
+    func, owner = made.node.func, settings(made.owner)
+    if owner is None or not isinstance(func, cst.Attribute) or not isinstance(func.value, cst.Name):
+        return None
+    found = modified(owner, made.name, made.arguments) if func.value.value in state.frames[state.frame] else None
+    if found is None:
+        return None
+    state.bind(state.frame, func.value.value, found[0])
+    return found[1]
 
 
 def _run_of_tree(machine: Machine, state: State, made: Call) -> Value | None:

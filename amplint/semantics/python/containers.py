@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from amplint.semantics.python.machine import Machine
@@ -9,11 +10,25 @@ from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    NONE,
+    Const,
+    Device,
+    Instance,
+    Items,
+    Module,
+    OneOf,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 
 MOST_UNROLLED = 4
 """Maximum length of a list over which a loop is unrolled."""
 _EACH = "<each>"
+_PLAIN = (Const, Ref, OneOf, Device, Unknown)
+"""The kinds of values of settings."""
 
 
 def record_element(state: State, container: Value, element: Value) -> None:
@@ -73,6 +88,59 @@ def get_result(machine: Machine, state: State, owner: Items, arguments: Argument
     values = owner.values if default == NONE else (*owner.values, default)
     position = machine.supposed(values)
     return values[position] if position is not None else alternatives(values)
+
+
+def settings(value: Value | None) -> Items | None:
+    """`value`, if it is a dictionary of plain values by known keys."""
+    if not isinstance(value, Items) or value.keys is None:
+        return None
+    return value if all(isinstance(one, _PLAIN) for one in value.values) else None
+
+
+def with_item(owner: Items, key: Const, value: Value) -> Items:
+    """A dictionary with `value` at `key`."""
+    return merged(owner, Items((value,), (key,)))
+
+
+def without_item(owner: Items, key: Const) -> Items:
+    """A dictionary without `key`."""
+    pairs = [pair for pair in zip(owner.keys or (), owner.values, strict=True) if pair[0] != key]
+    return Items(tuple(value for _, value in pairs), tuple(one for one, _ in pairs))
+
+
+def merged(one: Items, other: Items) -> Items:
+    """A dictionary with the items of both, those of `other` where a key is in both."""
+    pairs = dict(zip((*(one.keys or ()), *(other.keys or ())), (*one.values, *other.values), strict=True))
+    return Items(tuple(pairs.values()), tuple(pairs))
+
+
+def stored(state: State, owner: Items, symbol: int) -> Items:
+    """A dictionary with the values that were set at its keys since it was made, by any of its names."""
+    put = state.heap.get(symbol)
+    if put is None:
+        return owner
+    pairs = zip(owner.keys or (), owner.values, strict=True)
+    return Items(
+        tuple(put.get(f"[{key.value!r}]", value) if isinstance(key, Const) else value for key, value in pairs),
+        owner.keys,
+    )
+
+
+def modified(owner: Items, name: str, arguments: Arguments) -> tuple[Items, Value] | None:
+    """A dictionary after a call of its method `name`, and the result; None if it is unknown or the same."""
+    values, keys = arguments.values, owner.keys or ()
+    if name == "update":
+        given = [Items((a.value,), (Const(a.keyword),)) if a.keyword else settings(a.value) for a in arguments.given]
+        changed = functools.reduce(merged, (one for one in given if one is not None), owner)
+        return (changed, NONE) if None not in given and changed != owner else None
+    key = values[0] if values else None
+    if not isinstance(key, Const):
+        return None
+    if name == "setdefault" and key not in keys and len(values) > 1:
+        return with_item(owner, key, values[1]), values[1]
+    if name == "pop" and key in keys:
+        return without_item(owner, key), owner.values[keys.index(key)]
+    return None
 
 
 def _stored_names(owner: Items, key: Value) -> list[str]:

@@ -6,7 +6,14 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 
 from amplint.semantics.python import attributes, calls, functions, modules, operators
-from amplint.semantics.python.containers import MOST_UNROLLED, comprehended, each, unrolled_elements
+from amplint.semantics.python.containers import (
+    MOST_UNROLLED,
+    comprehended,
+    each,
+    settings,
+    unrolled_elements,
+    with_item,
+)
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.values.choices import alternatives, choice_of
@@ -122,12 +129,7 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
         if not any(owns_attribute(target) for owns_attribute in machine.hooks.owns_attribute):
             state.set_attribute(symbol_of(machine, owner), target.attr.value, kept)
     elif isinstance(target, cst.Subscript):
-        owner = evaluate(machine, state, target.value)
-        for item_set in machine.hooks.item_set:
-            item_set(state, target, owner, value)
-        key = single(indices(machine, state, target))
-        if isinstance(key, Const):
-            state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
+        _assign_item(machine, state, target, value)
     elif isinstance(target, (cst.Tuple, cst.List)):
         known = isinstance(value, Items) and value.keys is None and len(value.values) == len(target.elements)
         starred = any(isinstance(element, cst.StarredElement) for element in target.elements)
@@ -138,6 +140,24 @@ def assign(machine: Machine, state: State, target: cst.BaseExpression, value: Va
             if known and not starred:
                 part = value.values[index]  # type: ignore[union-attr]
             assign(machine, state, element.value, part)
+
+
+def _assign_item(machine: Machine, state: State, target: cst.Subscript, value: Value) -> None:
+    """Bind `value` to an item; the name of a dictionary of settings then holds one with it."""
+    owner = evaluate(machine, state, target.value)
+    for item_set in machine.hooks.item_set:
+        item_set(state, target, owner, value)
+    key = single(indices(machine, state, target))
+    if not isinstance(key, Const):
+        return
+    state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
+    changed = settings(owner) if isinstance(target.value, cst.Name) else None
+    if changed is None or settings(with_item(changed, key, value)) is None:
+        return
+    keys = changed.keys or ()
+    known = changed.values[keys.index(key)] if key in keys else value
+    if not isinstance(value, Unknown) or not isinstance(known, Unknown):
+        assign(machine, state, target.value, with_item(changed, key, value))
 
 
 def _home(machine: Machine, state: State, name: str) -> int:
@@ -208,7 +228,13 @@ def _dict(machine: Machine, state: State, node: cst.Dict) -> Value:
     for element in node.elements:
         if isinstance(element, cst.DictElement):
             keys.append(evaluate(machine, state, element.key))
-        values.append(evaluate(machine, state, element.value))
+        value = evaluate(machine, state, element.value)
+        spread = settings(value) if not isinstance(element, cst.DictElement) else None
+        keys += (spread.keys or ()) if spread is not None else ()
+        values += spread.values if spread is not None else (value,)
+    if len(keys) == len(values) and len(set(keys)) < len(keys):
+        pairs = dict(zip(keys, values, strict=True))
+        keys, values = list(pairs), list(pairs.values())
     if len(keys) == len(values):
         made = Items(tuple(values), tuple(keys))
         changed = symbol_of(machine, made) in state.heap  # an item of an equal dict was set before

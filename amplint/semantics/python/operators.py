@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 
+from amplint.semantics.python.containers import merged, settings
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import assume, contained, decide_value, equal, is_none, negate, symbol_of, truth
@@ -64,6 +65,8 @@ def operate(
 ) -> Value:
     """The value of `left kind right`, or `left kind= right`, with its events at `node`."""
     a, b = left[1], right[1]
+    if kind is cst.BitOr and (one := settings(a)) is not None and (other := settings(b)) is not None:
+        return merged(one, other)
     if isinstance(a, Const) and isinstance(b, Const):
         folded = _fold(kind, a.value, b.value)
         if folded is not None:

@@ -9,7 +9,7 @@ from functools import partial
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.attributes import find_method
-from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled_elements
+from amplint.semantics.python.containers import MOST_UNROLLED, each, settings, unrolled_elements, without_item
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
@@ -180,6 +180,12 @@ def _assert(machine: Machine, state: State, node: cst.Assert) -> Leaving:
 
 
 def _delete(machine: Machine, state: State, node: cst.Del) -> Leaving:
+    target = node.target
+    if isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name) and len(target.slice) == 1:
+        owner, index = settings(evaluate(machine, state, target.value)), target.slice[0].slice
+        key = evaluate(machine, state, index.value) if isinstance(index, cst.Index) else None
+        if owner is not None and isinstance(key, Const):
+            assign(machine, state, target.value, without_item(owner, key))
     return None
 
 
