@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.semantics.events import Event
@@ -31,6 +32,7 @@ TENSOR_METHODS = {name for name, forms in OPERATIONS.items() if "m" in forms} - 
 }  # fmt: skip
 """What tensors have, and containers do not."""
 _JOINING = ("cat", "concat", "stack", "hstack", "vstack")
+_LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 _OF_MANY = (*_JOINING, "save", "broadcast_tensors")
 """Functions of PyTorch that take containers of tensors."""
 
@@ -67,20 +69,26 @@ def _ends(event: Event, body: cst.CSTNode | None, place: cst.CSTNode | None) -> 
     """Whether no operation that autocast casts can follow `place` in `body`, other branches excepted."""
     if body is None or place is None:
         return False
-    nodes = list(walk(body))
-    at = next((index for index, node in enumerate(nodes) if node is place), None)
-    if at is None:
+    around = [node for node in walk(body) if any(one is place for one in walk(node))]
+    if not around or any(isinstance(node, (cst.For, cst.While)) for node in around):
         return False
-    if any(isinstance(node, (cst.For, cst.While)) and any(one is place for one in walk(node)) for node in nodes):
-        return False
-    others = {
-        id(node)
-        for choice in nodes
-        if isinstance(choice, cst.If) and choice.orelse is not None and any(one is place for one in walk(choice.body))
-        for node in walk(choice.orelse)
-    }
-    later = nodes[at + sum(1 for _ in walk(place)) :]
-    return not any(may_be_cast(event, node) for node in later if id(node) not in others)
+    return not any(may_be_cast(event, node) for node in _later(around, place))
+
+
+def _later(around: list[cst.CSTNode], place: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What can run behind `place`, up to where a path leaves the outermost of the nodes `around` it."""
+    blocks = [node for node in around if isinstance(node, cst.IndentedBlock)]
+    for block in reversed(blocks):
+        at = next(index for index, statement in enumerate(block.body) if any(one is statement for one in around))
+        if block is blocks[-1]:
+            nodes = list(walk(block.body[at]))
+            first = next(index for index, node in enumerate(nodes) if node is place)
+            yield from nodes[first + sum(1 for _ in walk(place)) :]
+        for statement in block.body[at:]:
+            if statement is not block.body[at]:
+                yield statement
+            if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[-1], _LEAVES):
+                return
 
 
 def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool | None:

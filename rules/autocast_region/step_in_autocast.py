@@ -88,7 +88,8 @@ class StepInAutocast(Rule):
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.region is not None:
             waiting = self._waiting.get(event.region.node, {})
-            for step in [step for step, copied in waiting.items() if event.model in copied]:
+            ran = {node for node, _ in event.steps}
+            for step in [step for step, copied in waiting.items() if event.model in copied and step in ran]:
                 self._outdated.setdefault(step, set()).add(event.name)
             self._models.setdefault(event.region.node, set()).add(event.model)
         yield from ()
