@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from amplint.premises import Premise
 from amplint.regex import regex
@@ -95,10 +95,11 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
     inside = machine[Outside].within.intersection(behind)
     if (
         len(bare) == 1
-        and machine[Outside].computed.intersection(behind)
+        and any(_uses(machine, symbol, outputs) for symbol in machine[Outside].computed.intersection(behind))
         and None not in outputs.values()
-        and all(any(part in outputs for part in machine.symbols.derivation(symbol)) for symbol in inside)
+        and all(_uses(machine, symbol, outputs) for symbol in inside)
         and _may_be_trained(machine, bare[0])
+        and not _is_of_forward(machine, ran[0].node)
     ):
         machine.emit(
             state,
@@ -109,11 +110,23 @@ def differentiated(machine: Machine, state: State, loss: Value, backward: cst.CS
         )
 
 
+def _uses(machine: Machine, symbol: int, outputs: Container[int]) -> bool:
+    """Whether a value was computed from one of these outputs."""
+    return any(part in outputs for part in machine.symbols.derivation(symbol))
+
+
 def _may_be_trained(machine: Machine, forward: cst.CSTNode) -> bool:
     """Whether what runs at `forward` may be what an optimizer updates: of the known ones, it is none of the others."""
     origins = frozenset[int]().union(*(trained.origins for trained in machine[Parameters].trained.values()))
     model = machine[Outside].models.get(forward)
     return not origins or model is None or not origins.isdisjoint(machine.symbols.derivation(model))
+
+
+def _is_of_forward(machine: Machine, region: cst.CSTNode) -> bool:
+    """Whether a region stands in a forward pass, and not around a loss."""
+    source = machine.program.source_of(region)
+    above = source.ancestors(region) if source is not None else ()
+    return any(isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in above)
 
 
 def _without_region(
