@@ -127,18 +127,20 @@ def conclude(machine: Machine) -> None:
     for step, (backward, elsewhere) in obligations.uncleared_steps.items():
         if step not in obligations.cleared:
             _emit(machine, step, backward, elsewhere)
-    if obligations.uncleared and not _may_clear(machine.program.chunks):
+    if obligations.uncleared and not _may_clear(machine):
         for step, backward in obligations.uncleared.items():
             _emit(machine, step, backward, None)
 
 
-def _may_clear(chunks: Sequence[Chunk]) -> bool:
-    """Whether code that something in sight calls may clear gradients."""
+def _may_clear(machine: Machine) -> bool:
+    """Whether code that was followed, or that something in sight calls, may clear gradients."""
+    chunks = machine.program.chunks
+    followed = {one.name.value for one in machine.entered if isinstance(one, cst.FunctionDef)}
     for chunk in chunks:
         text = _COMMENT.sub("", chunk.text)
         for found in MAY_CLEAR.compiled.finditer(text):
             function = _function_around(text, found.start())
-            if function is None or function.startswith("__") or _is_named(function, chunks):
+            if function is None or function.startswith("__") or function in followed or _is_named(function, chunks):
                 return True
     return False
 
