@@ -62,3 +62,36 @@ def test_keywords_for_a_segment(call: str, told: str) -> None:
     assert [one.severity.name.lower() for one in findings] == ([told] if told else [])
     name = "checkpoint_sequential" if "sequential" in call else "checkpoint"
     assert all(one.message.startswith(f"{name} is called") for one in findings if told == "info")
+
+
+VERSIONS = """
+    import torch
+    from torch.utils.checkpoint import checkpoint
+    from diffusers.utils import is_torch_version
+
+    class Block(torch.nn.Module):
+        def forward(self, hidden):
+            for layer in self.layers:
+                if self.training and self.checkpointing:
+                    if {asked}:
+                        hidden = checkpoint(layer, hidden, use_reentrant=False)
+                    else:
+                        hidden = checkpoint(layer, hidden)
+            return hidden
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ('is_torch_version(">=", "1.11.0")', 0),
+        ('is_torch_version(operation=">", version="1.10")', 0),
+        ('not is_torch_version("<", "1.11.0")', 0),
+        ('is_torch_version("<", "1.11.0")', 1),
+        ('is_torch_version(">=", "2.4.0")', 1),
+        ('is_torch_version(">=", oldest)', 1),
+    ],
+)
+def test_versions_that_are_too_old_to_run(asked: str, found: int) -> None:
+    code = textwrap.dedent(VERSIONS).format(asked=asked)
+    assert len(analyse(Job("block.py", "", code.encode(), tuple(RULES)), Modules()).findings) == found

@@ -66,6 +66,7 @@ from amplint.semantics.seams.discards import Discards
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
+from amplint.semantics.seams.torch_versions import TorchVersions
 from amplint.semantics.seams.unconverted import Unconverted
 from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling
@@ -102,6 +103,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     ClipOrder,
     # objects
     ConfigFiles,
+    TorchVersions,
     ApiUses,
     Callees,
     Models,
