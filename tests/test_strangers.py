@@ -24,6 +24,42 @@ def patched(inputs):
 layer.forward = patched
 layer(torch.randn(2, 8, dtype=torch.float16))
 """,
+    "a step before a return, behind which another branch goes on": """
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+def update(inputs):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        optimizer.zero_grad()
+        if inputs.ndim == 2:
+            loss = model(inputs).sum()
+            loss.backward()
+            optimizer.step()
+            return
+        loss = model(inputs).mean()
+        loss.backward()
+        optimizer.step()
+
+for inputs in data:
+    update(inputs)
+""",
+    "a region around what moves the input, in front of the model": """
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+for inputs in data:
+    optimizer.zero_grad()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        inputs = inputs.to("cuda")
+    model(inputs).sum().backward()
+    optimizer.step()
+""",
+    "a probe for losses in half": """
+dtype = torch.float16
+try:
+    nn.functional.cross_entropy(torch.tensor([[1.0]], dtype=dtype), torch.tensor([0]))
+except RuntimeError:
+    dtype = torch.float32
+""",
     "a model whose forward is wrapped": """
 class Net(nn.Module):
     def __init__(self):
@@ -687,6 +723,7 @@ class Module(lightning.LightningModule):
 """,
 }
 TRUE = {
+    "a step before a return, behind which another branch goes on": ["AMP101", "AMP101"],
     "a scaler made for every batch": ["AMP210"],
     "micro-batches counted twice, each of which ends a window of two": ["AMP734"],
 }

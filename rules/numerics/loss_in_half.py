@@ -23,6 +23,7 @@ from amplint.semantics.events import (
     Sensitive,
 )
 from amplint.semantics.values.values import Tensor
+from amplint.source import syntax as cst
 from amplint.torchlib.names import HALF_ASSUMED, HALF_DTYPES, HALF_SIGNS
 from amplint.torchlib.policy import LOSSES
 
@@ -112,6 +113,8 @@ class LossInHalf(Rule):
         reported = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
         if first is None or not _is_half(first) or event.op not in reported:
             return
+        if _is_discarded(event):
+            return  # a probe for what the device can do
         if isinstance(first.value, Tensor) and (first.value.traits & _TOLD_ELSEWHERE or first.value.floor is not None):
             return  # the logarithm of a mask is exact, and other rules report the rest
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
@@ -210,6 +213,12 @@ class LossInHalf(Rule):
             return None
         edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))
         return Fix(f"Compute {'the loss' if event.op in LOSSES else event.op} in float32", edits)
+
+
+def _is_discarded(event: Event) -> bool:
+    """Whether a statement is the call alone, so that nothing takes its result."""
+    parts = event.statement.body if isinstance(event.statement, cst.SimpleStatementLine) else ()
+    return any(isinstance(part, cst.Expr) and part.value is event.node for part in parts)
 
 
 def _is_half(operand: Operand) -> bool:

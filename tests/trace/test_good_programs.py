@@ -12,6 +12,7 @@ from tests.trace.versions import SHARDS_ON_CPUS
 
 GOOD = [program for program in programs() if not program.is_bad]
 TRUE = {
+    "AMP408-loss-in-half/good_output_of_region.py": ["AMP802"],  # a loss that is only looked at
     "AMP706-trainer-with-half-model/good_half_without_scaler.py": ["AMP807"],
 }
 """Programs that are good for their rule, and of which a run shows something else."""

@@ -63,6 +63,7 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP407-accumulation-in-half/bad_weights_of_copy.py": [None, None],  # nor is what has become of parameters
     "AMP408-loss-in-half/bad_loaded_as_half.py": [None],  # what a model out of sight returns is not marked
     "AMP408-loss-in-half/bad_output_of_engine.py": [None],
+    "AMP408-loss-in-half/bad_output_of_region.py": [None],
     "AMP408-loss-in-half/bad_output_of_sharded.py": [None],  # the run has no processes to shard over
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
