@@ -859,6 +859,21 @@ SCRIPTS = {
         """,
         ("torch.bfloat16", "torch.float32"),
     ),
+    "a class of Trainers, without and with an engine of its own": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        class Tuner(Trainer):
+            def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+                return model(**inputs, num_items_in_batch=num_items_in_batch).loss
+
+        net = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)
+        args = TrainingArguments("out", bf16=True)
+        Tuner(model=net, args=args, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("bf16=True", 'bf16=True, deepspeed="config.json"'),
+    ),
     "buffers return to float32, and parameters do not": (
         """
         import torch

@@ -350,7 +350,7 @@ class Trainers(Tracker):
     `acting` maps objects of the script's own classes to the loops or arguments that they are by inheritance. `wide` are
     the arguments that ask for no mixed precision, and the loops that run without, each with its kind and the half
     weights that it is given; `halves` are those of loops under construction. `chosen` are the loops whose precision is
-    a setting, with what is taken for granted of it.
+    a setting, with what is taken for granted of it. `run_elsewhere` are the arguments that ask for another engine.
     """
 
     methods = PARSING_METHODS | _RUNS
@@ -366,6 +366,7 @@ class Trainers(Tracker):
         self.acting: dict[int, Manager] = {}
         self.wide: dict[int, tuple[str, _Half | None]] = {}
         self.halves: dict[cst.CSTNode, _Half | None] = {}
+        self.run_elsewhere: set[int] = set()
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that load a model and train it, in a file that asks for bfloat16, and that train it in a region."""
@@ -465,7 +466,9 @@ class Trainers(Tracker):
             if not overridden:
                 half = self._given(state, call.arguments)
                 self._record_wide(base.name, symbol, call.arguments, half)
-                if half is not None and loop_kind(base.name) == LOOP and symbol not in self.wide:
+                given = call.arguments.value("args", 1)
+                elsewhere = isinstance(given, (Instance, Unknown)) and given.symbol in self.run_elsewhere
+                if half is not None and loop_kind(base.name) == LOOP and symbol not in self.wide and not elsewhere:
                     self._construct(state, call, half)
         elif made.precision == "float16" or not overridden:
             self.acting[symbol] = made
@@ -497,6 +500,8 @@ class Trainers(Tracker):
             return
         if kind == ARGUMENTS:
             asks = (*_OTHER_ENGINES, _FLOAT16, _BFLOAT16)
+            if any(arguments.value(one) not in _NOTHING for one in _OTHER_ENGINES):
+                self.run_elsewhere.add(symbol)
             if not is_mixed_by_default(name) and all(arguments.value(one) in _NOTHING for one in asks):
                 self.wide[symbol] = kind, None
         elif kind == LOOP:
