@@ -18,6 +18,7 @@ from amplint.semantics.frameworks.float8 import Float8
 from amplint.semantics.frameworks.frameworks import Frameworks
 from amplint.semantics.frameworks.micro_batches import MicroBatches
 from amplint.semantics.frameworks.own_scalers import OwnScalers
+from amplint.semantics.frameworks.torch_versions import TorchVersions
 from amplint.semantics.frameworks.trainers import Trainers
 from amplint.semantics.frameworks.unprepared import Unprepared
 from amplint.semantics.frameworks.unscaled_again import UnscaledTwice
@@ -66,7 +67,6 @@ from amplint.semantics.seams.discards import Discards
 from amplint.semantics.seams.half_casts import HalfCasts
 from amplint.semantics.seams.seams import Seams
 from amplint.semantics.seams.segments import Segments
-from amplint.semantics.seams.torch_versions import TorchVersions
 from amplint.semantics.seams.unconverted import Unconverted
 from amplint.semantics.tensors.attention import Attention
 from amplint.semantics.tensors.cancelling import Cancelling

@@ -147,10 +147,8 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
 
 def _call_replaced(machine: Machine, state: State, made: Call, owner: Instance | Module) -> Value:
     """The call of an object whose `forward` an assignment has replaced."""
-    replaced = state.heap[owner.symbol][_FORWARD]
-    if isinstance(replaced, Function) and owner not in made.arguments.values:
-        return _enter(machine, state, made, replaced, [])
-    return unseen(machine, state, replace(made, callee=replaced))
+    made = replace(made, callee=state.heap[owner.symbol][_FORWARD])
+    return _run(machine, state, made) if isinstance(made.callee, (Function, Method)) else unseen(machine, state, made)
 
 
 def _modified(machine: Machine, state: State, made: Call) -> Value | None:

@@ -163,7 +163,7 @@ def owned(state: State, owner: Value) -> Iterator[tuple[int, str, Module | Tenso
 
 def _forget(state: State, parts: Iterable[tuple[int, str, Module | Tensor]]) -> None:
     """Forget the dtypes of layers, parameters and buffers."""
-    for holder, name, part in parts:
+    for holder, name, part in list(parts):
         if isinstance(part, Module):
             state.set_attribute(part.symbol, _WEIGHTS, Tensor(part.symbol, rank=SOME_DIMENSIONS))
         elif part.dtype in FLOATING:
@@ -228,7 +228,7 @@ class Weights(Tracker):
         """Handle `register_buffer`, casts of models, and what may cast all of their parts."""
         assert call.owner is not None
         if call.name == "_apply" or (call.name == LOADS_WEIGHTS and call.arguments.get("assign") is not None):
-            _forget(state, list(_owned(state, call.owner, set())))
+            _forget(state, owned(state, call.owner))
         elif call.name == "apply" and isinstance(call.owner, (Instance, Module)):
             for function in call.arguments.values:
                 if isinstance(function, Function):
@@ -249,7 +249,7 @@ class Weights(Tracker):
         runs_half = isinstance(call.owner, Manager) and call.owner.precision != "float32"
         shards = isinstance(call.callee, Ref) and call.callee.name in SHARDERS
         for value in call.arguments.values if shards or runs_half else ():
-            _forget(state, list(_owned(state, value, set())))
+            _forget(state, owned(state, value))
 
     def call_skipped(
         self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]
@@ -257,7 +257,7 @@ class Weights(Tracker):
         """Forget the dtypes of models passed to a call that is not interpreted, unless it only runs them."""
         given: list[tuple[int | str, Value]] = [*enumerate(positional), *keywords.items()]
         for place, value in given:
-            parts = list(_owned(state, value, set()))
+            parts = list(owned(state, value))
             if parts and not only_runs(function, place):
                 _forget(state, parts)
 
