@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _OF_CONTENT = ("tensor", "as_tensor", "Tensor", "FloatTensor")
 _SIZED = ("zeros", "ones", "empty", "rand", "randn")
 """Functions that create a tensor from its elements (`_OF_CONTENT`), or from its sizes."""
+_WIDENS = "A float32 tensor widens a half one, and layers behind it refuse what is wider than they are."
 
 
 class HardCodedFloat32Buffer(Rule):
@@ -100,7 +101,7 @@ class HardCodedFloat32Buffer(Rule):
             yield self.report(
                 clash,
                 f"float32 by conversion, this tensor makes {clash.op} float32 even where what it meets is half",
-                reason="A float32 tensor widens a half one, and layers behind it refuse what is wider than they are.",
+                reason=_WIDENS,
                 advice="Convert it to the dtype of the other instead: x.type_as(y) or x.to(y.dtype).",
                 at=clash.converted,
                 notes=[(clash.node, "here it meets a tensor that can be half")],
@@ -132,7 +133,8 @@ class HardCodedFloat32Buffer(Rule):
             self._made.add(event.steady.made)
             yield self.report(
                 event,
-                f"made without a dtype, this tensor is float32 even where what it meets in {event.op} is half",
+                f"this tensor is made in float32, even where what it meets in {event.op} is half",
+                reason=_WIDENS,
                 advice=_advice(event.steady.made),
                 at=event.steady.made,
                 notes=[(event.node, "here it meets a tensor that can be half")],

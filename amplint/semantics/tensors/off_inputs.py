@@ -80,7 +80,8 @@ def _unconverted(source: Source, node: cst.With | cst.FunctionDef) -> Iterator[s
         return
     given = {param.name.value for param in (*function.params.params, *function.params.kwonly_params)} - {"self", "cls"}
     inside = {name for one in every(node.body, cst.Assign) for name in _targets(one)}
-    outside = given if isinstance(node, cst.FunctionDef) else (given | bindings(function).keys()) - inside
+    computed = {name for name, values in bindings(function).items() if any(map(names_read, values))}
+    outside = given if isinstance(node, cst.FunctionDef) else (given | computed) - inside
     for operand in _operands(node.body):
         before = list(sources(function, operand))
         if any(converts(one) or _is_entry(one) for one in before):
