@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, GradState, OptimizerStep
+from amplint.semantics.events import Event, GradState, OptimizerStep, ScaledWithoutRegion, ScriptEnd
+from amplint.source import syntax as cst
 from amplint.torchlib.optimizers import NORMALISING
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class StepBypassesScaler(Rule):
     The weights move by gradients 65536 times too large (Adam hides the factor, not the damage to its epsilon and weight
     decay), and gradients that overflowed to inf or NaN are applied instead of being skipped. The latter holds after
     `scaler.unscale_(optimizer)` too, which only remembers them, and for a second step behind `scaler.step(optimizer)`.
+
+    Without autocast in sight, where nothing updates the scaler and an optimizer such as Adam divides its constant
+    factor out, this is an info.
 
     ## Example
     ```python
@@ -57,6 +61,10 @@ class StepBypassesScaler(Rule):
     fixable = Applicability.SAFE
     reason = "The weights move by gradients multiplied by the loss scale, and inf or NaN gradients are not skipped."
 
+    def __init__(self) -> None:
+        self._hidden: dict[cst.CSTNode, OptimizerStep] = {}
+        self._without_region: set[cst.CSTNode] = set()
+
     def on_optimizer_step(self, event: OptimizerStep) -> Iterator[Report]:
         gradients = event.gradients
         if event.closure:
@@ -71,13 +79,10 @@ class StepBypassesScaler(Rule):
                     notes=event.steps_from(gradients.consumed),
                 )
         elif gradients.state is GradState.SCALED and gradients.backward is not None and not event.disputed:
-            yield self.report(
-                event,
-                "optimizer.step() runs on gradients that carry the loss scale",
-                reason=_HIDDEN if event.optimizer.cls.rpartition(".")[2] in NORMALISING else "",
-                advice="Write scaler.step(optimizer), then scaler.update().",
-                notes=event.steps_from(gradients.backward),
-            )
+            if event.optimizer.cls.rpartition(".")[2] in NORMALISING:
+                self._hidden.setdefault(event.node, event)
+            else:
+                yield self._steps_scaled(event)
         elif gradients.state is GradState.UNSCALED and event.overlooked is not None:
             yield self.report(
                 event,
@@ -86,6 +91,30 @@ class StepBypassesScaler(Rule):
                 advice="Write scaler.step(optimizer), then scaler.update().",
                 notes=event.steps_from(event.overlooked),
             )
+
+    def on_scaled_without_region(self, event: ScaledWithoutRegion) -> Iterator[Report]:
+        self._without_region.add(event.backward)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for step in self._hidden.values():
+            yield self._steps_scaled(step)
+
+    def _steps_scaled(self, event: OptimizerStep) -> Report:
+        return self.report(
+            event,
+            "optimizer.step() runs on gradients that carry the loss scale",
+            reason=_HIDDEN if event.node in self._hidden else "",
+            advice="Write scaler.step(optimizer), then scaler.update().",
+            notes=event.steps_from(event.gradients.backward),
+            severity=Severity.INFO if self._is_meant(event) else None,
+        )
+
+    def _is_meant(self, event: OptimizerStep) -> bool:
+        """Whether a float32 script scales by a constant that its optimizer divides out again."""
+        scaler = event.gradients.scaler
+        constant = scaler is not None and scaler.symbol not in event.index.updates
+        return constant and event.node in self._hidden and event.gradients.backward in self._without_region
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, OptimizerStep)
@@ -103,4 +132,5 @@ class StepBypassesScaler(Rule):
             if update is None:
                 return None
             edits.append(update)
-        return Fix("Step through the scaler", tuple(edits))
+        safe = Applicability.UNSAFE if self._is_meant(event) else Applicability.SAFE
+        return Fix("Step through the scaler", tuple(edits), safe)
