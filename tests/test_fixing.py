@@ -154,6 +154,29 @@ def test_a_region_that_is_copied_while_its_import_is_replaced(amplint: Command, 
     assert file.read_text().count('with autocast("cuda", enabled=self.amp):') == 2
 
 
+def test_no_region_is_copied_that_a_condition_enters(amplint: Command, project: Path) -> None:
+    file = project / "train.py"
+    region = """            with autocast(enabled=self.amp):
+                loss = nn.functional.mse_loss(self.model(inputs), targets)
+"""
+    chosen = """            if self.amp:
+                with autocast():
+                    loss = nn.functional.mse_loss(self.model(inputs), targets)
+            else:
+                loss = nn.functional.mse_loss(self.model(inputs), targets)
+"""
+    file.write_text(NEW_REGION.replace(region, chosen))
+    amplint("--fix", "--unsafe-fixes", "train.py")
+    assert file.read_text().count("autocast(") == 1
+
+
+def test_a_name_that_is_only_looked_up_is_left(amplint: Command, project: Path) -> None:
+    text = "import torch\n\ntry:\n    _ = torch.cpu.amp.autocast\nexcept AttributeError:\n    print('too old')\n"
+    (project / "train.py").write_text(text)
+    amplint("--fix", "train.py")
+    assert (project / "train.py").read_text() == text
+
+
 def test_a_conversion_is_removed_with_its_assignment(amplint: Command, project: Path) -> None:
     file = project / "train.py"
     head = "import torch\n\nmodel = torch.nn.Linear(4, 4)\n"

@@ -41,6 +41,7 @@ class EvaluationDtypeDiffers(Rule):
 
     ## Fix safety
     The evaluation's forward pass gets the region of the training. Its outputs are half then, for other code to convert.
+    Where a condition also trains without the region, nothing is written.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -84,12 +85,14 @@ class EvaluationDtypeDiffers(Rule):
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}
+        always = all(forward.autocast is not Recipe.OFF for forward in training)
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
         reported: set[cst.CSTNode | None] = set()
         for forward, function, call in places if all(forward.autocast is Recipe.OFF for forward in evaluation) else ():
             if function not in reported and on.entered is not None:
                 reported.add(function)
-                self._missing[forward.node] = call, on
+                if always:
+                    self._missing[forward.node] = call, on
                 message = f"{forward.name} is evaluated without autocast and trained under it"
                 notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]
                 yield self.report(forward, message, advice=self.advice, at=call, notes=notes, besides=(on,))

@@ -135,4 +135,6 @@ def _is_class_alias(node: cst.CSTNode, name: str, rewrite: Rewriter) -> bool:
     """Whether `node` is the class of regions, bound to a variable that this file only calls with keywords."""
     above = rewrite.source.parent(node)
     target = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
-    return name.endswith(".autocast") and isinstance(target, cst.Name) and rewrite.is_only_called(target.value)
+    if not isinstance(target, cst.Name) or target.value == "_":
+        return False  # `_ = torch.cpu.amp.autocast` asks whether it exists
+    return name.endswith(".autocast") and rewrite.is_only_called(target.value)
