@@ -16,7 +16,7 @@ from amplint.torchlib.names import SCALER_SIGNS
 
 from .places import boundary_block, ends_in_parts, step_of
 
-_GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad")
+_GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad|\bbackward\(")
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -139,7 +139,7 @@ class ZeroGradInsideWindow(Rule):
             if event.by_model or not rewrite.same_function(event.node, event.step):
                 return None
             edits = (
-                None if _reads_gradients(rewrite, event.step) else rewrite.move_statement(event.node, after=event.step)
+                None if _meets_gradients(rewrite, event.step) else rewrite.move_statement(event.node, after=event.step)
             )
             known = isinstance(event.manager.steps, Const)
             safety = Applicability.SAFE if known else Applicability.UNSAFE
@@ -164,8 +164,8 @@ class ZeroGradInsideWindow(Rule):
         return Fix("Clear the gradients after the step", (*edits, *(edit for edit in others if edit is not None)))
 
 
-def _reads_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
-    """Whether the rest of the function mentions gradients, which are cleared by then."""
+def _meets_gradients(rewrite: Rewriter, after: cst.CSTNode) -> bool:
+    """Whether the rest of the function reads gradients, which are cleared by then, or adds others."""
     function = next((one for one in rewrite.source.ancestors(after) if isinstance(one, cst.FunctionDef)), None)
     rows = rewrite.source.text.splitlines()
     end = rewrite.span(function).end.row if function is not None else len(rows)
