@@ -22,7 +22,7 @@ from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_SMALLEST_NORMAL
 NUMERIC_KINDS = frozenset({"tensor_op"})
 """Events that numbers alone can cause, in a file without regions or scalers."""
 EXTREME_NUMBER = regex(
-    r"\b\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
+    r"(?<![\w.])\.?\d[\d_.]*[eE](?:-0?[5-9]|-\d\d|\+?0?[4-9]|\+?\d\d)\d*\b|\b0?\.0{4,}\d|\b[6-9]\d{4}\b|\b\d{6,}\b"
 )
 _NUMBER_BOUND = regex(r"=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|float\([\"']|\w+\.inf\b)")
 _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
