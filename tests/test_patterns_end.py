@@ -1,4 +1,4 @@
-"""Regular expressions of amplint cannot backtrack exponentially: Python cannot interrupt them."""
+"""Regular expressions of amplint take time that grows with the text: Python cannot interrupt them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import contextlib
 import gc
 import importlib
 import pkgutil
+import re
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,10 @@ import amplint
 import rules
 from amplint.regex import Regex
 from tests.ambiguity import backtracks_exponentially
+
+_SEARCHES = re.compile(r"\b(\w+)\.(?:search|finditer|findall|subn?|split)\(")
+_WORD = re.compile(r"[A-Za-z_]{2,}")
+_UNITS = ("a", " ", "(", "a.", "= ", "\n", " \n", "[", '"', "'", "#", "_", "0", "0.", "1e", "\t", "\\", "- ")
 
 
 def _deferred() -> Iterator[tuple[str | bytes, int]]:
@@ -45,6 +52,50 @@ def test_patterns() -> None:
     patterns = {*_deferred(), *_literal()}
     assert len(patterns) > 200
     assert not [pattern for pattern, flags in patterns if backtracks_exponentially(pattern, flags)]
+
+
+def _searched() -> Iterator[tuple[str | bytes, int]]:
+    """The patterns that are searched in a text, and not only matched at its start."""
+    modules = [name for name in sys.modules if name.partition(".")[0] in ("amplint", "rules")]
+    for module in map(sys.modules.__getitem__, modules):
+        text = Path(module.__file__).read_text(encoding="utf-8") if module.__file__ is not None else ""
+        for name in {*_SEARCHES.findall(text)}:
+            found = getattr(module, name, None)
+            if isinstance(found, re.Pattern):
+                yield found.pattern, found.flags
+            elif type(found) is Regex:
+                yield found._text, found._flags
+
+
+def _seconds(pattern: re.Pattern[str], text: str) -> float:
+    begin = time.process_time()
+    for _ in pattern.finditer(text):
+        pass
+    return time.process_time() - begin
+
+
+def _grows_faster(text: str, flags: int) -> bool:
+    """Whether a search in four times as much of something takes far more than four times as long."""
+    pattern, spelled = re.compile(text, flags), {*_WORD.findall(re.sub(r"\\[A-Za-z]", " ", text))}
+    for unit in (*_UNITS, *(word + end for word in spelled for end in ("", "(", " ", "."))):
+        short, long = (unit * (size // len(unit)) for size in (2_000, 8_000))
+        if _seconds(pattern, long) > 0.004 and min(_seconds(pattern, long) for _ in range(3)) > 9 * min(
+            _seconds(pattern, short) for _ in range(3)
+        ):
+            return True
+    return False
+
+
+def test_searches_are_linear() -> None:
+    list(_deferred())  # loads all modules
+    patterns = {(text.decode("latin-1") if isinstance(text, bytes) else text, flags) for text, flags in _searched()}
+    assert len(patterns) > 100
+    assert not [text for text, flags in patterns if _grows_faster(text, flags & re.MULTILINE | flags & re.IGNORECASE)]
+
+
+@pytest.mark.parametrize("pattern", [r"(?m)^\s*from torch", r"\barange\([^\n]*dtype", r"norm\w*grad"])
+def test_growth(pattern: str) -> None:
+    assert _grows_faster(pattern, 0)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 
-_FORWARD = re.compile(r"^\s+def forward\(", re.MULTILINE)
+_FORWARD = re.compile(r"^[ \t]+def forward\(", re.MULTILINE)
 _MOST_FILES = 60
 """The limit of files in a folder that are searched for importers."""
 _MOST_IMPORTERS = 4

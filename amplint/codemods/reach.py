@@ -40,7 +40,7 @@ _IN_THREADS = "with several GPUs this computes in float16, whatever the region s
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
-_CALL = re.compile(r"^\s+def (?:forward|__call__)\(", re.MULTILINE)
+_CALL = re.compile(r"^[ \t]+def (?:forward|__call__)\(", re.MULTILINE)
 
 
 def introduced_dtype(wish: Wish) -> str | None:

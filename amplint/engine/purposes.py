@@ -29,7 +29,7 @@ _READS_CLOCK = regex(r"\btime\w*\(|\.time\(")
 _USES_GRADIENTS = regex(r"(?i)\.step\(|\.grad\b|loss|criteri")
 """What a function contains that does more with a backward pass than to wait for its end."""
 
-_CATCHES = regex(r"except\b[^:\n]*\b(?:RuntimeError|OutOfMemoryError)\b")
+_CATCHES = regex(r"except\b[^:\n]{0,200}\b(?:RuntimeError|OutOfMemoryError)\b")
 """What ends a search for the largest batch that memory holds."""
 
 _READS_MEMORY = regex(r"\bmax_memory_(?:allocated|reserved)\(")

@@ -16,7 +16,7 @@ from amplint.torchlib.names import SCALER_SIGNS
 
 from .places import boundary_block, ends_in_parts, step_of
 
-_GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w*grad|\bbackward\(")
+_GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w{0,60}grad|\bbackward\(")
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter

@@ -63,7 +63,7 @@ _UNWRAPPED = frozenset({("attribute", "module"), ("attribute", "_orig_mod")})
 """Attributes of wrappers with the wrapped object: code that unwraps models reads them from any object."""
 
 _STATE_OF_APEX = regex(r"\bamp\w*\.(?:load_)?state_dict\b")
-_RESTORES = regex(r"(?i)optim\w*\.load_state_dict\(")
+_RESTORES = regex(r"(?i)optim\w{0,60}\.load_state_dict\(")
 
 
 def take(machine: Machine, state: State, node: cst.Call, owner: Value) -> Value:

@@ -182,7 +182,7 @@ _SPEAKS_OF_HALF = regex(
     r"|tinycudann|transformer_engine|bitsandbytes"
 )
 """Names of half dtypes, of regions, and of frameworks that may enter one."""
-_IMPORTS = regex(r"(?m)^\s*from torch(?:\.(?:cuda|cpu))?(?:\.amp)? import [^(\\]*$")
+_IMPORTS = regex(r"(?m)^[ \t]*from torch(?:\.(?:cuda|cpu))?(?:\.amp)? import [^(\\]*$")
 """Imports of PyTorch's own regions and scalers."""
 _EVALUATES = regex(r"\.eval\(\)")
 _DIFFERENTIATES = regex(r"backward|\.train\(\)")

@@ -35,13 +35,13 @@ CUDA_ALONE = frozenset(
 """Functions and classes of `torch.cuda` that raise without CUDA."""
 _NEEDS_CUDA = regex(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.*cuda|raise\b")
 _ASKED = regex(
-    r"[\w.]*(?:device|type|kind)[\w.]*(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
+    r"[\w.]{0,100}(?:device|type|kind)[\w.]{0,100}(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
 )
 """A condition that distinguishes CUDA, or an `other` device, from the rest."""
-_NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]*(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]*is_cpu\b)")
+_NOT_CPU = regex(r"^(?!.*(?:cuda|gpu)).*(?:device[\w.]{0,100}(?:\(\))? *!= *[\"']cpu[\"']|\bnot [\w.]{0,100}is_cpu\b)")
 """A condition that leaves out the CPU, and no other device."""
-_IS_MPS = regex(r"[\w.]*device[\w.]*(?:\(\))? *== *[\"']mps[\"']$|[\w.]*mps\.is_available\(\)$")
+_IS_MPS = regex(r"[\w.]{0,100}device[\w.]{0,100}(?:\(\))? *== *[\"']mps[\"']$|[\w.]*mps\.is_available\(\)$")
 """A condition that holds for MPS alone: the CPU is left beside CUDA where it does not."""
 _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_id|current_device\(")
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
@@ -50,7 +50,7 @@ _AMP_CLASSES = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SC
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
-_BY_AVAILABILITY = regex(r"\bif\b[^\n]*cuda\.is_available\(\)[^\n]*\belse\b")
+_BY_AVAILABILITY = regex(r"\bif\b[^\n]{0,200}cuda\.is_available\(\)[^\n]{0,200}\belse\b")
 _LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
 """The type of a device that is in a list, and the CPU's for any other."""
 _TRAINS = regex(r"(?<!autograd)\.backward\w*\(|\bGradScaler\b")
@@ -62,9 +62,10 @@ _GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[
 _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 _OTHERS = r"[\"'](?:cpu|mps|xpu|npu|hpu)\b"
 _CATERS_FOR_OTHERS = regex(
-    rf"(?m)^[^\n#]*(?:\belse\b|\bor\b|is_available)[^\n]*{_OTHERS}|^[^\n#]*{_OTHERS}[^\n]*\belse\b"
-    rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n(?=[ \t]*[a-z]+ *=))*{_OTHERS}|device(?:\.type|_type) *(?:[!=]=|in\b)"
-    r"|\bmps\.is_available|\bxpu\.is_available"
+    rf"(?m)^[^\n#]{{0,400}}(?:\belse\b|\bor\b|is_available)[^\n]{{0,400}}{_OTHERS}"
+    rf"|^[^\n#]{{0,400}}{_OTHERS}[^\n]{{0,400}}\belse\b"
+    rf"|[\"']--\w*device\w*[\"'](?:[^)\n]|\n(?=[ \t]*[a-z]+ *=)){{0,600}}{_OTHERS}"
+    r"|device(?:\.type|_type) *(?:[!=]=|in\b)|\bmps\.is_available|\bxpu\.is_available"
 )
 """A choice between devices, an option for one, or a test of its type, that names another type than CUDA."""
 _PATH = regex(r"[A-Za-z_][\w.]*")

@@ -34,7 +34,7 @@ _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
 _CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
 _MODEL_NAME = regex(r"\b(\w+)\.(?:eval|train|parameters|named_parameters)\(")
 _POSITIONS = frozenset({"arange", "linspace"})
-_TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]*(?:\bdtype\b|type)")
+_TYPED_POSITIONS = regex(r"\b(?:arange|linspace)\([^\n]{0,400}(?:\bdtype\b|type)")
 _THREAD_TARGET = regex(
     r"\btarget\s*=\s*(?:\w+\.)*(\w+)|\.(?:submit|map|imap\w*|starmap\w*|apply_async)\(\s*(?:\w+\.)*(\w+)"
     r"|\b(?:to_thread|run_in_threadpool)\(\s*(?:\w+\.)*(\w+)|\brun_in_executor\([^,()]*,\s*(?:\w+\.)*(\w+)"

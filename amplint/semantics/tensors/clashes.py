@@ -70,7 +70,7 @@ _LEFT = "a region has made its input half, and nothing converts its float32 weig
 _LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
 _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
-_LOADS_HALF = regex(r"(?i)loader\w*\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w*\(|collate")
+_LOADS_HALF = regex(r"(?i)loader\w{0,60}\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w{0,60}\(|collate")
 """A loader that may convert what it gives."""
 _FROM_AFAR = words("parameter call part index attribute item either")
 _BITWISE = words("BitAnd BitOr BitXor BitInvert")

@@ -6,7 +6,7 @@ from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Items
 
-CHOOSES_NUMBERS = regex(r"where\([^\n]*,\s*-?[\d.]+,\s*-?[\d.]+\)")
+CHOOSES_NUMBERS = regex(r"where\([^\n]{0,200},\s{0,40}-?[\d.]+,\s{0,40}-?[\d.]+\)")
 """A choice between two numbers."""
 STORES_BY_LIST = regex(r"(?s)= (?:list|sorted)\(.*\w\[\w+\] = ")
 """A list that is made in front of an assignment to elements by a variable."""
