@@ -15,6 +15,71 @@ RULES = load_registry().rules
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 PROGRAMS = {
+    "a model that settings make, whose name is all that is seen of it": """
+from settings import config
+
+def train_step(model, batch, criterion):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = criterion(model, batch)["loss"]
+    loss.backward()
+
+model = config.model().to("cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in config.data():
+    optimizer.zero_grad()
+    train_step(model, batch, config.criterion())
+    optimizer.step()
+""",
+    "a region for versions of PyTorch that are too old to run": """
+from packaging import version
+
+if version.parse(version.parse(torch.__version__).base_version) < version.parse("1.10"):
+    region = torch.autocast("cuda")
+elif torch.__version__.split("+")[0] <= "1.13":
+    region = torch.autocast("cuda", dtype=torch.float16)
+else:
+    region = torch.autocast("cuda", dtype=torch.bfloat16)
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in data:
+    optimizer.zero_grad()
+    with region:
+        loss = model(batch).sum()
+    loss.backward()
+    optimizer.step()
+""",
+    "the micro-batches of a last, shorter window, divided by their number": """
+def train(model, loader, optimizer, steps):
+    count = 0
+    for index, batch in enumerate(loader):
+        loss = model(batch)["loss"]
+        count += 1
+        last = index + 1 == len(loader)
+        if last and count < steps:
+            loss = loss / count
+        else:
+            loss = loss / steps
+        loss.backward()
+        if count == steps or last:
+            optimizer.step()
+            optimizer.zero_grad()
+            count = 0
+""",
+    "a copy that is frozen in half beside the model that is trained": """
+from accelerate import Accelerator
+from diffusers import Transformer2DModel
+
+accelerator = Accelerator(mixed_precision="fp16")
+model = Transformer2DModel.from_pretrained("small")
+teacher = Transformer2DModel.from_pretrained("small")
+teacher.to(accelerator.device, dtype=torch.float16)
+optimizer = torch.optim.AdamW(model.parameters())
+model, optimizer = accelerator.prepare(model, optimizer)
+for batch in data:
+    optimizer.zero_grad()
+    accelerator.backward(model(batch).sample.mean())
+    optimizer.step()
+""",
     "a layer whose forward is replaced": """
 layer = nn.Linear(8, 8, bias=False)
 
