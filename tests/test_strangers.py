@@ -15,6 +15,37 @@ RULES = load_registry().rules
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 PROGRAMS = {
+    "a step in a region that goes on with another optimizer's part of a model": """
+from accelerate import Accelerator
+
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.judge = nn.Linear(4, 1)
+
+    def fooled(self, fake):
+        return -self.judge(fake).mean()
+
+    def judged(self, real, fake):
+        return self.judge(fake.detach()).mean() - self.judge(real).mean()
+
+accelerator = Accelerator()
+painter, losses = nn.Linear(4, 4), Loss()
+optimizer = torch.optim.AdamW(painter.parameters())
+second = torch.optim.AdamW(losses.judge.parameters())
+painter, optimizer, loader = accelerator.prepare(painter, optimizer, loader)
+losses, second = accelerator.prepare(losses, second)
+for batch in loader:
+    with accelerator.autocast():
+        fake = painter(batch)
+        optimizer.zero_grad()
+        accelerator.backward(losses.fooled(fake))
+        optimizer.step()
+        loss = losses.judged(batch, fake)
+    second.zero_grad()
+    accelerator.backward(loss)
+    second.step()
+""",
     "a model that settings make, whose name is all that is seen of it": """
 from settings import config
 
@@ -788,6 +819,7 @@ class Module(lightning.LightningModule):
 """,
 }
 TRUE = {
+    "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
     "a step before a return, behind which another branch goes on": ["AMP101", "AMP101"],
     "a scaler made for every batch": ["AMP210"],
     "micro-batches counted twice, each of which ends a window of two": ["AMP734"],
