@@ -15,6 +15,102 @@ RULES = load_registry().rules
 
 HEAD = "import torch\nfrom torch import nn\n\n"
 PROGRAMS = {
+    "a step in a region that goes on with another optimizer's part of a model": """
+from accelerate import Accelerator
+
+class Loss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.judge = nn.Linear(4, 1)
+
+    def fooled(self, fake):
+        return -self.judge(fake).mean()
+
+    def judged(self, real, fake):
+        return self.judge(fake.detach()).mean() - self.judge(real).mean()
+
+accelerator = Accelerator()
+painter, losses = nn.Linear(4, 4), Loss()
+optimizer = torch.optim.AdamW(painter.parameters())
+second = torch.optim.AdamW(losses.judge.parameters())
+painter, optimizer, loader = accelerator.prepare(painter, optimizer, loader)
+losses, second = accelerator.prepare(losses, second)
+for batch in loader:
+    with accelerator.autocast():
+        fake = painter(batch)
+        optimizer.zero_grad()
+        accelerator.backward(losses.fooled(fake))
+        optimizer.step()
+        loss = losses.judged(batch, fake)
+    second.zero_grad()
+    accelerator.backward(loss)
+    second.step()
+""",
+    "a model that settings make, whose name is all that is seen of it": """
+from settings import config
+
+def train_step(model, batch, criterion):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = criterion(model, batch)["loss"]
+    loss.backward()
+
+model = config.model().to("cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in config.data():
+    optimizer.zero_grad()
+    train_step(model, batch, config.criterion())
+    optimizer.step()
+""",
+    "a region for versions of PyTorch that are too old to run": """
+from packaging import version
+
+if version.parse(version.parse(torch.__version__).base_version) < version.parse("1.10"):
+    region = torch.autocast("cuda")
+elif torch.__version__.split("+")[0] <= "1.13":
+    region = torch.autocast("cuda", dtype=torch.float16)
+else:
+    region = torch.autocast("cuda", dtype=torch.bfloat16)
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in data:
+    optimizer.zero_grad()
+    with region:
+        loss = model(batch).sum()
+    loss.backward()
+    optimizer.step()
+""",
+    "the micro-batches of a last, shorter window, divided by their number": """
+def train(model, loader, optimizer, steps):
+    count = 0
+    for index, batch in enumerate(loader):
+        loss = model(batch)["loss"]
+        count += 1
+        last = index + 1 == len(loader)
+        if last and count < steps:
+            loss = loss / count
+        else:
+            loss = loss / steps
+        loss.backward()
+        if count == steps or last:
+            optimizer.step()
+            optimizer.zero_grad()
+            count = 0
+""",
+    "a copy that is frozen in half beside the model that is trained": """
+from accelerate import Accelerator
+from diffusers import Transformer2DModel
+
+accelerator = Accelerator(mixed_precision="fp16")
+model = Transformer2DModel.from_pretrained("small")
+teacher = Transformer2DModel.from_pretrained("small")
+teacher.to(accelerator.device, dtype=torch.float16)
+optimizer = torch.optim.AdamW(model.parameters())
+model, optimizer = accelerator.prepare(model, optimizer)
+for batch in data:
+    optimizer.zero_grad()
+    accelerator.backward(model(batch).sample.mean())
+    optimizer.step()
+""",
     "a layer whose forward is replaced": """
 layer = nn.Linear(8, 8, bias=False)
 
@@ -723,6 +819,7 @@ class Module(lightning.LightningModule):
 """,
 }
 TRUE = {
+    "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
     "a step before a return, behind which another branch goes on": ["AMP101", "AMP101"],
     "a scaler made for every batch": ["AMP210"],
     "micro-batches counted twice, each of which ends a window of two": ["AMP734"],

@@ -874,6 +874,21 @@ SCRIPTS = {
         """,
         ("bf16=True", 'bf16=True, deepspeed="config.json"'),
     ),
+    "a class of Trainers, which passes on that there are no optimizers yet": (
+        """
+        import torch
+        from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+        class Tuner(Trainer):
+            def __init__(self, model=None, args=None, train_dataset=None, optimizers=(None, None)):
+                super().__init__(model=model, args=args, train_dataset=train_dataset, optimizers=optimizers)
+
+        net = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)
+        args = TrainingArguments("out", bf16=True)
+        Tuner(net, args, train_dataset=samples).train()  # expect: AMP741
+        """,
+        ("train_dataset=samples", "train_dataset=samples, optimizers=(copying, None)"),
+    ),
     "buffers return to float32, and parameters do not": (
         """
         import torch

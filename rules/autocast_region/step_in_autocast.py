@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -132,16 +132,21 @@ class StepInAutocast(Rule):
 
     def _runs_again(self, event: ScalerStep | OptimizerStep) -> bool:
         """Whether a model runs before and behind the step in its region, and is not one of another optimizer."""
-        trained = event.index.trained
+        trained = {optimizer: _last(names) for optimizer, names in event.index.trained.items()}
         own = trained.get(event.optimizer.symbol)
         others = frozenset[str]().union(*trained.values()) - own if own else frozenset[str]()
-        return not self._outdated.get(event.node, set()) <= others
+        return not _last(self._outdated.get(event.node, ())) <= others
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event.region_with, cst.With):
             return None
         edit = rewrite.end_region(event.region_with, event.statement, partial(may_be_cast, event))
         return Fix("End the autocast region before the step", (edit,)) if edit else None
+
+
+def _last(names: Iterable[str]) -> frozenset[str]:
+    """The last parts of dotted names: a method calls `self.part` what other code calls `whole.part`."""
+    return frozenset(name.rpartition(".")[2] for name in names)
 
 
 def _is_elementwise(optimizer: Optimizer) -> bool:

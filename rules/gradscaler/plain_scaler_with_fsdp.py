@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import ApiUse, Event, ScalerMeetsShards, ScriptEnd
+from amplint.semantics.events import ApiUse, Event, ScalerMeetsShards, ScalerRecordsRead, ScriptEnd
 from amplint.source import syntax as cst
 from amplint.torchlib.names import GRAD_SCALERS, SCALER_PARAMETERS, SHARDED_SCALER, SUCCESSORS
 
@@ -25,7 +25,8 @@ class PlainScalerWithFsdp(Rule):
     `ShardedGradScaler` exchanges what was found between the ranks.
 
     `fully_shard` (FSDP2) keeps its parameters as `DTensor`s, which exchange it by themselves (checked with PyTorch
-    2.13): there a plain `GradScaler` is right. So it is with `ShardingStrategy.NO_SHARD`.
+    2.13): there a plain `GradScaler` is right. So it is with `ShardingStrategy.NO_SHARD`, and where the script itself
+    exchanges what was found, in `scaler._per_optimizer_states`.
 
     ## Example
     ```python
@@ -58,10 +59,15 @@ class PlainScalerWithFsdp(Rule):
 
     def __init__(self) -> None:
         self.found: dict[cst.CSTNode, ScalerMeetsShards] = {}
+        self.exchanged: set[cst.CSTNode | None] = set()
         self.knows_better = False
 
     def on_api_use(self, event: ApiUse) -> Iterator[Report]:
         self.knows_better = self.knows_better or event.name.endswith(".ShardedGradScaler")
+        yield from ()
+
+    def on_scaler_records_read(self, event: ScalerRecordsRead) -> Iterator[Report]:
+        self.exchanged.add(event.scaler.created)
         yield from ()
 
     def on_scaler_meets_shards(self, event: ScalerMeetsShards) -> Iterator[Report]:
@@ -71,6 +77,8 @@ class PlainScalerWithFsdp(Rule):
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         for created, met in self.found.items() if not self.knows_better else ():
+            if created in self.exchanged:
+                continue
             yield self.report(
                 met,
                 "a plain GradScaler scales the gradients of a model that FSDP has sharded",

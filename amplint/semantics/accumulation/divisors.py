@@ -52,8 +52,12 @@ def divided(machine: Machine, loss: int, every: int) -> bool | None:
 
 
 def divided_by_position(machine: Machine, loss: int, counter: int) -> bool:
-    """Whether `loss` was divided by the counter of micro-batches in a window instead of their number."""
-    which, todo, seen = _counter(machine, counter), [loss], set[int]()
+    """Whether `loss` was divided by the counter of micro-batches in a window instead of their number, on every path."""
+    return _is_by_position(machine, loss, _counter(machine, counter), set())
+
+
+def _is_by_position(machine: Machine, loss: int, which: Key, seen: set[int]) -> bool:
+    todo = [loss]
     while todo:
         symbol = todo.pop()
         key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
@@ -64,7 +68,10 @@ def divided_by_position(machine: Machine, loss: int, counter: int) -> bool:
             if _counter(machine, parts[1]) == which:
                 return True
             todo.append(parts[0])
-        elif key[0] in ("Add", "either"):
+        elif key[0] == "either":
+            if all(_is_by_position(machine, part, which, seen) for part in parts):
+                return True
+        elif key[0] == "Add":
             todo += parts
         elif key[0] in SAME_NUMBERS:
             todo.append(parts[0])

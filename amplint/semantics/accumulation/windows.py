@@ -472,7 +472,7 @@ def _emit_accumulation(
         others=others,
         rescaled=any(map(_rescales_before_step, full)),
         parallel=_always_synchronised(machine),
-        by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, counter)),
+        by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, number, counter)),
         guesses=guesses,
     )
 
@@ -523,9 +523,12 @@ def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> boo
     return True if True in verdicts else False if False in verdicts else None
 
 
-def _is_divided_by_position(machine: Machine, backward: cst.CSTNode, counter: int | None) -> bool:
+def _is_divided_by_position(machine: Machine, backward: cst.CSTNode, number: int | None, counter: int | None) -> bool:
+    """Whether a loss is divided by the counter of its window, and on no other path by the number of micro-batches."""
     losses = machine[Rhythm].losses.get(backward, ())
-    return counter is not None and any(divided_by_position(machine, loss, counter) for loss in losses)
+    if counter is None or not any(divided_by_position(machine, loss, counter) for loss in losses):
+        return False
+    return number is None or not any(divided(machine, loss, number) for loss in losses)
 
 
 def _together(rounds: Iterable[list[Work]]) -> list[Work]:

@@ -261,6 +261,13 @@ class ScalerMeetsShards(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ScalerRecordsRead(Event):
+    """Code reads the internal records of `scaler`, which say for each optimizer where inf or NaN was found."""
+
+    scaler: Scaler
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerUpdate(Event):
     """`scaler.update()`.
 

@@ -255,6 +255,9 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
     owner = machine[Owners].known.get(value.symbol)
     if owner is not None:
         machine[Owners].known[symbol] = owner
+    named = machine[CallIndex].index.trained
+    if value.symbol in named:
+        named[symbol] = named[value.symbol]
     if value.symbol in machine[Parameters].trained:
         machine[Parameters].trained[symbol] = machine[Parameters].trained[value.symbol]
     return replace(value, symbol=symbol)

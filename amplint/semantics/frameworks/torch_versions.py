@@ -2,31 +2,84 @@
 
 from __future__ import annotations
 
+from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Ref, Value
+from amplint.semantics.values.values import Const, Ref, Unknown, Value
+from amplint.source import syntax as cst
+from amplint.torchlib.policy import words
 from amplint.torchlib.versions import version
 
 _FIRST = (2, 0)
 """The versions before it are not supported."""
 _ASKS = "is_torch_version"
 """The function of Accelerate, Diffusers and Transformers that compares the version, as in `(">=", "1.11.0")`."""
+_PARSES = words("parse Version parse_version LooseVersion StrictVersion")
+"""What `packaging.version`, `pkg_resources` and `distutils.version` parse versions with."""
+_TEXT, _PARSED = Ref("torch.__version__"), "version"
+_SPLIT = "torch.__version__.split"
 _ANSWERS = {">": True, ">=": True, "!=": True, "<": False, "<=": False, "==": False}
 """Comparison -> what it is for a version before the first that is supported."""
+_SIGNS: dict[type[cst.CSTNode], str] = {
+    cst.GreaterThan: ">",
+    cst.GreaterThanEqual: ">=",
+    cst.NotEqual: "!=",
+    cst.LessThan: "<",
+    cst.LessThanEqual: "<=",
+    cst.Equal: "==",
+}
 
 
 class TorchVersions(Tracker):
     """Decides comparisons with versions that are too old to run."""
 
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self._first = symbol_of(machine, Const(0))
+
     def handles_library_call(self, name: str) -> bool:
-        """Whether this compares the version of PyTorch."""
-        return name.rpartition(".")[2] == _ASKS
+        """Whether this compares the version of PyTorch, or parses a version."""
+        module, _, last = name.rpartition(".")
+        return (
+            last == _ASKS
+            or name == _SPLIT
+            or (last in _PARSES and module.rpartition(".")[2] in ("version", "pkg_resources"))
+        )
 
     def library_call(self, state: State, call: Call) -> Value | None:
-        """Return the answer, None where it depends on the version that runs."""
+        """Return the answer, None where it depends on the version that runs; or the parsed version."""
         assert isinstance(call.callee, Ref)
-        comparison, than = call.arguments.value("operation", 0), call.arguments.value("version", 1)
-        if not isinstance(comparison, Const) or not isinstance(than, Const) or not isinstance(than.value, str):
+        if call.callee.name.rpartition(".")[2] == _ASKS:
+            comparison, than = call.arguments.value("operation", 0), call.arguments.value("version", 1)
+            known = isinstance(comparison, Const) and isinstance(than, Const) and isinstance(than.value, str)
+            return _answer(str(comparison.value), str(than.value)) if known else None  # type: ignore[union-attr]
+        given = call.arguments.values[0] if call.arguments.given else None
+        if call.callee.name == _SPLIT:
+            given = _TEXT
+        text = self._version(given)
+        return self.machine.unknown(_PARSED, text) if text is not None else None
+
+    def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
+        """Return the answer to a comparison of PyTorch's version with an old one."""
+        if not isinstance(left, (Unknown, Ref)) or self._version(left) != _TEXT.name:
             return None
-        answer = _ANSWERS.get(str(comparison.value)) if version(than.value) < _FIRST else None
-        return Const(answer) if answer is not None else None
+        than = self._version(right)
+        sign = _SIGNS.get(type(node.comparisons[0].operator))
+        return _answer(sign, than) if than is not None and than != _TEXT.name and sign is not None else None
+
+    def _version(self, value: Value | None) -> str | None:
+        """The text of a version or of a parsed one, `torch.__version__` for that of PyTorch; None for another value."""
+        if isinstance(value, Const):
+            return value.value if isinstance(value.value, str) else None
+        if not isinstance(value, Unknown):
+            return _TEXT.name if value == _TEXT else None
+        key, parts = self.machine.symbols.key(value.symbol), self.machine.symbols.parts(value.symbol)
+        if key[:2] == ("attribute", "base_version") or (key[0] == "index" and parts[1:] == (self._first,)):
+            return self._version(Unknown(parts[0]))
+        return str(key[1]) if key[0] == _PARSED else None
+
+
+def _answer(comparison: str, than: str) -> Value | None:
+    answer = _ANSWERS.get(comparison) if () != version(than) < _FIRST else None
+    return Const(answer) if answer is not None else None

@@ -358,11 +358,11 @@ class Models(Tracker):
         return Words(calls=model_names(chunks)) if self.follows else Words()
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Record the mode that the call sets, and a forward pass."""
+        """Record the mode that the call sets, and a forward pass; what only a name shows to be a model takes inputs."""
         if call.owner is not None:
             record_use(self.machine, state, call.owner, call.name, call.arguments)
         model = called(self.machine, state, call.node.func, call.callee) if self.follows else None
-        if model is not None:
+        if model is not None and (call.arguments.given or not model_guesses(self.machine, state, *model)):
             forward(self.machine, state, call.node, *model, call.arguments.values)
             call.notes[Models] = model
 

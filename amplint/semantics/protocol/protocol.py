@@ -22,6 +22,7 @@ from amplint.semantics.events import (
     OptimizerStep,
     OptState,
     ScaleDiscarded,
+    ScalerRecordsRead,
     ScalerStep,
     ScalerUpdate,
     Stage,
@@ -979,6 +980,8 @@ class Protocol(Tracker):
         """Code that reads the scaler's internal records may take other paths than it seems."""
         if isinstance(owner, Scaler) and name == _RECORDS:
             forget(self.machine, state, [owner])
+            if self.machine.statement is not None:
+                self.machine.emit(state, ScalerRecordsRead, self.machine.statement, scaler=owner)
 
     def augmented(self, state: State, node: cst.AugAssign, before: Value, other: Value) -> Value | None:
         """`parameter.grad *= other`."""

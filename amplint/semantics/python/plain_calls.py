@@ -37,13 +37,21 @@ def unseen_result(
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
     parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
-    if node is not None and isinstance(called, cst.Name) and called.value[:1].isupper():
+    if node is not None and isinstance(called, cst.Name) and (called.value[:1].isupper() or _is_constructor(function)):
         return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
     now = state.iteration[-1] if state.iteration else 0
     made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
     for unknown_result in machine.hooks.unknown_result:
         unknown_result(made)
     return made
+
+
+def _is_constructor(function: object) -> bool:
+    """Whether this is an alternative constructor of a class, as in `Class.from_file`."""
+    if not isinstance(function, cst.Attribute) or not function.attr.value.startswith("from_"):
+        return False
+    cls = function.value.attr if isinstance(function.value, cst.Attribute) else function.value
+    return isinstance(cls, cst.Name) and cls.value[:1].isupper()
 
 
 def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:

@@ -68,6 +68,7 @@ _CATERS_FOR_OTHERS = regex(
     r"|device(?:\.type|_type) *(?:[!=]=|in\b)|\bmps\.is_available|\bxpu\.is_available"
 )
 """A choice between devices, an option for one, or a test of its type, that names another type than CUDA."""
+_MOVES = frozenset({"to", "cuda", "cpu", "eval", "train", "requires_grad_"})
 _PATH = regex(r"[A-Za-z_][\w.]*")
 _FLAG_STEPS = 3
 
@@ -91,6 +92,8 @@ def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = Fals
     """
     if not _DEVICES.search(source.text) or _is_guarded(source, node, beside_cpu=beside_cpu):
         return None
+    if _is_around_making(source, node):
+        return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     inherited = [base for above in around if isinstance(above, cst.ClassDef) for base in _bases(source, above)]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
@@ -100,6 +103,23 @@ def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = Fals
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
     return None
+
+
+def _is_around_making(source: Source, node: cst.CSTNode) -> bool:
+    """Whether a region has no work on any device: its statements only make objects, and may move them."""
+    region = source.parent(node)
+    region = source.parent(region) if isinstance(region, cst.WithItem) else None
+    if not isinstance(region, cst.With) or not isinstance(region.body, cst.IndentedBlock):
+        return False
+    lines = region.body.body
+    simple = [one for line in lines if isinstance(line, cst.SimpleStatementLine) for one in line.body]
+    return len(simple) == len(lines) and all(isinstance(one, cst.Assign) and _is_made(one.value) for one in simple)
+
+
+def _is_made(value: cst.BaseExpression) -> bool:
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _MOVES:
+        value = value.func.value
+    return isinstance(value, cst.Call) and (last_name(value.func) or "")[:1].isupper()
 
 
 def _bases(source: Source, cls: cst.ClassDef) -> list[cst.ClassDef]:
