@@ -1000,6 +1000,27 @@ class Gate(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         return swiglu_cuda.backward(gradient, x, weight)
 """,
+    "AMP202 the gradients of the next optimizer of a loop": """
+def step_all(scaler: torch.amp.GradScaler, optimizers, models):
+    for optimizer, model in zip(optimizers, models):
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+    scaler.update()
+
+def step_groups(scaler: torch.amp.GradScaler, optimizers):
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+def clip_late(scaler: torch.amp.GradScaler, optimizers):
+    for optimizer in optimizers:
+        scaler.step(optimizer)
+        for group in optimizer.param_groups:
+            nn.utils.clip_grad_norm_(group["params"], 1.0)  # expect: AMP202
+        scaler.update()
+""",
 }
 
 

@@ -582,12 +582,25 @@ def gradients_read(
         return
     elif not live and len(all_of_them) == 1 and all_of_them[0][1].consumed is not None:
         key, known_of_it = all_of_them[0]
+        if _is_of_next_element(machine, key, node, known_of_it.consumed):
+            return
         gradients = next((one for one in known_of_it.passes if one.scaler is not None), known_of_it)
         stage = stage_of(state, gradients.scaler, key) if gradients.scaler else READY
         machine.emit(
             state, GradientUse, node, gradients=gradients, stage=stage, what=what, mutates=mutates, optimizers=(key,),
             hidden=False,
         )  # fmt: skip
+
+
+def _is_of_next_element(machine: Machine, optimizer: int, node: cst.CSTNode, consumed: cst.CSTNode | None) -> bool:
+    """Whether a loop over optimizers that steps one of them at `consumed` reaches `node` with the one after it."""
+    source = machine.program.source_of(node)
+    loops = [one for one in source.ancestors(node) if isinstance(one, cst.For)] if source is not None else []
+    return any(
+        machine.symbols.involves(optimizer, "item", id(loop))
+        and next((one for one in walk(loop.body) if one is node or one is consumed), None) is node
+        for loop in loops
+    )
 
 
 def _unscaled_ones(state: State) -> Set[int]:
