@@ -1000,6 +1000,47 @@ class Gate(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         return swiglu_cuda.backward(gradient, x, weight)
 """,
+    "AMP601 two tensors to a kernel behind custom_fwd alone": """
+import swiglu_cuda
+
+class Gate(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x, weight):  # expect: AMP601
+        ctx.save_for_backward(x, weight)
+        return swiglu_cuda.forward(x, weight)
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return swiglu_cuda.backward(gradient, x, weight)
+
+class Cast(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float16)
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return swiglu_cuda.forward(x, weight)
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return swiglu_cuda.backward(gradient, x, weight)
+
+class Alone(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return swiglu_cuda.forward(x)
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, gradient):
+        return swiglu_cuda.backward(gradient, *ctx.saved_tensors)
+""",
     "AMP202 the gradients of the next optimizer of a loop": """
 def step_all(scaler: torch.amp.GradScaler, optimizers, models):
     for optimizer, model in zip(optimizers, models):

@@ -28,7 +28,8 @@ class CustomFunctionWithoutCustomFwd(Rule):
 
     Where the rule is selected by its code, functions that nothing is seen to apply in a region, and those that hand
     tensors to a kernel as they come, or compute in both passes what autocast casts for, are reported as infos although
-    nothing tells that they run under autocast.
+    nothing tells that they run under autocast. So are those that hand two tensors to a kernel in a forward pass with
+    `custom_fwd`, which casts neither without `cast_inputs`.
 
     ## Example
     ```python
@@ -111,7 +112,11 @@ class CustomFunctionWithoutCustomFwd(Rule):
             f"forward of {event.name} hands {event.first} and {event.second} to {event.kernel} as autocast left them",
             reason="Under autocast one can be half and the other float32, and nothing casts for "
             + ("an operation that is given out=." if event.with_out else "a kernel."),
-            advice="Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other.",
+            advice=(
+                "custom_fwd casts nothing by itself: pass it cast_inputs=..., or convert one to the dtype of the other."
+                if event.decorated
+                else "Decorate forward with custom_fwd(cast_inputs=...), or convert one to the dtype of the other."
+            ),
             at=event.node if event.with_out else event.buffer or event.forward.name,
             notes=[(event.node, "they are passed to the kernel here")] if not event.with_out else (),
         )

@@ -190,9 +190,13 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
         _check_device_type(machine, state, decoration, details)
     if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
         _emit_unpaired(machine, state, passes, forward, backward, details)
-    if forward.node is not None or backward.node is not None or (calls and all(call.off for call in calls)):
+    if calls and all(call.off for call in calls):
         return
     modules = _torch_guesses(machine, state, cls)
+    if forward.last == "custom_fwd" and not forward.bound and not _casts_inputs(forward) and machine.assumes:
+        _emit_uncast(machine, state, cls.name.value, passes, details, modules, decorated=True)
+    if forward.node is not None or backward.node is not None:
+        return
     if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
         guesses = (*again[2], *modules)
         machine.emit(
@@ -253,13 +257,9 @@ def _emit_assumed(
 ) -> None:
     """Emit the first effect of autocast on a function that does not handle dtypes."""
     if unprepared(machine, name, passes):
-        if (over := uncast_call(machine, state, passes)) is not None:
-            machine.emit(
-                state, UncastKernelCall, over.node, kernel=over.kernel, first=over.first, second=over.second,
-                forward=passes.forward, buffer=over.buffer, with_out=over.with_out, assumed=True,
-                guesses=(*over.guesses, *modules), **details,
-            )  # fmt: skip
-        elif (same := computes_again(passes)) is not None:
+        if _emit_uncast(machine, state, name, passes, details, modules):
+            return
+        if (same := computes_again(passes)) is not None:
             op, first, node = same
             machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
         elif (both := cast_in_both(passes, _helpers(machine, passes))) is not None:
@@ -268,6 +268,28 @@ def _emit_assumed(
                 state, OffInBackward, node, op=op, first=first, forward=passes.forward, backward=passes.backward,
                 assumed=True, **details,
             )  # fmt: skip
+
+
+def _emit_uncast(
+    machine: Machine,
+    state: State,
+    name: str,
+    passes: Passes,
+    details: dict[str, object],
+    modules: tuple[Guessed, ...],
+    *,
+    decorated: bool = False,
+) -> bool:
+    """Emit what forward hands to a kernel as autocast left it, two tensors if `custom_fwd` has `decorated` it."""
+    over = uncast_call(machine, state, passes) if unprepared(machine, name, passes) else None
+    if over is None or (decorated and over.second is None):
+        return False
+    machine.emit(
+        state, UncastKernelCall, over.node, kernel=over.kernel, first=over.first, second=over.second,
+        forward=passes.forward, buffer=over.buffer, with_out=over.with_out, decorated=decorated, assumed=True,
+        guesses=(*over.guesses, *modules), **details,
+    )  # fmt: skip
+    return True
 
 
 def _helpers(machine: Machine, passes: Passes) -> dict[str, cst.FunctionDef]:
@@ -299,14 +321,17 @@ def _emit_unpaired(
         (backward, forward, passes.forward, "custom_bwd"),
     ):
         if own.last == kind and own.node is not None:
-            casts = isinstance(own.node, cst.Call) and any(
-                argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in own.node.args
-            )
             machine.emit(
                 state, Unpaired, own.node, api=own.api, decorator=own.node, method=method, instead=other.node,
-                casts=casts, **details,
+                casts=_casts_inputs(own), **details,
             )  # fmt: skip
             return
+
+
+def _casts_inputs(decoration: Decoration) -> bool:
+    """Whether a decorator casts the inputs of forward."""
+    given = decoration.node.args if isinstance(decoration.node, cst.Call) else ()
+    return any(argument.keyword is not None and argument.keyword.value == "cast_inputs" for argument in given)
 
 
 def _names_autocast(cls: cst.ClassDef) -> bool:

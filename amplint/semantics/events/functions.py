@@ -94,7 +94,8 @@ class UncastKernelCall(CustomFunctionEvent):
     called `kernel`.
 
     Nothing casts for it. The event is at its call, `forward` is the pass, `buffer` where it makes the second one new.
-    `with_out` means that it is an operation of PyTorch that is given its output, which autocast leaves alone.
+    `with_out` means that it is an operation of PyTorch that is given its output, which autocast leaves alone,
+    `decorated` that forward has `custom_fwd`, which casts nothing by itself.
     """
 
     kernel: str
@@ -103,6 +104,7 @@ class UncastKernelCall(CustomFunctionEvent):
     forward: cst.FunctionDef
     buffer: cst.CSTNode | None
     with_out: bool = False
+    decorated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
