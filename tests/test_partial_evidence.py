@@ -1041,6 +1041,23 @@ class Alone(torch.autograd.Function):
     def backward(ctx, gradient):
         return swiglu_cuda.backward(gradient, *ctx.saved_tensors)
 """,
+    "AMP745 float16 where a script asks for it, around weights in bfloat16": """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+supported = torch.cuda.is_bf16_supported()
+model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)
+args = TrainingArguments("out", fp16=not supported, bf16=supported)
+Trainer(model=model, args=args, train_dataset=data).train()  # expect: AMP745
+""",
+    "AMP745 weights in the dtype that a script asks for": """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+supported = torch.cuda.is_bf16_supported()
+dtype = torch.bfloat16 if supported else torch.float32
+model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=dtype)
+args = TrainingArguments("out", fp16=not supported, bf16=supported)
+Trainer(model=model, args=args, train_dataset=data).train()
+""",
     "AMP202 the gradients of the next optimizer of a loop": """
 def step_all(scaler: torch.amp.GradScaler, optimizers, models):
     for optimizer, model in zip(optimizers, models):

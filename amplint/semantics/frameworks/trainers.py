@@ -307,7 +307,10 @@ def _run_wide(machine: Machine, state: State, node: cst.Call, kind: str, halves:
 
 
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
-    """Emit `HalfManaged` where `manager` trains `model` in the precision that a command line or a file sets."""
+    """Emit what is wrong where `manager` trains half weights in the precision that a command line or a file sets.
+
+    Weights in bfloat16 count where the script itself says when float16 is asked for.
+    """
     known = state[ModelStates].known.get(parameters.root(machine, model))
     arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
     if known is None or arguments is None:
@@ -320,6 +323,11 @@ def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, man
         machine.emit(
             state, HalfManaged, node, manager=replace(manager, precision="float16"), cast=cast,
             guesses=machine.guesses_for(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
+        )  # fmt: skip
+    elif given is not None and known.bfloat16 is not None and certain is not False:
+        machine.emit(
+            state, HalvesMixed, node, precision="float16", cast=known.bfloat16,
+            guesses=machine.guesses_for(known.bfloat16), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
         )  # fmt: skip
 
 
