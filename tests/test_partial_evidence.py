@@ -1041,6 +1041,54 @@ class Alone(torch.autograd.Function):
     def backward(ctx, gradient):
         return swiglu_cuda.backward(gradient, *ctx.saved_tensors)
 """,
+    "AMP410 parameters that a method of the model returns": """
+from adapters import Network, show
+
+def train(unet, data, precision="float16"):
+    dtype = torch.float32
+    if precision == "float16":
+        dtype = torch.float16
+    elif precision == "bfloat16":
+        dtype = torch.bfloat16
+    network = Network(unet).to("cuda", dtype=dtype)  # expect: AMP410
+    optimizer = torch.optim.Adam(network.trained(), lr=1e-4)
+    for x, wanted in data:
+        target = unet(wanted).float()
+        target.requires_grad = False
+        loss = F.mse_loss(unet(x).float(), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    "AMP410 parameters that a method returns of a model that is float32": """
+from adapters import Network
+
+def train(unet, data):
+    unet.to(torch.float16)
+    network = Network(unet).to("cuda")
+    optimizer = torch.optim.Adam(network.trained(), lr=1e-4)
+    for x, wanted in data:
+        loss = F.mse_loss(unet(x).float(), wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+    "AMP410 functions that read what is trained": """
+def show(model):
+    for name, weight in model.named_parameters():
+        print(name, weight.requires_grad)
+
+def train(data):
+    net = nn.Linear(4, 4).half()  # expect: AMP410
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    show(net)
+    for name, weight in net.named_parameters():
+        print(name, weight.requires_grad)
+    for x in data:
+        optimizer.zero_grad()
+        net(x.half()).float().sum().backward()
+        optimizer.step()
+""",
     "AMP745 float16 where a script asks for it, around weights in bfloat16": """
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 

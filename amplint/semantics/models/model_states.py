@@ -18,7 +18,7 @@ class Model:
     which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
     them, with the dtype. `computed` is the half compute dtype of quantized weights, and the argument that sets it.
     `layer` is the half dtype in which a layer of the model was constructed, and its call; `part` is that of a model
-    which this one holds, and its cast.
+    which this one holds, and its cast; `thawed` means that these weights were frozen, and some are trained again.
     """
 
     half: cst.CSTNode | None = None
@@ -30,6 +30,7 @@ class Model:
     computed: tuple[str, cst.CSTNode] | None = None
     layer: tuple[str, cst.CSTNode] | None = None
     part: tuple[str, cst.CSTNode] | None = None
+    thawed: bool = False
 
     @property
     def stored(self) -> tuple[str, cst.CSTNode] | None:

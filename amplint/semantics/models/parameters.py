@@ -57,6 +57,7 @@ from amplint.semantics.words import (
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
+from amplint.source.tree import every, walk
 from amplint.torchlib.float8 import LAYER_DTYPES
 from amplint.torchlib.frameworks import (
     ADAPTERS,
@@ -97,9 +98,11 @@ _SHARDING = frozenset(name.rpartition(".")[2] for name in SHARDERS)
 _DEFAULTS = frozenset(name.rpartition(".")[2] for name in DEFAULT_SETTERS)
 _PLAIN_BASES = Ref("builtins.object"), Ref("abc.ABC")
 _OF_OPTIMIZERS = frozenset({HalfStepped.kind, HalfUnscaled.kind, ShardedStep.kind})
+_ITERATED = frozenset({"parameters", "named_parameters"})
 GROWN, DISPLAY = "grown", "display"
 """The kinds of lists to which parameters of models were added one by one, and of lists that may have groups."""
 _WITH_DTYPE = regex(r"\b(?:nn|te)\.(\w+)\([^()]*\b(?:params_)?dtype\s*=")
+_MODELS = Instance, Module, Unknown
 UNSEEN = Trained(None, frozenset(), plain=False)
 
 
@@ -113,6 +116,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     """Cast the parameters of a model in place, for `owner.half()` and `owner.to(...)`."""
     if name == "requires_grad_" and arguments.values == (FALSE,):
         freeze(machine, state, [owner])
+    elif name == "requires_grad_" and all(value == TRUE for value in arguments.values):
+        thaw(machine, state, symbol_of(machine, owner))
     converts, dtype = converts_to(machine, name, arguments)
     if converts and dtype not in HALF_DTYPES and isinstance(owner, Unknown):
         machine[Parameters].lifted.add(owner.symbol)
@@ -129,8 +134,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
         return
     half, bfloat16 = (node if dtype == kind else None for kind in ("float16", "bfloat16"))
     machine.record_guesses(node, _model_guesses(machine, state, owner, node))
-    changes = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
-    changes |= {"layer": None, "part": None}
+    changes: dict[str, Any] = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
+    changes |= {"layer": None, "part": None, "thawed": False}
     converted = symbol_of(machine, owner)
     for model in (converted, *machine[Parameters].parts.get(converted, ())):
         change(state, root(machine, model), **changes)
@@ -301,8 +306,9 @@ def forget_dtypes(machine: Machine, state: State, values: Iterable[Value] | None
         )
         for symbol in chosen & state[ModelStates].known.keys():
             change(
-                state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None, part=None
-            )
+                state, symbol, half=None, bfloat16=None, saved=None, frozen=None, perhaps=None, layer=None, part=None,
+                thawed=False,
+            )  # fmt: skip
 
 
 def _may_be_cast_back(machine: Machine, state: State, values: Iterable[Value] | None = None) -> None:
@@ -364,10 +370,28 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
     forget_dtypes(machine, state, values)
     for symbol, known in state[ModelStates].known.items():
         if (known.layer or known.part) is not None:
-            change(state, symbol, layer=None, part=None)  # they may be among the frozen ones
+            change(state, symbol, layer=None, part=None, thawed=False)  # they may be among the frozen ones
     for symbol, frozen in stored.items():
         if frozen is not None:
             change(state, symbol, frozen=frozen)
+
+
+def thaw(machine: Machine, state: State, model: int | None) -> None:
+    """Record that weights of a frozen model, or of a layer of one, are trained again in the dtype that they have."""
+    known = None
+    while model is not None and (known is None or known.frozen is None):
+        base = root(machine, model)
+        known = state[ModelStates].known.get(base)
+        model = machine.symbols.parts(base)[0] if machine.symbols.key(base)[0] in ("attribute", "index") else None
+    if known is None or known.frozen is None:
+        return
+    holders = (
+        root(machine, holder)
+        for holder, held in state.heap.items()
+        if any(isinstance(value, _MODELS) and root(machine, value.symbol) == base for value in held.values())
+    )
+    for symbol in (base, *holders):
+        change(state, symbol, part=known.frozen, thawed=True)
 
 
 def root(machine: Machine, symbol: int) -> int:
@@ -419,6 +443,9 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
     given = arguments.value("params", 0)
     fused = arguments.value("fused")
     held = sources(machine, given) or set()
+    if not held and (owner := _asked(machine, given)) is not None:
+        _train_part(machine, state, owner)
+        held = {owner} if root(machine, owner) in state[ModelStates].known else held
     models = {root(machine, source) for source in held}
     for source in held:
         stored = None if root(machine, source) in machine[Parameters].mixed else stored_in(machine, state, source)
@@ -429,7 +456,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
             change(state, root(machine, source), perhaps=_cast_on_a_path(machine, source))
     model = models.pop() if len(models) == 1 else _one_in_half(state, models)
     if model in state[ModelStates].known and not _is_every_parameter(machine, given):
-        change(state, model, layer=None, part=None)
+        _choose(machine, state, model, given)
     _remove_outdated(state, model, optimizer.symbol)
     cls = optimizer.cls.rpartition(".")[2] if optimizer.cls.startswith("torch.optim.") else ""
     cls = "" if isinstance(given, Unknown) and machine.symbols.key(given.symbol)[0] == DISPLAY else cls
@@ -441,6 +468,26 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         decay=_decay(cls, arguments),
         copies=arguments.value(KEEPS_COPIES) not in (None, NONE, FALSE),
     )
+
+
+def _asked(machine: Machine, given: Value | None) -> int | None:
+    """The object of which an unseen method returned the parameters for an optimizer."""
+    called = machine.symbols.method(given.symbol) if isinstance(given, Unknown) else None
+    return called[1][0] if called is not None and called[1] else None
+
+
+def _train_part(machine: Machine, state: State, owner: int) -> None:
+    """Record that an optimizer gets parameters of an object whose parameters are half."""
+    stored = None if root(machine, owner) in machine[Parameters].mixed else stored_in(machine, state, owner)
+    if stored is not None:
+        change(state, root(machine, owner), part=stored)
+
+
+def _choose(machine: Machine, state: State, model: int, given: Value | None) -> None:
+    """Record that an optimizer gets some parameters of a model, in the half dtype of a part at most by its methods."""
+    known = state[ModelStates].known[model]
+    part = known.part if known.thawed or _asked(machine, given) is not None else None
+    change(state, model, layer=None, part=part, thawed=part is not None and known.thawed)
 
 
 def _one_in_half(state: State, models: set[int]) -> int | None:
@@ -553,6 +600,12 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
         source = iterables[place] if place < len(iterables) else -1
     held = _chosen_from(machine, source) if source >= 0 else None
     return held.pop() if held is not None and len(held) == 1 else None
+
+
+def _is_result(machine: Machine, value: Value) -> bool:
+    """Whether `value` is a tensor that an operation has computed, or a conversion made, and no parameter."""
+    converted = isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "converted"
+    return converted or (isinstance(value, Tensor) and not is_trainable_parameter(machine, value.symbol))
 
 
 def _is_buffer(machine: Machine, value: Value) -> bool:
@@ -670,6 +723,28 @@ def _emit_shards(machine: Machine, state: State, scaler: Scaler, optimizers: Set
                     guesses=machine.guesses_for(optimizer),
                 )  # fmt: skip
                 return
+
+
+def _called_by(statement: cst.CSTNode) -> cst.Attribute | None:
+    """The method over whose result a loop goes."""
+    called = statement.iter.func if isinstance(statement, cst.For) and isinstance(statement.iter, cst.Call) else None
+    return called if isinstance(called, cst.Attribute) else None
+
+
+def _changes_of_training(statement: cst.CSTNode) -> list[tuple[cst.BaseExpression, bool]]:
+    """What a statement does to `requires_grad`: the owners, or other calls, and whether it is set to True."""
+    found: list[tuple[cst.BaseExpression, bool]] = []
+    for node in walk(statement):
+        if not isinstance(node, (cst.Assign, cst.Call)):
+            continue
+        values = [node.value] if isinstance(node, cst.Assign) else [argument.value for argument in node.args]
+        changed = [target.target for target in node.targets] if isinstance(node, cst.Assign) else [node.func]
+        enables = all(isinstance(one, cst.Name) and one.value == "True" for one in values)
+        owners = [one.value for one in changed if isinstance(one, cst.Attribute) and one.attr.value in FREEZING]
+        found += [(owner, enables) for owner in owners]
+        if isinstance(node, cst.Call):
+            found += [(node, False) for one in node.args if one.keyword is not None and one.keyword.value in FREEZING]
+    return found
 
 
 class Parameters(Tracker):
@@ -849,11 +924,24 @@ class Parameters(Tracker):
         if self.machine.slice.mentions(statement, CONVERTING):
             forget_dtypes(self.machine, state)
         elif self.machine.slice.mentions(statement, FREEZING):
+            self._gradients_set(state, statement)
+
+    def _gradients_set(self, state: State, statement: cst.CSTNode) -> None:
+        """Freeze models, or thaw them, as a statement that is not interpreted may do."""
+        changes = _changes_of_training(statement)
+        if not all(enables for _, enables in changes):
             freeze(self.machine, state, self._looped_over(state, statement))
+            return
+        for owner, _ in changes:
+            thaw(self.machine, state, parameter_of(self.machine, self.machine.evaluate(state, owner)))
+        for loop in every(statement, cst.For) if changes else ():
+            thaw(self.machine, state, self._model_of_loop(state, loop))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `parameter.data = value` and `model.layer = value`."""
-        if target.attr.value == "requires_grad":
+        if target.attr.value == "requires_grad" and value == TRUE:
+            thaw(self.machine, state, parameter_of(self.machine, owner))
+        elif target.attr.value == "requires_grad" and not _is_result(self.machine, owner):
             freeze(self.machine, state, self._whole(parameter_of(self.machine, owner)))
         elif target.attr.value == "data" and not isinstance(owner, Instance):
             if not _is_buffer(self.machine, owner):
@@ -865,19 +953,26 @@ class Parameters(Tracker):
                 or _layer_of(self.machine, state, owner)
             )
             part = _part_of(self.machine, state, value) or _part_of(self.machine, state, owner, whole=False)
+            held = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, owner)), Model())
             forget_dtypes(self.machine, state, [owner])
             if (layer or part) is not None and isinstance(owner, Instance):
-                change(state, root(self.machine, owner.symbol), layer=layer, part=part)
+                thawed = part is not None and held.thawed
+                change(state, root(self.machine, owner.symbol), layer=layer, part=part, thawed=thawed)
         return None
 
     def _looped_over(self, state: State, statement: cst.CSTNode) -> list[Value] | None:
         """The model over whose parameters a loop goes; None for other statements, and for a part of a model."""
-        called = (
-            statement.iter.func if isinstance(statement, cst.For) and isinstance(statement.iter, cst.Call) else None
-        )
-        if not isinstance(called, cst.Attribute) or called.attr.value != "parameters" or not dotted(called.value):
+        called = _called_by(statement)
+        if called is None or called.attr.value != "parameters":
             return None
-        return self._whole(symbol_of(self.machine, self.machine.evaluate(state, called.value)))
+        return self._whole(self._model_of_loop(state, statement))
+
+    def _model_of_loop(self, state: State, statement: cst.CSTNode) -> int | None:
+        """The model, or the layer of one, over whose parameters, named or not, a loop goes."""
+        called = _called_by(statement)
+        if called is None or called.attr.value not in _ITERATED or not dotted(called.value):
+            return None
+        return symbol_of(self.machine, self.machine.evaluate(state, called.value))
 
     def _whole(self, model: int | None) -> list[Value] | None:
         """A model that is no part of another one."""

@@ -299,7 +299,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
         chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
     found |= {chunk for user in ours for chunk in program.mentions[user] if chunk not in ours and _names_half(chunk)}
-    if any(sign in program.main.text for sign in _TRAINERS):
+    if any(sign in program.main.text for sign in _TRAINERS) or any(map(_trains, program.main.chunks)):
         found |= {chunk for chunk in program.chunks[len(ours) :] if _loads_half(chunk)}
     saves = "state_dict" in names
     found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}

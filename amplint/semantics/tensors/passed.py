@@ -8,13 +8,14 @@ from amplint.semantics.values.values import Function
 from amplint.semantics.words import CHANGES_PARAMETERS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 
 _FORWARD = "forward"
 _GETS_PARTS = frozenset(
     {"parameters", "named_parameters", "modules", "named_modules", "children", "named_children", "state_dict"}
 )
-_CHANGES_PARTS = frozenset({"data", "requires_grad", "requires_grad_", "half", "bfloat16", "float", "double", "type"})
+_CHANGES_PARTS = frozenset({"data", "requires_grad_", "half", "bfloat16", "float", "double", "type"})
+_TRAINED = "requires_grad"
 
 
 def only_runs(function: Function, place: int | str) -> bool:
@@ -39,7 +40,9 @@ def only_runs(function: Function, place: int | str) -> bool:
 def _changed(function: cst.FunctionDef) -> frozenset[str]:
     """The names in a function that it hands on or assigns, and those of what it may convert."""
     attributes = [node for node in walk(function.body) if isinstance(node, cst.Attribute)]
-    parts_change = not _CHANGES_PARTS.isdisjoint(node.attr.value for node in attributes)
+    targets = [target.target for node in every(function.body, cst.Assign) for target in node.targets]
+    set_to = {target.attr.value for target in targets if isinstance(target, cst.Attribute)}
+    parts_change = _TRAINED in set_to or not _CHANGES_PARTS.isdisjoint(node.attr.value for node in attributes)
     used = {id(node.func) for node in walk(function.body) if isinstance(node, cst.Call)}
     changed = set[str]()
     for node in attributes:
