@@ -1041,6 +1041,28 @@ class Alone(torch.autograd.Function):
     def backward(ctx, gradient):
         return swiglu_cuda.backward(gradient, *ctx.saved_tensors)
 """,
+    "AMP205 clipping by hand where a caller may have unscaled": """
+def clip(weights, limit):
+    norm = torch.norm(torch.stack([torch.norm(weight.grad.detach()) for weight in weights]))
+    factor = limit / (norm + 1e-6)
+    if factor < 1:
+        for weight in weights:
+            weight.grad.detach().mul_(factor)  # expect: AMP205
+
+def step(scaler: torch.amp.GradScaler, optimizer):
+    for group in optimizer.param_groups:
+        clip(group["params"], 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    "AMP205 gradients multiplied by a number from elsewhere": """
+def step(scaler: torch.amp.GradScaler, optimizer, rate):
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            weight.grad.mul_(rate)
+    scaler.step(optimizer)
+    scaler.update()
+""",
     "AMP410 parameters that a method of the model returns": """
 from adapters import Network, show
 

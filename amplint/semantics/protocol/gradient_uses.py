@@ -133,6 +133,12 @@ def _changed_gradient(machine: Machine, value: Value) -> Value | None:
     return Unknown(machine.symbols.parts(value.symbol)[0])
 
 
+def _is_from_gradients(machine: Machine, value: Value) -> bool:
+    """Whether a number was computed from gradients, as the factor of clipping is from their norm."""
+    symbol = symbol_of(machine, value)
+    return any(machine.symbols.involves(symbol, *key) for key in (("from gradient",), ("attribute", "grad")))
+
+
 def _involves_scale(machine: Machine, value: Value) -> bool:
     """Whether `value` was computed from the result of `get_scale()`."""
     return machine.symbols.involves(symbol_of(machine, value), "scale of")
@@ -145,6 +151,8 @@ def _gradient_method(
         windows.note(machine, state, Job.RESCALE, node)
     if name in _RESCALES:
         frameworks.clipped_too_early(machine, state, node)
+        if any(_is_from_gradients(machine, value) for value in arguments.values):
+            protocol.clipped_by_hand(machine, state, node, owner)
     if any(_involves_scale(machine, value) for value in arguments.values):
         protocol.forget_gradients(state)
         return Unknown(machine.fresh())

@@ -643,6 +643,20 @@ def clipped_by_name(
     _clip_unknown(machine, state, node, matched or unused or known or [ANY_OPTIMIZER])
 
 
+def clipped_by_hand(machine: Machine, state: State, node: cst.CSTNode, target: Value) -> None:
+    """A gradient is multiplied in place by a number that was computed from gradients.
+
+    The call that led to another file stands for what happens there.
+    """
+    known, matched, unused = _clipped_of(machine, state, target)
+    ours = (one for one in (node, *reversed(machine.sites)) if one is not None and _is_in_main(machine, one))
+    _clip_unknown(machine, state, next(ours, node), matched or unused or known or [ANY_OPTIMIZER])
+
+
+def _is_in_main(machine: Machine, node: cst.CSTNode) -> bool:
+    return machine.program.source_of(node) is machine.program.main
+
+
 def _clip_unknown(machine: Machine, state: State, node: cst.CSTNode, optimizers: Iterable[int]) -> None:
     """Record that unknown gradients are clipped, unless a framework has unscaled them."""
     if any(isinstance(function, cst.FunctionDef) and function.name.value in UNSCALED_IN for function in machine.calls):
