@@ -43,7 +43,8 @@ class HalfParametersTrained(Rule):
     ```
     Layers and parameters can also be made in half, by `dtype=`, or `params_dtype=` of Transformer Engine, and a model
     can hold another one that was converted or loaded in half. Nothing is reported where the optimizer is given float32
-    copies of the parameters, or may keep copies of its own.
+    copies of the parameters, or may keep copies of its own. Weights that were frozen in half, of which some are made
+    trainable again, and those that a method of the model returns for the optimizer, are an info.
 
     The Trainer of Hugging Face, or Lightning's, updates half weights as well where it is asked for no mixed precision.
     A launcher may bring DeepSpeed or FSDP, which make float32 copies: this is an info.
