@@ -1095,6 +1095,22 @@ def train(unet, data):
         loss.backward()
         optimizer.step()
 """,
+    "AMP410 lists that grow on nested conditions": """
+def train(data):
+    net = nn.Linear(4, 4).half()  # expect: AMP410
+    decayed, others = [], []
+    for name, weight in net.named_parameters():
+        if len(name) > 3:
+            if "bias" in name:
+                others.append(weight)
+            else:
+                decayed.append(weight)
+    optimizer = torch.optim.SGD([{"params": decayed}, {"params": others, "weight_decay": 0.0}], lr=1e-4)
+    for x in data:
+        optimizer.zero_grad()
+        net(x.half()).float().sum().backward()
+        optimizer.step()
+""",
     "AMP410 functions that read what is trained": """
 def show(model):
     for name, weight in model.named_parameters():

@@ -570,10 +570,21 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
             return None
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
         behind = (*parts, *(value.symbol for value in joined if isinstance(value, Unknown)))
-        grown = any(machine.symbols.key(part)[0] == GROWN for part in behind)
+        grown = any(_has_grown(machine, part) for part in behind)
         certain = [models for models in known if models is not None and (models or not grown)]
         return set.intersection(*certain) or None if certain and None not in known else None
     return None
+
+
+def _has_grown(machine: Machine, symbol: int) -> bool:
+    """Whether this is a list to which parameters were added, on one of the joined paths at least."""
+
+    def below(one: int) -> Iterable[int]:
+        kind, *joined = machine.symbols.key(one)
+        inner = [value.symbol for value in joined if isinstance(value, Unknown)] if kind == "either" else []
+        return (*machine.symbols.parts(one), *inner) if kind == "either" else ()
+
+    return any(machine.symbols.key(one)[0] == GROWN for one in machine.symbols.closure(symbol, below))
 
 
 _GROUP = Const("params")
