@@ -188,12 +188,13 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
         return
     for decoration in (forward, backward):
         _check_device_type(machine, state, decoration, details)
-    if (forward.last, backward.last) != ("custom_fwd", "custom_bwd"):
+    paired = (forward.last, backward.last) == ("custom_fwd", "custom_bwd")
+    if not paired:
         _emit_unpaired(machine, state, passes, forward, backward, details)
     if calls and all(call.off for call in calls):
         return
     modules = _torch_guesses(machine, state, cls)
-    if forward.last == "custom_fwd" and not forward.bound and not _casts_inputs(forward) and machine.assumes:
+    if paired and not forward.bound and not _casts_inputs(forward) and machine.assumes:
         _emit_uncast(machine, state, cls.name.value, passes, details, modules, decorated=True)
     if forward.node is not None or backward.node is not None:
         return
