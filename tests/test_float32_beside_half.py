@@ -23,6 +23,48 @@ PROGRAMS = {
         GIVEN = torch.rand(1, 3, 4).bfloat16(), torch.tensor([[0, 1, 1]])
         bad, good = lambda: pool(*GIVEN), lambda: converted(*GIVEN)
     """,
+    "queries and keys of an attention, converted by an option": """
+        def attend(q, k, v, upcast):
+            if upcast:
+                q, k = q.float(), k.float()  # AMP502
+            return F.scaled_dot_product_attention(q, k, v)
+
+        def alike(q, k, v, upcast):
+            if upcast:
+                q, k, v = q.float(), k.float(), v.float()
+            return F.scaled_dot_product_attention(q, k, v)
+
+        def values_too(q, k, v, upcast):
+            if upcast:
+                q, k = q.float(), k.float()
+            if upcast:
+                v = v.float()
+            return F.scaled_dot_product_attention(q, k, v)
+
+        def like_queries(q, k, v, upcast):
+            if upcast:
+                q, k = q.float(), k.float()
+            v = v.to(q.dtype)
+            return F.scaled_dot_product_attention(q, k, v)
+
+        GIVEN = *(torch.rand(1, 2, 3, 4).bfloat16() for _ in range(3)), True
+        bad, good = lambda: attend(*GIVEN), lambda: [f(*GIVEN) for f in (alike, values_too, like_queries)]
+    """,
+    "a factor converted by an option": """
+        def scores(q, k, upcast):
+            if upcast:
+                q = q.float()  # AMP502
+            return q @ k
+
+        def like_queries(q, k, upcast):
+            if upcast:
+                q = q.float()
+            k = k.to(q.dtype)
+            return q @ k
+
+        GIVEN = *(torch.rand(2, 4, 4).bfloat16() for _ in range(2)), True
+        bad, good = lambda: scores(*GIVEN), lambda: like_queries(*GIVEN)
+    """,
     "what is made for the weight of a layer": """
         class Quantizer(nn.Module):
             def __init__(self, codes, width):

@@ -63,6 +63,21 @@ def test_found(expression: str) -> None:
     assert lines(predicted(expression)) == [8]
 
 
+ASKED = """
+import torch
+
+def as_array(x, dtype=None):
+    if dtype is None:
+        return x.detach().cpu().numpy()
+    {case}return x.detach().cpu().numpy().astype(dtype)
+"""
+
+
+def test_a_dtype_for_the_array_says_nothing_of_the_tensor() -> None:
+    assert lines(ASKED.format(case="")) == [6, 7]
+    assert lines(ASKED.format(case="if x.dtype == torch.bfloat16: x = x.float()\n    ")) == []
+
+
 @pytest.mark.parametrize("expression", SILENT.values(), ids=SILENT)
 def test_silent(expression: str) -> None:
     assert lines(predicted(expression)) == []

@@ -8,7 +8,7 @@ from dataclasses import replace
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors.halves import is_layer_result, is_of_layer, is_unconverted, is_unknown, may_be_half
-from amplint.semantics.tensors.kinship import is_cast_like_elsewhere, is_only_moved, used_as_tensors
+from amplint.semantics.tensors.kinship import is_cast_like_elsewhere, is_named_cast, is_only_moved, used_as_tensors
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows, is_of_owner
 from amplint.semantics.tensors.provenance import (
@@ -61,7 +61,7 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
         return met
-    if op in _PRODUCTS and (met := _lifted_beside(machine, op, operands)) is not None:
+    if (op in _PRODUCTS or op == ATTENTION) and (met := _lifted_beside(machine, op, operands[:3])) is not None:
         return met
     if (op in _PRODUCTS or op == ATTENTION) and (met := _computed_beside(machine, op, operands)) is not None:
         return met
@@ -89,11 +89,12 @@ def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Op
 
 
 def _lifted_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
-    """The operand that is float32 by a cast on one of the paths, and one that was not cast on any."""
+    """An operand that is float32 by a cast on one of the paths, and one that was not cast on any."""
     wide = [one for one in operands if lifted_on_a_path(machine, one.value) is not None]
     others = [one for one in operands if one not in wide and is_unconverted(machine, one)]
+    others = [one for one in others if not is_named_cast(machine, one.node)]
     other = next((one for one in others if may_be_half(machine, one, op)), None)
-    return (wide[0], other) if len(wide) == 1 and other is not None else None
+    return (wide[0], other) if wide and other is not None else None
 
 
 def _computed_beside(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:

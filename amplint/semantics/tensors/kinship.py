@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.semantics.words import DTYPE_GIVEN
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import words
 
@@ -99,6 +100,28 @@ def is_cast_like_elsewhere(machine: Machine, converted: cst.Call) -> bool:
     if name is None or function is None or not isinstance(function, cst.FunctionDef):
         return False
     return any(follows_dtype(node) and _converted(node) == name for node in every(function, cst.Call))
+
+
+def is_named_cast(machine: Machine, place: cst.BaseExpression) -> bool:
+    """Whether `place` is a variable that the running function converts to a chosen dtype, or to that of a tensor."""
+    function = machine.calls[-1] if machine.calls else None
+    return function is not None and isinstance(place, cst.Name) and place.value in _cast_variables(function)
+
+
+@cached_per_file
+def _cast_variables(function: cst.CSTNode) -> frozenset[str]:
+    found = set[str]()
+    for node in every(function, cst.Assign):
+        casts = {_converted(call) for call in every(node.value, cst.Call) if follows_dtype(call) or _names_dtype(call)}
+        found |= {name for target in node.targets for name in target_names(target.target) if name in casts}
+    return frozenset(found)
+
+
+def _names_dtype(call: cst.Call) -> bool:
+    """Whether a call is `x.to(dtype)`, the dtype being a variable."""
+    return last_name(call.func) == "to" and any(
+        DTYPE_GIVEN.search(last_name(argument.value) or "") for argument in call.args
+    )
 
 
 def _converted(call: cst.Call) -> str | None:

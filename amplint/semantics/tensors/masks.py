@@ -182,11 +182,11 @@ def _tests_for_half(node: cst.CSTNode) -> bool:
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:
-    """Whether a dtype is compared with integer dtypes or with strings."""
+    """Whether a dtype is compared with integer dtypes, with strings, or with None, which asks whether one was given."""
     if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
         return all(isinstance(element.value, cst.BaseString) for element in node.elements)
     whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL
-    return whole or isinstance(node, cst.BaseString)
+    return whole or isinstance(node, cst.BaseString) or (isinstance(node, cst.Name) and node.value == "None")
 
 
 def _is_dtype(node: cst.BaseExpression) -> bool:
