@@ -86,6 +86,13 @@ LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
 WITHOUT_PARAMETERS = ("Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor")
 """Ends of the names of classes of transformers that are no models."""
+FEATURE_EXTRACTORS = ("ImageProcessor", "ImageProcessorFast", "FeatureExtractor")
+"""Ends of the names of those that return nothing but pictures or sounds."""
+EXTRACTED = frozenset({"pixel_values", "pixel_values_videos", "input_features", "input_values"})
+"""The pictures and sounds among what processors of transformers return, which are float32.
+
+Source: `BatchFeature.to` of transformers, which converts them only to a dtype that it is given.
+"""
 CONFIGURED_BY_LAUNCHERS = frozenset({"accelerate", "fabric", "loop"})
 """Kinds of objects that take DeepSpeed or FSDP from the command that launches the script.
 

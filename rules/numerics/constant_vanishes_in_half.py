@@ -38,12 +38,13 @@ class ConstantVanishesInHalf(Rule):
     """An epsilon that is 0 in float16, or a bound that is 1 there, guards a half tensor.
 
     ## Why is this bad?
-    float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)`
-    then guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone,
+    float16 rounds everything up to 2.98e-8 to 0. `x / (y + 1e-8)`, `torch.log(p + 1e-8)` and `y.clamp(min=1e-12)` then
+    guard nothing: the first 0 makes infinity or NaN. Larger epsilons are stored (1e-7 as 1.19e-7) and left alone,
     except under a constant numerator: `1 / (y + 1e-7)` is 8.4e6 where `y` is 0, which overflows. bfloat16 keeps all of
-    them. An upper bound closer to 1 than 2.4e-4 is 1 itself: `p.clamp(1e-6, 1 - 1e-6)` lets 1 through, of which
-    `log(1 - p)`, `acos(p)` and `atanh(p)` are infinite or have an infinite slope. Under CUDA autocast, sums, norms, powers, exponentials, softmax and reciprocals are float32 already. In a
-    region, a tensor whose dtype nothing shows makes this an info.
+    them. An upper bound closer to 1 than 2.4e-4 is 1 itself: `p.clamp(1e-6, 1 - 1e-6)` lets 1 through, where `acos(p)`,
+    `atanh(p)` and `log(1 - p)` are infinite or have an infinite slope. Under CUDA autocast, sums, norms, powers,
+    exponentials, softmax and reciprocals are float32 already. In a region, a tensor whose dtype nothing shows makes
+    this an info.
 
     ## Example
     ```python
@@ -59,8 +60,9 @@ class ConstantVanishesInHalf(Rule):
     ## Fix safety
     Safe for a tensor that is divided by something of itself, `x / (x.amax() + 1e-8)`: that is computed in float32 and
     converted back. Otherwise the fix writes 1e-4, the smallest power of ten that float16 holds with all its digits
-    (they get fewer below 6.1e-5) and whose reciprocal fits too, or 1 - 1e-3 for a bound. It changes results where the guarded value is small, in
-    float32 as well. Casting the operand to float32, as above, does not, and is often the better choice.
+    (they get fewer below 6.1e-5) and whose reciprocal fits too, or 1 - 1e-3 for a bound. It changes results where the
+    guarded value is small, in float32 as well. Casting the operand to float32, as above, does not, and is often the
+    better choice.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#cuda-op-specific-behavior>
@@ -92,7 +94,7 @@ class ConstantVanishesInHalf(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         number = _lost(event) if isinstance(event, TensorOp) else None
-        if number is None:
+        if number is None or not isinstance(event, TensorOp):
             return None
         stored = f"1 - {_STORED_BELOW_ONE}" if event.op == "clamp_max" else _STORED
         return _in_float32(number, rewrite) or Fix(

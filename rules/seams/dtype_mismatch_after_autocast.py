@@ -34,7 +34,8 @@ class DtypeMismatchAfterAutocast(Rule):
     that is an argument or a setting, as an info. It then reports what a model is given unconverted in code that reads
     or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
     casts of functions, such as norms, that leave their result in float32 for a layer of the caller, and inputs that a
-    layer converts to float32 for weights that it does not convert.
+    layer converts to float32 for weights that it does not convert. Pictures and sounds that a processor of transformers
+    returns are float32 until they are converted, which many models in half leave to you.
 
     ## Example
     ```python

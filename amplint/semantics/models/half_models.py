@@ -12,19 +12,29 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import is_data, names_dtype, used_as_tensor
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Instance, Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Instance, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
 from amplint.source import syntax as cst
-from amplint.torchlib.frameworks import CASTS_NO_INPUT, LAYER_INPUTS
+from amplint.source.tree import walk
+from amplint.torchlib.frameworks import (
+    CASTS_NO_INPUT,
+    EXTRACTED,
+    FEATURE_EXTRACTORS,
+    LAYER_INPUTS,
+    WITHOUT_PARAMETERS,
+)
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
 _MOVES = words("to cuda cpu contiguous")
-_ENCODES = words("encode encode_image encode_first_stage get_image_features")
+_ENCODES = words(
+    "encode encode_image encode_first_stage decode decode_first_stage get_image_features get_audio_features"
+)
 """Methods of pretrained models that run layers on pictures or sounds."""
 
 
@@ -47,7 +57,7 @@ def fed(
     for argument in arguments.given:
         value = used_as_tensor(machine, argument.value)
         place = argument.node.value
-        named = _float32_guesses(machine, place, value)
+        named = () if _is_of_processor(machine, argument) else _float32_guesses(machine, place, value)
         certain = named == () and bare and _is_layer_input(argument, arguments)
         if named is None or not (certain or machine.assumes):
             continue
@@ -92,6 +102,47 @@ def _conversion(machine: Machine, state: State, model: Instance | Unknown) -> tu
     return cast, dtype
 
 
+def _is_of_processor(machine: Machine, argument: Argument) -> bool:
+    """Whether this is, or holds, what a processor of transformers makes of pictures or sounds, which is float32."""
+    value, symbols = argument.value, machine.symbols
+    if not isinstance(value, Unknown):
+        return False
+    batch, ends = value.symbol, tuple[str, ...](FEATURE_EXTRACTORS)
+    if argument.star != "**":
+        if _entry(machine, batch) not in EXTRACTED:
+            return False
+        batch, ends = symbols.parts(batch)[0], WITHOUT_PARAMETERS
+    maker = symbols.callee(batch)
+    key = symbols.key(maker) if maker is not None else ()
+    made = key[:1] == ("call",) and str(key[1]).startswith("transformers.")
+    if not made or not str(key[1]).removesuffix(".from_pretrained").endswith(ends):
+        return False
+    untouched = machine[HalfModels].converted.isdisjoint((batch, value.symbol))
+    return untouched and not _is_filled(machine, argument.node.value)
+
+
+def _entry(machine: Machine, symbol: int) -> str:
+    """The name of an attribute or of an entry; "" for anything else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "attribute":
+        return str(key[1])
+    index = machine.symbols.key(parts[1]) if key[0] == "index" and len(parts) > 1 else ()
+    return str(index[1].value) if index[:1] == ("value",) and isinstance(index[1], Const) else ""
+
+
+def _is_filled(machine: Machine, place: cst.BaseExpression) -> bool:
+    """Whether the running code assigns to entries of the variable at the root of `place`."""
+    name = next((node.value for node in walk(place) if isinstance(node, cst.Name)), "")
+    return any(
+        isinstance(one.target, cst.Subscript)
+        and isinstance(one.target.value, cst.Name)
+        and one.target.value.value == name
+        for node in running(machine)
+        if isinstance(node, cst.Assign)
+        for one in node.targets
+    )
+
+
 def _float32_guesses(machine: Machine, place: cst.BaseExpression, value: Value) -> tuple[Guessed, ...] | None:
     """The guesses by which an input is float32, as images and audio from a loader are; None for other inputs."""
     if isinstance(value, Tensor) and (value.dtype is not None or value.among is not None):
@@ -117,10 +168,19 @@ def _name(place: cst.BaseExpression) -> str:
 
 
 class HalfModels(Tracker):
-    """Tracks the inputs of models in half."""
+    """Tracks the inputs of models in half.
+
+    `converted` are the values of unknown type that `.to(...)` converts, which remain the same values.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.converted = set[int]()
 
     def call_begins(self, state: State, call: Call) -> None:
         """Check the inputs of a forward pass."""
+        if call.name == "to" and isinstance(call.owner, Unknown) and names_dtype(call.node):
+            self.converted.add(call.owner.symbol)
         if Models in call.notes:
             model, path = call.notes[Models]
             fed(self.machine, state, call.node, model, path, call.arguments)
