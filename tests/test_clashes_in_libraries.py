@@ -313,6 +313,41 @@ PROGRAMS = {
             def forward(self, x, lengths):
                 return self.proj(x.sum(dim=1) / lengths.to(x.dtype).unsqueeze(1))
     """,
+    "elements chosen by what is a list on one path": """
+        class Windows(nn.Module):
+            def forward(self, x, both):
+                kept = torch.zeros_like(x)
+                for window in windows(len(x)):
+                    if both:
+                        window = window + [one + 1 for one in window]
+                    kept[window] = self.inner(x[window])  # AMP502
+                return kept
+
+            def by_number(self, x, both):
+                kept = torch.zeros_like(x)
+                for index in range(len(x)):
+                    if both:
+                        index = index + 1
+                    kept[index] = self.inner(x[index])
+                return kept
+
+            def converted(self, x, both):
+                kept = torch.zeros_like(x)
+                for window in windows(len(x)):
+                    if both:
+                        window = window + [one + 1 for one in window]
+                    kept[window] = self.inner(x[window]).to(kept.dtype)
+                return kept
+    """,
+    "a method that is defined outside of its class": """
+        def attend(self, x):
+            bias = torch.zeros(x.shape[1], x.shape[1], device=x.device)
+            return torch.bmm(bias.expand(len(x), -1, -1), self.to_v(x))  # AMP502
+
+        def converted(self, x):
+            bias = torch.zeros(x.shape[1], x.shape[1], device=x.device, dtype=x.dtype)
+            return torch.bmm(bias.expand(len(x), -1, -1), self.to_v(x))
+    """,
 }
 
 

@@ -113,10 +113,16 @@ def _is_own(machine: Machine, symbol: int) -> bool:
     if key[0] == "parameter" and machine.calls and runs_layers(machine.calls[-1]):
         return all(id(function) != key[1] for function in machine.calls)  # the constructor's, kept in an attribute
     if key[0] in ("attribute", "index"):
-        return _is_own(machine, parts[0]) or machine.symbols.key(parts[0])[0] == "self"
+        return _is_own(machine, parts[0]) or _is_object(machine, parts[0])
     return (key[0] in ("item", "part") or (key[0] == "call" and key[1] in _LOOPS)) and any(
         _is_own(machine, part) for part in parts
     )
+
+
+def _is_object(machine: Machine, symbol: int) -> bool:
+    """Whether this is the object whose method runs, also of a method that is defined outside of its class."""
+    key = machine.symbols.key(symbol)
+    return key[0] == "self" or (key[0] == "parameter" and key[2] == "self")
 
 
 def _is_mask(machine: Machine, value: Value) -> bool:

@@ -14,7 +14,7 @@ _MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
 
 
 def is_list(machine: Machine, symbol: int) -> bool:
-    """Whether this is a list, by a comprehension, a call of `list` or `sorted`, or as a sum with a list in it."""
+    """Whether this is a list, on one path at least: a comprehension, a call of `list` or `sorted`, a sum with one."""
     todo, seen = [symbol], {symbol}
     while todo:
         key = machine.symbols.key(current := todo.pop())
@@ -22,7 +22,7 @@ def is_list(machine: Machine, symbol: int) -> bool:
             return True
         if key[0] == "value" and isinstance(key[1], Items):
             return key[1].keys is None
-        if key[0] == "Add":
+        if key[0] in ("Add", "either"):
             todo += [part for part in machine.symbols.parts(current) if part not in seen]
             seen.update(todo)
     return False
