@@ -99,6 +99,23 @@ def test_items_of_data_and_of_results(kept: str, expected: list[int]) -> None:
     assert lines(LOOP.format(kept=kept)) == expected
 
 
+WEIGHTS = """
+import torch
+
+def export(net, loader, stored):
+    for name, value in {source}:
+        stored[name] = value.detach().cpu().numpy()
+"""
+
+
+@pytest.mark.parametrize(("source", "expected"), [
+    ("net.named_parameters()", [6]), ("net.state_dict().items()", [6]), ("enumerate(net.parameters())", [6]),
+    ("loader", []), ("enumerate(loader)", []),
+])  # fmt: skip
+def test_weights_of_a_model_are_no_data(source: str, expected: list[int]) -> None:
+    assert lines(WEIGHTS.format(source=source)) == expected
+
+
 def test_a_data_set_shows_its_samples() -> None:
     shown = predicted("out.cpu().numpy()").replace("Predictor:", "Pictures(Dataset):")
     assert lines(shown) == []

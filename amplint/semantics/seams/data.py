@@ -24,6 +24,8 @@ _WITH_INDICES = words("max min topk sort median mode cummax cummin")
 _GOES_OVER = words("items values keys")
 _GIVES_BYTES = words("tobytes")
 _TAKES_BYTES = words("BytesIO")
+_OF_MODELS = ("parameters", "state of")
+"""The kinds of symbols of the parameters of a model, and of its state."""
 
 
 def is_whole(machine: Machine, symbol: int) -> bool:
@@ -55,8 +57,13 @@ def is_loaded(machine: Machine, value: Tensor | Unknown) -> bool:
 
 
 def _passes_on(machine: Machine, symbol: int) -> bool:
-    """Whether this is no result of a call, or one of a function that goes over what it is given."""
+    """Whether this is no result of a call, or one of a function that goes over what it is given.
+
+    The weights of a model are such a result.
+    """
     key, method = machine.symbols.key(symbol), machine.symbols.method(symbol)
+    if key[0] in _OF_MODELS:
+        return False
     if key[0] == "value" and isinstance(key[1], Items):
         return False
     if method is not None:
