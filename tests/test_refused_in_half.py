@@ -113,6 +113,32 @@ PROGRAMS = {
         def spread(x, edges):
             return torch.histogram(x, edges).hist  # found
     """,
+    "weights in a loop over a model": """
+        def ranks(model):
+            for name, parameter in model.named_parameters():
+                torch.linalg.svd(parameter.data)  # found
+                torch.linalg.svd(parameter.data.float())
+                torch.linalg.svd(parameter.norm().item() * torch.ones(4, 4))
+            for name, value in model.state_dict().items():
+                torch.linalg.qr(value)  # found
+    """,
+    "weights of layers in a loop over a model": """
+        def ranks(model, exact):
+            for layer in model.modules():
+                if isinstance(layer, nn.Linear):
+                    torch.linalg.svd(layer.weight.data, full_matrices=False)  # found
+                    torch.linalg.svd(layer.weight.double())
+            exact.float()
+            for layer in exact.modules():
+                if isinstance(layer, nn.Linear):
+                    torch.linalg.svd(layer.weight)
+    """,
+    "weights of a model that was made in float32": """
+        def ranks(width):
+            model = nn.Linear(width, width)
+            for name, parameter in model.named_parameters():
+                torch.linalg.svd(parameter)
+    """,
     "torch comes from a file out of sight": """
         from helpers import *
 

@@ -8,9 +8,10 @@ from functools import partial
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.origins import KEEPS_DTYPE
 from amplint.semantics.reading.scopes import last_name
-from amplint.semantics.tensors.provenance import views
+from amplint.semantics.tensors.provenance import dtype_root, views
 from amplint.semantics.tensors.tensors import is_data
-from amplint.semantics.values.values import Items, Tensor, Unknown
+from amplint.semantics.tensors.weights import PARTS, Weights
+from amplint.semantics.values.values import Items, Ref, Tensor, Unknown
 from amplint.semantics.words import PASSES_ON
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
@@ -26,6 +27,8 @@ _GIVES_BYTES = words("tobytes")
 _TAKES_BYTES = words("BytesIO")
 _OF_MODELS = ("parameters", "state of")
 """The kinds of symbols of the parameters of a model, and of its state."""
+_MADE_FLOAT32 = (("converted", "float32"), ("converted", "float64"), ("value", Ref("torch.float32")))
+_WEIGHTS = words("weight bias")
 
 
 def is_whole(machine: Machine, symbol: int) -> bool:
@@ -69,6 +72,25 @@ def _passes_on(machine: Machine, symbol: int) -> bool:
     if method is not None:
         return method[0] in KEEPS_DTYPE or method[0] in LEAVE or method[0] in _GOES_OVER
     return key[0] != "call" or str(key[1]).startswith("builtins.") or PASSES_ON.search(str(key[1])) is not None
+
+
+def is_of_weights(machine: Machine, symbol: int) -> bool:
+    """Whether this is a weight of a model, as a loop over its parameters, its state or its layers gives it.
+
+    The model is made elsewhere, and nothing in sight makes it float32.
+    """
+    symbols, symbol = machine.symbols, dtype_root(machine, symbol)
+    weighs = symbols.key(symbol)[0] == "attribute" and symbols.key(symbol)[1] in _WEIGHTS
+    symbol = symbols.parts(symbol)[0] if weighs else symbol
+    if symbols.key(symbol)[0] not in ("item", "part"):
+        return False
+    found = False
+    for one in symbols.derivation(symbol):
+        key, method = symbols.key(one), symbols.method(one)
+        if key[0] == "fresh" or key[:2] in _MADE_FLOAT32 or (found and one in machine[Weights].lifted):
+            return False
+        found = found or key[0] in _OF_MODELS or (weighs and method is not None and method[0] in PARTS)
+    return found
 
 
 def was_on_cpu(machine: Machine, symbol: int, left: Set[int]) -> bool:

@@ -14,7 +14,7 @@ from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.seams.data import LEAVE, is_loaded, is_read_as_bytes, is_whole, was_on_cpu
+from amplint.semantics.seams.data import LEAVE, is_loaded, is_of_weights, is_read_as_bytes, is_whole, was_on_cpu
 from amplint.semantics.tensors.datasets import prepares_data
 from amplint.semantics.tensors.evidence import evidence
 from amplint.semantics.tensors.kinds import is_no_tensor
@@ -191,6 +191,7 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if not certain and not (machine.assumes and plain):
         return
     why = evidence(machine, state, tensor(machine, value), place) or _converted_model(machine, value)
+    why = why or _weight(machine, value)
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
     guesses: tuple[Guessed, ...] | None = ()
@@ -284,6 +285,13 @@ def _converted_model(machine: Machine, value: Tensor | Unknown) -> Evidence | No
         return None
     halves = value.among & HALF_DTYPES
     return Evidence(Because.ASSUMED, halves, "the model may have been converted", None) if halves else None
+
+
+def _weight(machine: Machine, value: Tensor | Unknown) -> Evidence | None:
+    """The assumption that a weight, which a loop over a model gives, is half."""
+    if not machine.assumes or branches_on_dtypes(machine) or not is_of_weights(machine, value.symbol):
+        return None
+    return Evidence(Because.ASSUMED, HALF_DTYPES, "the weights of a model can be half", None)
 
 
 def _in_forward_pass(machine: Machine, symbol: int) -> tuple[Guessed, ...] | None:

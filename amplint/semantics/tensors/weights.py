@@ -38,12 +38,12 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.source.tree import target_names
 from amplint.torchlib.methods import LOADS_WEIGHTS
-from amplint.torchlib.names import HALF_DTYPES
+from amplint.torchlib.names import HALF_DTYPES, WIDE_DTYPES
 from amplint.torchlib.promotion import FLOATING, SOME_DIMENSIONS
 from amplint.torchlib.sharding import SHARDERS
 
 _WEIGHTS = "<weights>"
-_PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
+PARTS = frozenset({"modules", "named_modules", "children", "named_children"})
 """Methods that iterate over the parts of a model."""
 
 
@@ -86,6 +86,8 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     A loop over several models is followed with one of them, and casts the others too.
     """
     changes, dtype = converts_to(machine, name, arguments)
+    if dtype in WIDE_DTYPES and isinstance(owner, Unknown):
+        machine[Weights].lifted.add(owner.symbol)
     if changes and _is_one_of_many(machine, node):
         machine[Weights].unsure = True
     if changes and isinstance(owner, Unknown) and _is_part(machine, owner.symbol):
@@ -112,9 +114,9 @@ def _is_part(machine: Machine, symbol: int) -> bool:
         return True
     called = symbols.method(symbol)
     if called is not None:
-        return called[0] in _PARTS
+        return called[0] in PARTS
     keys = (symbols.key(part) for part in symbols.parts(symbol))
-    return any(key[0] == "value" and isinstance(key[1], Method) and key[1].name in _PARTS for key in keys)
+    return any(key[0] == "value" and isinstance(key[1], Method) and key[1].name in PARTS for key in keys)
 
 
 def _forget_parts(machine: Machine, state: State, *, to_half: bool) -> None:
@@ -201,7 +203,7 @@ class Weights(Tracker):
     """Tracks parameters and buffers as tensors: their `symbols`, and whether unseen code left any dtype `unsure`.
 
     A layer `converted` on some path has weights of unknown dtype on the paths that do not record it. `loops` convert
-    parts of models that are not known, each perhaps to half.
+    parts of models that are not known, each perhaps to half. Methods made what is `lifted` float32.
     """
 
     methods = CONVERSIONS | {"register_buffer", "apply", "_apply", LOADS_WEIGHTS}
@@ -210,6 +212,7 @@ class Weights(Tracker):
         super().__init__(machine)
         self.symbols: set[int] = set()
         self.converted: dict[int, cst.CSTNode] = {}
+        self.lifted: set[int] = set()
         self.unsure = False
         self.loops: dict[cst.CSTNode, bool] = {}
 
