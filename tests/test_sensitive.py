@@ -53,6 +53,18 @@ FOUND = {
     "running sum, converted back": ("AMP407", "return torch.cumsum(scores, -1).to(x.dtype)"),
     "own weight": ("AMP408", "return x * -torch.exp(self.log_speed)"),
     "drawn from": ("AMP408", "shares = F.softmax(scores / 0.7, dim=-1)\nreturn torch.multinomial(shares, 1)"),
+    "drawn from beside float32": (
+        "AMP408",
+        """
+        shares = F.softmax(scores, dim=-1)
+        shares = (shares - F.one_hot(kind).float() * shares).clamp(min=0)
+        return torch.multinomial(shares / shares.sum(-1, keepdim=True), 1)
+        """,
+    ),
+    "drawn from, or from others": (
+        "AMP408",
+        "shares = scores.softmax(-1)\nreturn torch.multinomial(torch.where(kind, shares, 1.0), 1)",
+    ),
     "the most likely ones": (
         "AMP408",
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -75,6 +75,8 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
     if Sensitive.kind not in machine.wanted or innermost(machine, state)[0] is not None:
         return
     this = Ran(node, op, operand, frozenset())
+    if op in _DRAWS and value.dtype not in HALF_DTYPES:
+        _report_probabilities(machine, state, node, frozenset(sources(machine, value.symbol)))
     if value.dtype in HALF_DTYPES:
         if operand.half is not None and op in _PROBABILITIES | NORMS | SUMS | _SQUARES:
             _emit_run(machine, state, this, How.HALF)
@@ -93,8 +95,6 @@ def ran(machine: Machine, state: State, node: cst.CSTNode, op: str, operand: Ope
     ):
         behind = frozenset(sources(machine, value.symbol))
         machine[SensitiveRuns].add(state, replace(this, sources=behind), result)
-        if op in _DRAWS:
-            _report_probabilities(machine, state, node, behind)
         if op in NORMS and _are_given(machine) and any(map(partial(_is_gradient, machine), behind)):
             _emit_run(machine, state, this, How.GRADIENT)
         if op in _RUNNING and _in_backward(machine):
@@ -142,9 +142,14 @@ def _widens(node: cst.CSTNode) -> bool:
 def is_wide(machine: Machine, symbol: int) -> bool:
     """Whether something that went into `symbol`, or was an operand beside it, was cast to float32."""
     keys = [machine.symbols.key(one) for one in machine.symbols.derivation(symbol)]
-    beside = [each for key in keys for field in key[1:2] if isinstance(field, tuple) for each in field]
-    keys += [machine.symbols.key(each[1]) for each in beside if isinstance(each, tuple) and len(each) == 2]
+    keys += [machine.symbols.key(each[1]) for key in keys for each in _operands(key)]
     return any(key[0] in ("cast", "converted") and key[1] == "float32" for key in keys)
+
+
+def _operands(key: Sequence[object]) -> list[tuple[object, int]]:
+    """The operands by which the key of a result tells it from others, each as its dtype and its symbol."""
+    given = key[1] if len(key) > 1 and isinstance(key[1], tuple) else ()
+    return [each for each in given if isinstance(each, tuple) and len(each) == 2]
 
 
 def _is_gradient(machine: Machine, symbol: int) -> bool:
@@ -171,7 +176,9 @@ def sources(machine: Machine, symbol: int, arithmetic: bool = True) -> Iterator[
         name = str(key[1] if key[0] == "attribute" else key[0])
         if (callee := machine.symbols.method(current)) is not None:
             name, parts = callee
-        if name in provenance.ARITHMETIC and not arithmetic:
+        if name == "where":
+            todo += [each[1] for each in _operands(key)[1:]]
+        elif name in provenance.ARITHMETIC and not arithmetic:
             numbers = [part for part in parts if is_number(machine, Unknown(part))]
             todo += [part for part in parts if part not in numbers] if numbers else ()
         elif name.partition(" ")[0].removesuffix("_") in _KEEP | provenance.ARITHMETIC:
