@@ -157,7 +157,8 @@ FLOAT32_MAX = 3.4028234663852886e38
 FLOAT16_ROUNDS_TO_ZERO = 2.0**-25
 FLOAT16_SMALLEST_NORMAL = 2.0**-14
 FLOAT16_ROUNDS_TO_ONE = 2.0**-12
-"""The largest distance from 1 of a number below it that float16 rounds to 1."""
+FLOAT32_ROUNDS_TO_ONE = 2.0**-25
+"""The largest distances from 1 of a number below it that float16, and float32 too, round to 1."""
 
 
 ANY_OPTIMIZER_CLASS = "torch.optim.Optimizer"

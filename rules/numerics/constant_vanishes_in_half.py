@@ -17,6 +17,7 @@ from amplint.torchlib.names import (
     FLOAT16_ROUNDS_TO_ONE,
     FLOAT16_ROUNDS_TO_ZERO,
     FLOAT16_SMALLEST_NORMAL,
+    FLOAT32_ROUNDS_TO_ONE,
     HALF_DTYPES,
     HALF_SIGNS,
     TINY_NUMBERS,
@@ -159,7 +160,7 @@ def _lost(event: TensorOp) -> Number | None:
     if number is None:
         return None
     if event.op == "clamp_max":
-        return number if 0 < 1 - number.value <= FLOAT16_ROUNDS_TO_ONE else None
+        return number if FLOAT32_ROUNDS_TO_ONE < 1 - number.value <= FLOAT16_ROUNDS_TO_ONE else None
     if event.op in _GUARDS:
         return number if 0 < number.value <= FLOAT16_ROUNDS_TO_ZERO else None
     if event.op == "Divide" and floor is not None and floor.value < FLOAT16_SMALLEST_NORMAL:

@@ -12,7 +12,13 @@ from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors, is_number
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Number, Tensor, Value, number_operand
 from amplint.source import syntax as cst
-from amplint.torchlib.names import FLOAT16_MAX, FLOAT16_ROUNDS_TO_ONE, FLOAT16_SMALLEST_NORMAL, HALF_DTYPES
+from amplint.torchlib.names import (
+    FLOAT16_MAX,
+    FLOAT16_ROUNDS_TO_ONE,
+    FLOAT16_SMALLEST_NORMAL,
+    FLOAT32_ROUNDS_TO_ONE,
+    HALF_DTYPES,
+)
 from amplint.torchlib.policy import words
 
 _STEPS = 6
@@ -44,11 +50,11 @@ def report_out_of_range(
 ) -> None:
     """Report a number out of float16's range combined with a tensor, unless it may be a label.
 
-    An upper bound just below 1 is out of it as well.
+    An upper bound just below 1, which float32 tells apart from it, is out of it as well.
     """
     size = abs(met.value)
     label = operand.dtype is None and isinstance(met.value, int) and met.value > 0
-    bound = op == "clamp_max" and 0 < 1 - met.value <= FLOAT16_ROUNDS_TO_ONE
+    bound = op == "clamp_max" and FLOAT32_ROUNDS_TO_ONE < 1 - met.value <= FLOAT16_ROUNDS_TO_ONE
     if (size > FLOAT16_MAX or 0 < size < FLOAT16_SMALLEST_NORMAL or bound) and not label:
         emit_out_of_range(machine, state, node, op, operand, met)
 
