@@ -33,7 +33,9 @@ CUDA_ALONE = frozenset(
     ]
 )
 """Functions and classes of `torch.cuda` that raise without CUDA."""
-_NEEDS_CUDA = regex(rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{0,200}cuda|raise\b")
+_NEEDS_CUDA = regex(
+    rf"\.cuda\(|[\"']cuda\b|\.cuda\.(?:{'|'.join(sorted(CUDA_ALONE))})\b|assert\b.{{0,200}}cuda|raise\b"
+)
 _ASKED = regex(
     r"[\w.]{0,100}(?:device|type|kind)[\w.]{0,100}(?:\(\))? *== *(?:[\"']cuda[\"']|(?P<other>[\"'](?:cpu|mps)[\"']))$"
     r"|[\"']cuda[\"'] in [\w.()]+$|[\w.]*cuda\.is_available\(\)$"
