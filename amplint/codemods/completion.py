@@ -13,10 +13,12 @@ from amplint.codemods import outputs
 from amplint.codemods.conversion import Remark
 from amplint.codemods.givers import gives_plain_losses
 from amplint.codemods.halves import halves_of
-from amplint.codemods.islands import RULES, islands
+from amplint.codemods.islands import RULES, islands, literal_device
+from amplint.codemods.mending import remark_on
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
 from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import whole_program
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
 from amplint.semantics.reading.scopes import dotted
@@ -92,7 +94,9 @@ class Completion:
     def infos(self, text: str) -> list[Remark]:
         """The other new findings in `text`, by its rows, without opportunities."""
         halves = halves_of(text, self._path)
-        return [_remark(one) for one in self._new(text) if not self._stops(one) and halves.concern(one)]
+        source = parsed(text, self._path).source
+        found = (one for one in self._new(text) if not self._stops(one) and halves.concern(one))
+        return [remark_on(one, whole_program(source), literal_device(source)) for one in found]
 
     def _stops(self, finding: Finding) -> bool:
         return finding.severity > Severity.INFO and self._accepted.isdisjoint((finding.code, finding.name))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from amplint.codemods import convert
-from amplint.codemods.conversion import Conversion, Converted, Remark, Wish
+from amplint.codemods.conversion import Conversion, Converted, Cured, Remark, Wish
 from amplint.engine.config import size_limit
 from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target
@@ -77,19 +79,32 @@ def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: 
     try:
         raw = read(path, size_limit(path))
         conversion, new = convert_bytes(raw, wish, path, modules)
-        if write and new != raw:
-            replace_file(path, new, expected=raw)
+        for place, before, after in [
+            (path, raw, new),
+            *((one.path, one.before, one.after) for one in conversion.others),
+        ]:
+            if write and after != before:
+                replace_file(place, after, expected=before)
     except OSError as failure:
         return Converted(filename, raw, raw, failure=str(failure.strerror or failure))
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
-    return _converted(filename, path, raw, new, conversion)
+    others = tuple(map(functools.partial(_other, filename, path), conversion.others))
+    return replace(_converted(filename, path, raw, new, conversion), others=others)
+
+
+def _other(filename: str, path: str, cured: Cured) -> Converted:
+    """The change of an imported file, named relative to the file at `path` as that is."""
+    name = os.path.normpath(os.path.join(os.path.dirname(filename), os.path.relpath(cured.path, os.path.dirname(path))))
+    return Converted(name, cured.before, cured.after, (Remark(1, "Compute in float32 what half would round"),))
 
 
 def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
     """Convert `raw`, as the content of a file at `path`. Raises nothing."""
     try:
         conversion, new = convert_bytes(raw, wish, path)
+        unmended = (one for cured in conversion.others for one in cured.remarks)
+        conversion = replace(conversion, left=(*conversion.left, *dict.fromkeys(unmended)), others=())
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
     return _converted(filename, path, raw, new, conversion)

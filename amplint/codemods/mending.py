@@ -1,0 +1,188 @@
+"""Fixes that compute operations in float32, also in the files that a converted one imports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from amplint.codemods.bindings import called_name
+from amplint.codemods.conversion import Cure, Remark
+from amplint.codemods.halves import ABOUT_HALF
+from amplint.findings import Applicability, Edit, Finding, Fix, Span
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.rewrite import Rewriter
+from amplint.source.source import Source
+from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import OPERATIONS, operations_with
+from amplint.torchlib.policy import BANNED
+
+PRODUCTS = operations_with("matrices") - operations_with("weights")
+"""Products of matrices."""
+_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d"}
+_SECOND = slice(1, 2)
+_OPERANDS = {
+    "einsum": slice(1, None),
+    "grid_sample": _SECOND,
+    "odeint": _SECOND,
+    "odeint_adjoint": _SECOND,
+    "addmm": slice(3),
+    "baddbmm": slice(3),
+    **dict.fromkeys(_LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
+}
+"""Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
+_WIDENING = ("float", "double")
+_CURED = (*ABOUT_HALF, "bce-in-autocast", "cross-entropy-keeps-half")
+"""The rules whose fixes compute something in float32."""
+
+
+def wrapped_in_float32(
+    source: Source, statement: cst.CSTNode, given: Iterable[cst.BaseExpression], device: str
+) -> Fix | None:
+    """The fix that runs a statement in a region that is off, with float32 for what is `given` to its operations."""
+    rewrite = Rewriter(source)
+    wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({device}, enabled=False)")
+    if wrapped is None:
+        return None
+    casts = (rewrite.add_float(one) for one in given)
+    return Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None) -> Fix | None:
+    """The fix that computes the operations `nodes` in float32, those that autocast lowers in regions that are off.
+
+    None if something else in their statements needs autocast, or if `device`, the device type as code, is unknown.
+    """
+    rewrite, edits = Rewriter(source), list[Edit]()
+    nodes = list(dict.fromkeys(one for node in nodes for one in (node, *_products_beside(rewrite, node))))
+    for node in nodes:
+        given = operands(source, node)
+        if not given or any(isinstance(one, (cst.Integer, cst.Float)) for one in given):
+            return None
+        if is_lowered(node):
+            statement = rewrite.statement_of(node)
+            if device is None or not isinstance(statement, cst.SimpleStatementLine):
+                return None
+            if not is_off(source, statement):
+                fix = wrapped_in_float32(source, statement, (), device)
+                if fix is None or _needs_autocast(statement, nodes):
+                    return None
+                edits += fix.edits
+        wide = {one for one in given if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
+        edits += (rewrite.add_float(one) for one in given if one not in wide)
+    return Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, ("import torch",))
+
+
+def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The products of matrices in the statement of one."""
+    statement = rewrite.statement_of(node) if is_lowered(node) else None
+    for one in every(statement, cst.Call, cst.BinaryOperation) if statement is not None else ():
+        if is_lowered(one) and not _is_layer(one):
+            yield one
+
+
+def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """The operands that decide the dtype in which an operation computes; none if its form does not show them."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right]
+    if not isinstance(node, cst.Call):
+        return []
+    given = [one.value for one in node.args if one.keyword is None and not one.star]
+    path, name = dotted(node.func) or "", called_name(node)
+    if isinstance(node.func, cst.Call) or _is_layer(node):
+        return given
+    if path.partition(".")[0] in source.imports:
+        return given[_OPERANDS.get(name, slice(1))]
+    return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
+
+
+def is_lowered(node: cst.CSTNode) -> bool:
+    """Whether autocast casts what an operation is given to half, or refuses it."""
+    if isinstance(node, cst.BinaryOperation):
+        return isinstance(node.operator, cst.MatrixMultiply)
+    return _is_layer(node) or called_name(node) in _LOWERED
+
+
+def _is_layer(node: cst.CSTNode) -> bool:
+    """Whether `node` calls an attribute of its object that is no operation of PyTorch by its name."""
+    path = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
+    return path.startswith("self.") and called_name(node) not in OPERATIONS
+
+
+def is_off(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a region that is off."""
+    above = (one for one in source.ancestors(node) if isinstance(one, cst.With))
+    return any("autocast" in code and "False" in code for one in above for code in map(source.code, one.items))
+
+
+def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
+    """Whether a statement computes something other than `nodes` that cannot run on half and float32 without it."""
+    for one in every(statement, cst.Call, cst.BinaryOperation):
+        known = isinstance(one, cst.BinaryOperation) or called_name(one) in OPERATIONS
+        if one not in nodes and (is_lowered(one) or not known):
+            return True
+    return False
+
+
+def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:
+    """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads."""
+    there = finding.elsewhere or finding
+    if finding.name == "constant-vanishes-in-half":
+        guarded = _guarded(source, there.span)
+        casts = (Rewriter(source).add_float(one) for one in guarded)
+        return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
+    if finding.name == "bce-in-autocast":
+        spans = [there.span, *(note.span for note in finding.notes)]
+        calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
+        return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
+    return finding.fix
+
+
+def remark_on(finding: Finding, program: Program, device: str | None) -> Remark:
+    """A remark on a finding in a result, the main file of `program`, by rows of that."""
+    there, source, where = finding.elsewhere, program.main, "in the result, "
+    if there is not None:
+        path = os.path.normpath(os.path.join(os.path.dirname(source.path), there.filename))
+        source = next((one for one in program.sources if one.path == path), source)
+        where = f"{there.filename}:{there.span.start.row}: "
+    half = finding.name in _CURED and (there is None or source is not program.main)
+    fix = of_finding(source, finding, device) if half else None
+    return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})", cures=as_cures(source, fix))
+
+
+def as_cures(source: Source, *fixes: Fix | None) -> tuple[Cure, ...]:
+    """The cures that `fixes` of a file are, without absent ones."""
+    return tuple(Cure(source.path, one) for one in fixes if one is not None)
+
+
+def of_array(source: Source, span: Span) -> Fix | None:
+    """The fix that casts the tensor of which the call at `span` makes a NumPy array."""
+    calls = (one for one in _at(source, [span]) if isinstance(one, cst.Call) and called_name(one) == "numpy")
+    return next((in_float32(source, [one], None) for one in calls), None)
+
+
+def _is_of_losses(source: Source, call: cst.Call) -> bool:
+    """Whether `call` is no construction of a loss."""
+    return not (called_name(call)[:1].isupper() and len(operands(source, call)) < 2)
+
+
+def _guarded(source: Source, span: Span) -> list[cst.BaseExpression]:
+    """What the number at `span` is to keep from 0, which decides the dtype of their operation."""
+    for node in _at(source, [span]):
+        above = source.parent(node)
+        if isinstance(above, cst.Arg):
+            above = source.parent(above)
+        if isinstance(above, cst.BinaryOperation):
+            return [one for one in (above.left, above.right) if one is not node]
+        return operands(source, above) if isinstance(above, cst.Call) and called_name(above) in OPERATIONS else []
+    return []
+
+
+def _at(source: Source, spans: Iterable[Span]) -> Iterator[cst.BaseExpression]:
+    """The outermost expressions at `spans`."""
+    for span in spans:
+        nodes = (node for chunk in source.chunks for node in walk(chunk.module))
+        found = next((one for one in nodes if isinstance(one, cst.BaseExpression) and source.span(one) == span), None)
+        if found is not None:
+            yield found
