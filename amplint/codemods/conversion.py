@@ -36,12 +36,11 @@ class Cure(NamedTuple):
 
 
 class Cured(NamedTuple):
-    """An imported file before and after the cures of a conversion, and the remarks that they leave out."""
+    """A file before and after a conversion."""
 
     path: str
     before: bytes
     after: bytes
-    remarks: tuple[Remark, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,8 @@ class Conversion:
 
     If anything was refused, the text is the original and `done` is empty; `tried` then is the rejected result, if there
     was one. Rows in `done` are those of the text before each change, rows in `refused` those of the original, rows in
-    `left` those of the result. `others` are the imported files that the result needs changed.
+    `left` those of the result. `others` are imported files with cures, and `cured` the remarks
+    that these leave out.
     """
 
     text: str
@@ -105,6 +105,7 @@ class Conversion:
     left: tuple[Remark, ...] = ()
     tried: str = ""
     others: tuple[Cured, ...] = ()
+    cured: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,12 +116,9 @@ def _cured(
                 changed = True
         if not changed:
             break
-    gone = {place: [one for one in first if any(cure.path == place for cure in one.cures)] for place in before}
-    others = (
-        Cured(place, raw, around().raw(place) or raw, tuple(one for one in gone[place] if one not in told))
-        for place, raw in before.items()
-    )
-    return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=tuple(others))
+    others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
+    cured = tuple(one for one in first if one not in told) if others else ()
+    return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)
 
 
 def _fixed(path: str, raw: bytes, fixes: list[Fix]) -> bytes | None:

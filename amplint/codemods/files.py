@@ -103,8 +103,7 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
     """Convert `raw`, as the content of a file at `path`. Raises nothing."""
     try:
         conversion, new = convert_bytes(raw, wish, path)
-        unmended = (one for cured in conversion.others for one in cured.remarks)
-        conversion = replace(conversion, left=(*conversion.left, *dict.fromkeys(unmended)), others=())
+        conversion = replace(conversion, left=(*conversion.left, *conversion.cured))
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
     return _converted(filename, path, raw, new, conversion)

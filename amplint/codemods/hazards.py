@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.codemods.halves import calls_library, changes_dtype
 from amplint.codemods.mending import PRODUCTS, is_lowered, is_off, operands
 from amplint.semantics.reading.scopes import dotted
@@ -87,7 +87,11 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
-            yield node, "a sparse tensor; not every product of these has a kernel for half", ()
+            product = chunk.source.parent(node)
+            multiplies = isinstance(product, cst.Call) and called_name(product) in _SPARSE_PRODUCTS
+            if product is None or not _is_off(product, chunk.source):
+                why = "a sparse tensor; not every product of these has a kernel for half"
+                yield node, why, (product,) if multiplies and product is not None else ()
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
@@ -105,18 +109,25 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
 def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
     """The hazard that a call is by itself."""
     if dtype == "float16" and _differentiates(chunk, node):
-        yield node, "these gradients are float16 and carry no scale; compute the penalty in a region that is off", ()
+        forwards, inputs = _forwards_of(node, chunk)
+        if not forwards or not all(is_off(chunk.source, one) for one in forwards):
+            why = "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
+            given = [[one.value for one in call.args if dotted(one.value) in inputs] for call in forwards]
+            yield node, why, tuple(one for each in given for one in each) if all(given) else ()
     elif dtype == "float16" and _transforms(node) and not is_wide(node):
         why = "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         yield node, why, (node,)
     elif dtype == "float16" and _exponentiates(node) and not is_wide(node):
-        yield node, "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()", ()
+        fresh = isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call)
+        why = "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
+        yield node, why, (node,) if fresh else ()
     elif _normalizes(chunk, node):
         why = "batch_norm raises where its weights are half beside float32 statistics; pass weights as float32"
         yield node, why, ()
     elif _samples(node) and not is_wide(node):
         why = "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid"
-        yield node, why, (node,)
+        products = _products_behind(node, chunk.source)
+        yield node, why, (node, *products) if products else ()
     elif called_name(node) in _SOLVERS:
         yield node, "a solver gets what half has rounded as coarsely as its tolerance; compute that in float32", ()
 
@@ -193,6 +204,48 @@ def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
     keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
     name = dotted(call.func) or ""
     return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
+
+
+def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[str | None]]:
+    """The calls whose results a call differentiates, and the variables by which it does, in its function or callers."""
+    function = next((one for one in chunk.source.ancestors(gradient) if isinstance(one, cst.FunctionDef)), None)
+    given = {name: dotted(one.value) for name, one in matched(gradient, ["outputs", "inputs"])}
+    if function is None or None in given.values() or len(given) < 2:
+        return [], set()
+    places = [(function, given)]
+    params = [one.name.value for one in positional(function)]
+    for caller in (one for each in chunk.source.chunks for one in every(each.module, cst.FunctionDef)):
+        for call in every(caller, cst.Call):
+            if called_name(call) == function.name.value:
+                own = {name: dotted(one.value) for name, one in matched(call, [one for one in params if one != "self"])}
+                places.append((caller, {key: own.get(path or "") for key, path in given.items()}))
+    forwards, inputs = list[cst.Call](), set[str | None]()
+    for home, names in places:
+        for one in every(home, cst.Assign):
+            if names["outputs"] in bound_paths(one) and isinstance(one.value, cst.Call):
+                forwards.append(one.value)
+                inputs.add(names["inputs"])
+    return forwards, inputs
+
+
+def _products_behind(call: cst.Call, source: Source) -> list[cst.CSTNode]:
+    """The products of matrices that lead to what `call` samples at, in its function and in those of the file."""
+    functions: dict[str, list[cst.FunctionDef]] = {}
+    for one in (one for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef)):
+        functions.setdefault(one.name.value, []).append(one)
+    home = next((one for one in source.ancestors(call) if isinstance(one, cst.FunctionDef)), None)
+    assigns = list(every(home, cst.Assign)) if home is not None else []
+    waiting: list[cst.CSTNode] = [*operands(source, call)]
+    found, seen = list[cst.CSTNode](), set[cst.CSTNode]()
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            found += (one for one in _products(value) if not _is_off(one, source))
+            waiting += (one.value for one in assigns if bound_paths(one) & paths(value))
+            called = [functions.get(called_name(one), []) for one in every(value, cst.Call)]
+            waiting += (one for each in called if len(each) == 1 for one in each)
+    return list(dict.fromkeys(found))
 
 
 def _transforms(call: cst.Call) -> bool:

@@ -50,7 +50,7 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
             continue
         if any(not isinstance(one, _VARIABLES) or used_as_tensor(one, rewrite) is False for one in half):
             continue
-        fix = wrapped_in_float32(source, statement, half, _device_type(source))
+        fix = wrapped_in_float32(source, [statement], half, _device_type(source))
         if fix is not None:
             yield fix
 

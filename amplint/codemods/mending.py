@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from amplint.codemods.bindings import called_name
+from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Cure, Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
@@ -13,7 +13,7 @@ from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.policy import BANNED
@@ -38,11 +38,11 @@ _CURED = (*ABOUT_HALF, "bce-in-autocast", "cross-entropy-keeps-half")
 
 
 def wrapped_in_float32(
-    source: Source, statement: cst.CSTNode, given: Iterable[cst.BaseExpression], device: str
+    source: Source, statements: Sequence[cst.CSTNode], given: Iterable[cst.BaseExpression], device: str
 ) -> Fix | None:
-    """The fix that runs a statement in a region that is off, with float32 for what is `given` to its operations."""
+    """The fix that runs adjacent statements in a region that is off, with float32 for what is `given` to them."""
     rewrite = Rewriter(source)
-    wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({device}, enabled=False)")
+    wrapped = rewrite.wrap_statements(statements, f"with torch.autocast({device}, enabled=False)")
     if wrapped is None:
         return None
     casts = (rewrite.add_float(one) for one in given)
@@ -52,26 +52,56 @@ def wrapped_in_float32(
 def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None) -> Fix | None:
     """The fix that computes the operations `nodes` in float32, those that autocast lowers in regions that are off.
 
-    None if something else in their statements needs autocast, or if `device`, the device type as code, is unknown.
+    A variable is what a network is given, which computes in float32 then. None if something else in their statements
+    needs autocast, or if `device`, the device type as code, is unknown.
     """
-    rewrite, edits = Rewriter(source), list[Edit]()
+    rewrite, edits, lowered = Rewriter(source), list[Edit](), list[cst.CSTNode]()
     nodes = list(dict.fromkeys(one for node in nodes for one in (node, *_products_beside(rewrite, node))))
     for node in nodes:
-        given = operands(source, node)
-        if not given or any(isinstance(one, (cst.Integer, cst.Float)) for one in given):
+        given = [node] if isinstance(node, (cst.Name, cst.Attribute)) else operands(source, node)
+        leaves = [leaf for one in given for leaf in _leaves(one)]
+        if not leaves:
             return None
-        if is_lowered(node):
+        if is_lowered(node) or node in given:
             statement = rewrite.statement_of(node)
-            if device is None or not isinstance(statement, cst.SimpleStatementLine):
+            if not isinstance(statement, cst.SimpleStatementLine):
                 return None
-            if not is_off(source, statement):
-                fix = wrapped_in_float32(source, statement, (), device)
-                if fix is None or _needs_autocast(statement, nodes):
+            if not is_off(source, statement) and statement not in lowered:
+                lowered.append(statement)
+                if node not in given and _needs_autocast(statement, nodes):
                     return None
-                edits += fix.edits
-        wide = {one for one in given if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
-        edits += (rewrite.add_float(one) for one in given if one not in wide)
-    return Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, ("import torch",))
+        wide = {one for one in leaves if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
+        edits += (rewrite.add_float(one) for one in leaves if one not in wide or node in given)
+    if lowered and device is None:
+        return None
+    wrapped = [wrapped_in_float32(source, group, (), device or "") for group in _adjacent(rewrite, lowered)]
+    if None in wrapped:
+        return None
+    edits += (edit for fix in wrapped if fix is not None for edit in fix.edits)
+    imports = ("import torch",) if lowered else ()
+    return Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, imports)
+
+
+def _leaves(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The operands of the arithmetic that `node` is, without numbers."""
+    if isinstance(node, cst.BinaryOperation) and not is_lowered(node):
+        yield from (*_leaves(node.left), *_leaves(node.right))
+    elif isinstance(node, cst.UnaryOperation):
+        yield from _leaves(node.expression)
+    elif not isinstance(node, (cst.Integer, cst.Float)):
+        yield node
+
+
+def _adjacent(rewrite: Rewriter, statements: list[cst.CSTNode]) -> list[list[cst.CSTNode]]:
+    """`statements` in groups of those that follow one another in a block."""
+    groups: list[list[cst.CSTNode]] = []
+    for one in sorted(statements, key=lambda one: rewrite.span(one).start):
+        block: list[cst.CSTNode] = [*rewrite.block_of(one)]
+        if groups and groups[-1][-1] in block and block.index(groups[-1][-1]) + 1 == block.index(one):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
 
 
 def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -92,7 +122,7 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     path, name = dotted(node.func) or "", called_name(node)
     if isinstance(node.func, cst.Call) or _is_layer(node):
         return given
-    if path.partition(".")[0] in source.imports:
+    if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]
     return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
 
@@ -128,7 +158,8 @@ def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
 def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:
     """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads."""
     there = finding.elsewhere or finding
-    if finding.name == "constant-vanishes-in-half":
+    huge = finding.name == "constant-overflows-half" and finding.fix is None
+    if huge or finding.name == "constant-vanishes-in-half":
         guarded = _guarded(source, there.span)
         casts = (Rewriter(source).add_float(one) for one in guarded)
         return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
@@ -160,6 +191,17 @@ def of_array(source: Source, span: Span) -> Fix | None:
     """The fix that casts the tensor of which the call at `span` makes a NumPy array."""
     calls = (one for one in _at(source, [span]) if isinstance(one, cst.Call) and called_name(one) == "numpy")
     return next((in_float32(source, [one], None) for one in calls), None)
+
+
+def of_sigmoids(chunk: Chunk) -> Fix | None:
+    """The fix that computes the sigmoids that a model returns in float32."""
+    found = list[cst.CSTNode]()
+    for function in every(chunk.module, cst.FunctionDef):
+        values = [one.value for one in every(function, cst.Return) if one.value is not None]
+        returned = {path for value in values for path in paths(value)}
+        values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
+        found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
+    return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
 
 
 def _is_of_losses(source: Source, call: cst.Call) -> bool:

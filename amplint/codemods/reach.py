@@ -17,7 +17,7 @@ from amplint.codemods.conversion import Cure, Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.codemods.islands import literal_device, losses_of_models
-from amplint.codemods.mending import as_cures, in_float32, of_array, of_finding, remark_on
+from amplint.codemods.mending import as_cures, in_float32, of_array, of_finding, of_sigmoids, remark_on
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
@@ -111,9 +111,12 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
                 if name or (there not in rows and place not in known()):
                     brought.setdefault(place, remark)
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
-    yield from brought.values()
+    sigmoids = [cure for chunk in run_here if is_model(chunk) for cure in as_cures(chunk.source, of_sigmoids(chunk))]
+    for remark in brought.values():
+        yield replace(remark, cures=tuple(sigmoids)) if remark.text.endswith(outputs.SATURATED) else remark
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
+    for call in losses_of_models(source):
+        yield Remark(source.span(call).start.row, outputs.SATURATED, cures=tuple(sigmoids))
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
