@@ -87,8 +87,9 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
         return
     for node in walk(chunk.module):
         if sparse and is_sparse(node):
-            product = chunk.source.parent(node)
-            multiplies = isinstance(product, cst.Call) and called_name(product) in _SPARSE_PRODUCTS
+            above = (one for one in chunk.source.ancestors(node) if not isinstance(one, cst.Attribute))
+            product = next(above, None)
+            multiplies = isinstance(product, cst.Call) and called_name(product) in (*_SPARSE_PRODUCTS, "mm")
             if product is None or not _is_off(product, chunk.source):
                 why = "a sparse tensor; not every product of these has a kernel for half"
                 yield node, why, (product,) if multiplies and product is not None else ()

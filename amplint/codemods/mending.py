@@ -20,7 +20,7 @@ from amplint.torchlib.policy import BANNED
 
 PRODUCTS = operations_with("matrices") - operations_with("weights")
 """Products of matrices."""
-_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d"}
+_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
 _SECOND = slice(1, 2)
 _OPERANDS = {
     "einsum": slice(1, None),
@@ -158,8 +158,9 @@ def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
 def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:
     """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads."""
     there = finding.elsewhere or finding
-    huge = finding.name == "constant-overflows-half" and finding.fix is None
-    if huge or finding.name == "constant-vanishes-in-half":
+    if finding.name == "constant-overflows-half" and finding.fix and _is_computed(source, finding.fix.edits[0].span):
+        return None
+    if finding.name == "constant-vanishes-in-half" or (finding.name == "constant-overflows-half" and not finding.fix):
         guarded = _guarded(source, there.span)
         casts = (Rewriter(source).add_float(one) for one in guarded)
         return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
@@ -202,6 +203,15 @@ def of_sigmoids(chunk: Chunk) -> Fix | None:
         values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
         found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
     return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
+
+
+def _is_computed(source: Source, span: Span) -> bool:
+    """Whether the expression at `span` is a variable that its function computes of tensors."""
+    for node in _at(source, [span]):
+        home = next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        given = (one.value for one in every(home, cst.Assign) if dotted(node) in bound_paths(one)) if home else ()
+        return isinstance(node, cst.Name) and any(any(every(value, cst.Call)) for value in given)
+    return False
 
 
 def _is_of_losses(source: Source, call: cst.Call) -> bool:
