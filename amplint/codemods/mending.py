@@ -9,6 +9,7 @@ from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Cure, Remark
 from amplint.codemods.halves import ABOUT_HALF
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -149,8 +150,9 @@ def is_off(source: Source, node: cst.CSTNode) -> bool:
 def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
     """Whether a statement computes something other than `nodes` that cannot run on half and float32 without it."""
     for one in every(statement, cst.Call, cst.BinaryOperation):
-        known = isinstance(one, cst.BinaryOperation) or called_name(one) in OPERATIONS
-        if one not in nodes and (is_lowered(one) or not known):
+        name = called_name(one)
+        known = isinstance(one, cst.BinaryOperation) or name in OPERATIONS
+        if one not in nodes and not is_loss(name) and (is_lowered(one) or not known):
             return True
     return False
 
@@ -160,10 +162,15 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
     there = finding.elsewhere or finding
     if finding.name == "constant-overflows-half" and finding.fix and _is_computed(source, finding.fix.edits[0].span):
         return None
-    if finding.name == "constant-vanishes-in-half" or (finding.name == "constant-overflows-half" and not finding.fix):
+    if finding.name == "constant-overflows-half" and not finding.fix:
+        return _limited(source, there.span)
+    if finding.name == "constant-vanishes-in-half":
         guarded = _guarded(source, there.span)
         casts = (Rewriter(source).add_float(one) for one in guarded)
         return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
+    if finding.name == "loss-in-half" and finding.fix is None:
+        sums = [one for one in _at(source, [there.span]) if isinstance(one, cst.BinaryOperation)]
+        return in_float32(source, sums, None) if sums else None
     if finding.name == "bce-in-autocast":
         spans = [there.span, *(note.span for note in finding.notes)]
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
@@ -203,6 +210,20 @@ def of_sigmoids(chunk: Chunk) -> Fix | None:
         values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
         found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
     return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
+
+
+def _limited(source: Source, span: Span) -> Fix | None:
+    """The fix that fills a tensor, `-9e15 * torch.ones_like(scores)`, with the least number of its dtype instead."""
+    rewrite = Rewriter(source)
+    for number in _at(source, [span]):
+        product = source.parent(number)
+        beside = product.right if isinstance(product, cst.BinaryOperation) else None
+        if beside is None or called_name(beside) != "ones_like" or not source.code(number).startswith("-"):
+            continue
+        for like in operands(source, beside):
+            edit = rewrite.replace(number, f"torch.finfo({rewrite.operand(like)}.dtype).min")
+            return Fix("Use the limit of the tensor's dtype", (edit,), Applicability.UNSAFE, ("import torch",))
+    return None
 
 
 def _is_computed(source: Source, span: Span) -> bool:
