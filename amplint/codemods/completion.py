@@ -129,9 +129,8 @@ def is_harmless(finding: Finding, source: Source) -> bool:
         return finding.name in _HARMLESS
     if finding.name == _OF_LOSSES and finding.elsewhere is None:
         call = _call_at(finding, source)
-        if call is not None and _is_given(call, source):
-            return gives_plain_losses(source)
-        return call is not None and _is_read(call, source)
+        given = call is not None and _is_given(call, source) and gives_plain_losses(source)
+        return given or (call is not None and _is_read(call, source))
     return finding.name == _OF_DEVICES or (finding.name == _OF_EVALUATION and finding.elsewhere is not None)
 
 

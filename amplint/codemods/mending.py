@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Cure, Remark
 from amplint.codemods.halves import ABOUT_HALF
+from amplint.edits.casting import tensor_evidence
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
@@ -34,6 +36,11 @@ _OPERANDS = {
 }
 """Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
 _WIDENING = ("float", "double")
+_DECOMPOSITIONS = frozenset(
+    {"svd", "svdvals", "det", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr"}
+)
+_ARITHMETIC = (cst.BinaryOperation, cst.UnaryOperation)
+_PARTS = (cst.Call, cst.Subscript, cst.Attribute)
 _CURED = (*ABOUT_HALF, "bce-in-autocast", "cross-entropy-keeps-half")
 """The rules whose fixes compute something in float32."""
 
@@ -60,8 +67,8 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
     nodes = list(dict.fromkeys(one for node in nodes for one in (node, *_products_beside(rewrite, node))))
     for node in nodes:
         given = [node] if isinstance(node, (cst.Name, cst.Attribute)) else operands(source, node)
-        leaves = [leaf for one in given for leaf in _leaves(one)]
-        if not leaves:
+        leaves = [leaf for one in given for leaf in _leaves(source, one)]
+        if not leaves or (leaves == [node] and not isinstance(node, (cst.Name, cst.Attribute))):
             return None
         if is_lowered(node) or node in given:
             statement = rewrite.statement_of(node)
@@ -80,17 +87,34 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
         return None
     edits += (edit for fix in wrapped if fix is not None for edit in fix.edits)
     imports = ("import torch",) if lowered else ()
-    return Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, imports)
+    compute = Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, imports)
+    return compute if edits else None
 
 
-def _leaves(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """The operands of the arithmetic that `node` is, without numbers."""
-    if isinstance(node, cst.BinaryOperation) and not is_lowered(node):
-        yield from (*_leaves(node.left), *_leaves(node.right))
-    elif isinstance(node, cst.UnaryOperation):
-        yield from _leaves(node.expression)
-    elif not isinstance(node, (cst.Integer, cst.Float)):
-        yield node
+def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The tensors of the arithmetic that `node` is, or itself if none of its variables certainly is one."""
+    if isinstance(node, cst.UnaryOperation):
+        return _leaves(source, node.expression)
+    if not isinstance(node, cst.BinaryOperation) or is_lowered(node):
+        return [node]
+    names = [one for one in every(node, cst.Name) if _is_tensor(source, one)]
+    inner = [one for one in names if not any(isinstance(each, _PARTS) for each in _between(source, one, node))]
+    return [*inner] or [node]
+
+
+def _between(source: Source, inner: cst.CSTNode, outer: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes around `inner` within `outer`."""
+    for one in source.ancestors(inner):
+        if one is outer:
+            return
+        yield one
+
+
+def _is_tensor(source: Source, name: cst.Name) -> bool:
+    """Whether the function around a variable uses it as only a tensor can be used, arithmetic apart."""
+    home = next((one for one in source.ancestors(name) if isinstance(one, cst.FunctionDef)), None)
+    uses = (one for one in every(home, cst.Name) if one.value == name.value) if home is not None else ()
+    return any(tensor_evidence(source, one) for one in uses if not isinstance(source.parent(one), _ARITHMETIC))
 
 
 def _adjacent(rewrite: Rewriter, statements: list[cst.CSTNode]) -> list[list[cst.CSTNode]]:
@@ -116,7 +140,7 @@ def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNo
 def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     """The operands that decide the dtype in which an operation computes; none if its form does not show them."""
     if isinstance(node, cst.BinaryOperation):
-        return [node.left, node.right]
+        return [node.left, node.right] if is_lowered(node) else [node]
     if not isinstance(node, cst.Call):
         return []
     given = [one.value for one in node.args if one.keyword is None and not one.star]
@@ -169,8 +193,12 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         casts = (Rewriter(source).add_float(one) for one in guarded)
         return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
     if finding.name == "loss-in-half" and finding.fix is None:
-        sums = [one for one in _at(source, [there.span]) if isinstance(one, cst.BinaryOperation)]
-        return in_float32(source, sums, None) if sums else None
+        return in_float32(source, _at(source, [there.span]), None)
+    if finding.name == "unsupported-half-op" and finding.fix is not None:
+        products = _products_around(source, there.span)
+        fix = in_float32(source, products, device) if products else None
+        edits = (*(fix.edits if fix is not None else ()), *finding.fix.edits)
+        return replace(fix or finding.fix, edits=tuple(dict.fromkeys(edits)))
     if finding.name == "bce-in-autocast":
         spans = [there.span, *(note.span for note in finding.notes)]
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
@@ -210,6 +238,15 @@ def of_sigmoids(chunk: Chunk) -> Fix | None:
         values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
         found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
     return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
+
+
+def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:
+    """The products of matrices in the function of a decomposition at `span`, which are as coarse as what they get."""
+    calls = [one for one in _at(source, [span]) if called_name(one) in _DECOMPOSITIONS]
+    homes = (one for call in calls for one in source.ancestors(call) if isinstance(one, cst.FunctionDef))
+    home = next(homes, None)
+    found = every(home, cst.Call, cst.BinaryOperation) if home is not None else ()
+    return [one for one in found if is_lowered(one) and not _is_layer(one) and not is_off(source, one)]
 
 
 def _limited(source: Source, span: Span) -> Fix | None:
