@@ -28,6 +28,8 @@ _Found = tuple[cst.CSTNode, str, tuple[cst.CSTNode, ...]]
 _FOURIER = operations_with("no-bfloat16")
 _SOLVERS = ("odeint", "odeint_adjoint", "QPFunction")
 _OF_NUMPY = ("np.", "numpy.", "math.")
+_MAKING = frozenset({"add", "sub", "mul", "div", "neg", "abs", "pow", "sqrt", "clamp"})
+"""Methods that return a new tensor."""
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
     "grad",
@@ -119,7 +121,7 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
         why = "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         yield node, why, (node,)
     elif dtype == "float16" and _exponentiates(node) and not is_wide(node):
-        fresh = isinstance(node.func, cst.Attribute) and isinstance(node.func.value, cst.Call)
+        fresh = isinstance(node.func, cst.Attribute) and called_name(node.func.value) in _MAKING
         why = "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
         yield node, why, (node,) if fresh else ()
     elif _normalizes(chunk, node):

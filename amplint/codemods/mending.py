@@ -197,8 +197,14 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
     if finding.name == "unsupported-half-op" and finding.fix is not None:
         products = _products_around(source, there.span)
         fix = in_float32(source, products, device) if products else None
-        edits = (*(fix.edits if fix is not None else ()), *finding.fix.edits)
-        return replace(fix or finding.fix, edits=tuple(dict.fromkeys(edits)))
+        edits = fix.edits if fix is not None else ()
+        spans = [one.span for one in edits]
+        own = [
+            one
+            for one in finding.fix.edits
+            if not any(one.span.start <= each.start and each.end <= one.span.end for each in spans)
+        ]
+        return replace(fix or finding.fix, edits=(*edits, *own))
     if finding.name == "bce-in-autocast":
         spans = [there.span, *(note.span for note in finding.notes)]
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
