@@ -29,9 +29,10 @@ class Wish:
 
 
 class Cure(NamedTuple):
-    """A fix of the file at a path, which leaves what that computes in float32 as it was."""
+    """A fix of the file with `text` at `path`, which leaves what that computes in float32 as it was."""
 
     path: str
+    text: str
     fix: Fix
 
 

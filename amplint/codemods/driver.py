@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
-from amplint.codemods.conversion import Conversion, Cured, Remark, Wish
+from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, moved, row_before
 from amplint.codemods.surroundings import SECONDS, OutOfTime, amend, check_time, conversion_scope
@@ -98,22 +98,22 @@ def _cured(
         told = [*left, *(completion.infos(text) if done else ())]
         told += reach.remarks(original, text, path, dtype, tuple(told)) if dtype is not None else ()
         first = first or told
-        cures: dict[str, list[Fix]] = {}
+        cures: dict[str, list[Cure]] = {}
         for cure in (cure for remark in told for cure in remark.cures):
-            cures.setdefault(cure.path, []).append(cure.fix)
-        own = cures.pop(path, [])
+            cures.setdefault(cure.path, []).append(cure)
+        own = [cure.fix for cure in cures.pop(path, [])]
         new, applied, why = apply_verified(text, own)
         changed = bool(applied) and why is None
         if changed:
             done += [Remark(row_before(original, text, one.edits[0].span.start.row), one.message) for one in applied]
             text, left = new, list(moved(text, new, left))
-        for place, fixes in cures.items():
-            raw = around().raw(place)
-            after = _fixed(place, raw, fixes) if raw is not None else None
-            if raw is not None and after is not None:
+        for place, found in cures.items():
+            raw = around().raw(place) or b""
+            after = _fixed(raw, found)
+            if after is not None:
                 before.setdefault(place, raw)
                 amend(place, after)
-                changed = True
+            changed |= after is not None or opened(place, raw).text != found[0].text
         if not changed:
             break
     others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
@@ -121,10 +121,10 @@ def _cured(
     return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)
 
 
-def _fixed(path: str, raw: bytes, fixes: list[Fix]) -> bytes | None:
-    """The content of a file with `fixes`; None if none can be made."""
-    page = opened(path, raw)
-    new, applied, why = apply_verified(page.text, fixes)
+def _fixed(raw: bytes, cures: list[Cure]) -> bytes | None:
+    """The content of a file with `cures`; None if none can be made, or if another conversion has changed it since."""
+    page = opened(cures[0].path, raw)
+    new, applied, why = apply_verified(page.text, [cure.fix for cure in cures if cure.text == page.text])
     return page.restored(new) if applied and why is None else None
 
 

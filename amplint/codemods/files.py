@@ -50,6 +50,7 @@ class _ConversionBatch(Modules):
         self._wish = wish
         self._write = write
         self._done: dict[str, Converted | None] = {}
+        self._cured: dict[str, bytes] = {}
 
     def converted(self, path: str) -> Converted:
         """The conversion of the file at `path`."""
@@ -63,11 +64,18 @@ class _ConversionBatch(Modules):
 
     def raw(self, path: str) -> bytes | None:
         """The content of a file of the tree, after its conversion."""
+        if path in self._cured:
+            return self._cured[path]
         before = super().raw(path)
         if before is not None and path in self._filenames and path not in self._done:
             self.converted(path)
         done = self._done.get(path)
         return done.after if done is not None and not done.failure else before
+
+    def amend(self, path: str, raw: bytes) -> None:
+        """Take `raw` for the content of a file from here on, beyond its own conversion."""
+        super().amend(path, raw)
+        self._cured[path] = raw
 
 
 def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: Modules | None = None) -> Converted:

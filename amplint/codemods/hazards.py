@@ -212,7 +212,8 @@ def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
 def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[str | None]]:
     """The calls whose results a call differentiates, and the variables by which it does, in its function or callers."""
     function = next((one for one in chunk.source.ancestors(gradient) if isinstance(one, cst.FunctionDef)), None)
-    given = {name: dotted(one.value) for name, one in matched(gradient, ["outputs", "inputs"])}
+    asked = ["outputs", "inputs"]
+    given = {name: dotted(one.value) for name, one in matched(gradient, asked) if name in asked}
     if function is None or None in given.values() or len(given) < 2:
         return [], set()
     places = [(function, given)]

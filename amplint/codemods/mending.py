@@ -226,7 +226,7 @@ def remark_on(finding: Finding, program: Program, device: str | None) -> Remark:
 
 def as_cures(source: Source, *fixes: Fix | None) -> tuple[Cure, ...]:
     """The cures that `fixes` of a file are, without absent ones."""
-    return tuple(Cure(source.path, one) for one in fixes if one is not None)
+    return tuple(Cure(source.path, source.text, one) for one in fixes if one is not None)
 
 
 def of_array(source: Source, span: Span) -> Fix | None:

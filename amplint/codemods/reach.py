@@ -213,14 +213,18 @@ def _hazards(
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
     told: dict[object, Remark] = {}
+    together: list[cst.CSTNode] = []
     for node, why, cured in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
         span = chunk.span(node)
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             fix = in_float32(chunk.source, cured, device) if cured else None
+            together += cured if fix is not None else ()
             text = f"{name}:{span.start.row}: {why}" if name else why
             first = told.setdefault(why if name else span, Remark(row if name else span.start.row, text))
             told[why if name else span] = replace(first, cures=(*first.cures, *as_cures(chunk.source, fix)))
-    yield from told.values()
+    fix = in_float32(chunk.source, dict.fromkeys(together), device) if together else None
+    for remark in told.values():
+        yield replace(remark, cures=as_cures(chunk.source, fix)) if fix is not None and remark.cures else remark
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
