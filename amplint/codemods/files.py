@@ -81,24 +81,28 @@ class _ConversionBatch(Modules):
 def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: Modules | None = None) -> Converted:
     """Convert the file at `path`, `filename` in reports, and write it with `write`. Raises nothing.
 
-    Imported files are taken from `modules` if given.
+    Imported files are taken from `modules` and change with it; they stay if it is None.
     """
     raw = b""
     try:
         raw = read(path, size_limit(path))
         conversion, new = convert_bytes(raw, wish, path, modules)
-        for place, before, after in [
-            (path, raw, new),
-            *((one.path, one.before, one.after) for one in conversion.others),
-        ]:
-            if write and after != before:
-                replace_file(place, after, expected=before)
+        if modules is None:
+            conversion = _alone(conversion)
+        for one in (*conversion.others, Cured(path, raw, new)) if write else ():
+            if one.after != one.before:
+                replace_file(one.path, one.after, expected=one.before)
     except OSError as failure:
         return Converted(filename, raw, raw, failure=str(failure.strerror or failure))
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
     others = tuple(map(functools.partial(_other, filename, path), conversion.others))
     return replace(_converted(filename, path, raw, new, conversion), others=others)
+
+
+def _alone(conversion: Conversion) -> Conversion:
+    """`conversion` without changes of imported files, but with the remarks that these leave out."""
+    return replace(conversion, left=(*conversion.left, *conversion.cured), others=())
 
 
 def _other(filename: str, path: str, cured: Cured) -> Converted:
@@ -111,7 +115,7 @@ def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
     """Convert `raw`, as the content of a file at `path`. Raises nothing."""
     try:
         conversion, new = convert_bytes(raw, wish, path)
-        conversion = replace(conversion, left=(*conversion.left, *conversion.cured))
+        conversion = _alone(conversion)
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
     return _converted(filename, path, raw, new, conversion)
