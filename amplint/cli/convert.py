@@ -215,6 +215,8 @@ def _take(converted: Converted, tally: _Tally, output: _Output) -> None:
     tally.checks += [f"{_place(name, remark)}: check: {remark.text}" for remark in converted.checks]
     tally.refused += bool(converted.reasons)
     tally.shown.append(output.shown(converted))
+    for other in converted.others:
+        _take(other, tally, output)
     if converted.after == converted.before:
         return
     tally.changed += 1

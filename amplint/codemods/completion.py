@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.codemods import outputs
+from amplint.codemods.bindings import called_name
 from amplint.codemods.conversion import Remark
 from amplint.codemods.givers import gives_plain_losses
 from amplint.codemods.halves import halves_of
-from amplint.codemods.islands import RULES, islands
+from amplint.codemods.islands import RULES, islands, literal_device
+from amplint.codemods.mending import remark_on
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
 from amplint.codemods.script import parsed
+from amplint.codemods.surroundings import whole_program
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
 from amplint.semantics.reading.scopes import dotted
@@ -92,7 +95,9 @@ class Completion:
     def infos(self, text: str) -> list[Remark]:
         """The other new findings in `text`, by its rows, without opportunities."""
         halves = halves_of(text, self._path)
-        return [_remark(one) for one in self._new(text) if not self._stops(one) and halves.concern(one)]
+        source = parsed(text, self._path).source
+        found = (one for one in self._new(text) if not self._stops(one) and halves.concern(one))
+        return [remark_on(one, whole_program(source), literal_device(source)) for one in found]
 
     def _stops(self, finding: Finding) -> bool:
         return finding.severity > Severity.INFO and self._accepted.isdisjoint((finding.code, finding.name))
@@ -122,17 +127,31 @@ def is_harmless(finding: Finding, source: Source) -> bool:
     """Whether a new finding in the file `source`, or behind its imports, is about nothing that goes wrong."""
     if finding.severity > Severity.INFO or finding.name in _HARMLESS:
         return finding.name in _HARMLESS
-    if finding.name == _OF_LOSSES and finding.elsewhere is None and _is_given(finding, source):
-        return gives_plain_losses(source)
+    if finding.name == _OF_LOSSES and finding.elsewhere is None:
+        call = _call_at(finding, source)
+        given = call is not None and _is_given(call, source) and gives_plain_losses(source)
+        return given or (call is not None and _is_read(call, source))
     return finding.name == _OF_DEVICES or (finding.name == _OF_EVALUATION and finding.elsewhere is not None)
 
 
-def _is_given(finding: Finding, source: Source) -> bool:
-    """Whether the loss of `finding` is neither defined nor imported by the file."""
+def _call_at(finding: Finding, source: Source) -> cst.Call | None:
+    """The call that a finding is about."""
     calls = (call for chunk in source.chunks for call in every(chunk.module, cst.Call))
-    func = next((call.func for call in calls if source.span(call) == finding.span), None)
-    root = (dotted(func) or "").partition(".")[0] if func is not None else ""
+    return next((call for call in calls if source.span(call) == finding.span), None)
+
+
+def _is_given(call: cst.Call, source: Source) -> bool:
+    """Whether the loss that `call` computes is neither defined nor imported by the file."""
+    root = (dotted(call.func) or "").partition(".")[0]
     return bool(root) and root not in source.imports and root not in source.definitions
+
+
+def _is_read(call: cst.Call, source: Source) -> bool:
+    """Whether a loss is a method of an object, which a class in another file that is read defines."""
+    name, method = called_name(call), isinstance(call.func, cst.Attribute)
+    chunks = (chunk for chunk in whole_program(source).chunks if chunk.source is not source and name in chunk.words)
+    functions = (one for chunk in chunks if chunk.is_class for one in every(chunk.module, cst.FunctionDef))
+    return method and any(one.name.value == name for one in functions)
 
 
 def _keys(text: str, findings: Sequence[Finding]) -> list[_Key]:

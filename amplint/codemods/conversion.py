@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import NamedTuple
+
 from amplint.findings import Fix
 from amplint.records import dataclass
 
@@ -25,13 +28,33 @@ class Wish:
     allow: tuple[str, ...] = ()
 
 
+class Cure(NamedTuple):
+    """A fix of the file with `text` at `path`, which leaves what that computes in float32 as it was."""
+
+    path: str
+    text: str
+    fix: Fix
+
+
+class Cured(NamedTuple):
+    """A file before and after a conversion."""
+
+    path: str
+    before: bytes
+    after: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One line about a row of the text, or of the cell with this number of a notebook; all count from 1."""
+    """One line about a row of the text, or of the cell with this number of a notebook; all count from 1.
+
+    `cures` are fixes that end what it names.
+    """
 
     row: int
     text: str
     cell: int | None = None
+    cures: tuple[Cure, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +96,8 @@ class Conversion:
 
     If anything was refused, the text is the original and `done` is empty; `tried` then is the rejected result, if there
     was one. Rows in `done` are those of the text before each change, rows in `refused` those of the original, rows in
-    `left` those of the result.
+    `left` those of the result. `others` are imported files with cures, and `cured` the remarks
+    that these leave out.
     """
 
     text: str
@@ -81,6 +105,8 @@ class Conversion:
     refused: tuple[Remark, ...] = ()
     left: tuple[Remark, ...] = ()
     tried: str = ""
+    others: tuple[Cured, ...] = ()
+    cured: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +115,7 @@ class Converted:
 
     `done` are the changes, `reasons` those for refusing it and `checks` remarks for review by a person, by rows as in
     `Conversion`. `failure` says in one line why the file could not be read, converted or written. `tried` is the result
-    that was rejected for its findings.
+    that was rejected for its findings. `others` are the imported files that change with it.
     """
 
     filename: str
@@ -100,3 +126,4 @@ class Converted:
     checks: tuple[Remark, ...] = ()
     failure: str = ""
     tried: bytes = b""
+    others: tuple[Converted, ...] = ()

@@ -6,18 +6,21 @@ from dataclasses import replace
 
 from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
-from amplint.codemods.conversion import Conversion, Remark, Wish
+from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, moved, row_before
-from amplint.codemods.surroundings import SECONDS, OutOfTime, check_time, conversion_scope
+from amplint.codemods.surroundings import SECONDS, OutOfTime, amend, check_time, conversion_scope
+from amplint.codemods.surroundings import modules as around
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
 from amplint.engine.modules import Modules
+from amplint.engine.run import opened
 from amplint.findings import Applicability, Fix
 from amplint.fixes.apply import apply_verified
 from amplint.source.encoding import SourceError
 
 ROUNDS = 20
+CURES = 4
 
 
 def run(text: str, wish: Wish, path: str, modules: Modules | None = None) -> Conversion:
@@ -61,10 +64,7 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
             objections = completion.new_problems(text) if done else []
             if objections:
                 return Conversion(original, refused=tuple(objections), tried=text)
-            left += [*plan.left, *(completion.infos(text) if done else ())]
-            dtype = reach.introduced_dtype(wish) if done else None
-            left += reach.remarks(original, text, path, dtype, tuple(left)) if dtype is not None else ()
-            return Conversion(text, tuple(done), left=tuple(dict.fromkeys(left)))
+            return _cured(original, text, wish, path, completion, done, [*left, *plan.left])
         new, fixes, why = apply_verified(text, [change.fix for change in plan.changes])
         applied = [change for change in plan.changes if change.fix in fixes]
         if not applied or why is not None:
@@ -80,6 +80,52 @@ def _converted(codemod: Codemod, original: str, wish: Wish, path: str) -> Conver
         left = list(moved(new, text, left))
         done += more
     return _refusal(original, 1, "the conversion comes to no end")
+
+
+def _cured(
+    original: str,
+    text: str,
+    wish: Wish,
+    path: str,
+    completion: Completion,
+    done: list[Remark],
+    left: list[Remark],
+) -> Conversion:
+    """The conversion to `text`, with what fails in half there and in imported files computed in float32."""
+    dtype = reach.introduced_dtype(wish) if done else None
+    before, first = dict[str, bytes](), list[Remark]()
+    for _ in range(CURES):
+        told = [*left, *(completion.infos(text) if done else ())]
+        told += reach.remarks(original, text, path, dtype, tuple(told)) if dtype is not None else ()
+        first = first or told
+        cures: dict[str, list[Cure]] = {}
+        for cure in (cure for remark in told for cure in remark.cures):
+            cures.setdefault(cure.path, []).append(cure)
+        own = [cure.fix for cure in cures.pop(path, [])]
+        new, applied, why = apply_verified(text, own)
+        changed = bool(applied) and why is None
+        if changed:
+            done += [Remark(row_before(original, text, one.edits[0].span.start.row), one.message) for one in applied]
+            text, left = new, list(moved(text, new, left))
+        for place, found in cures.items():
+            raw = around().raw(place) or b""
+            after = _fixed(raw, found)
+            if after is not None:
+                before.setdefault(place, raw)
+                amend(place, after)
+            changed |= after is not None or opened(place, raw).text != found[0].text
+        if not changed:
+            break
+    others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
+    cured = tuple(one for one in first if one not in told) if others else ()
+    return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)
+
+
+def _fixed(raw: bytes, cures: list[Cure]) -> bytes | None:
+    """The content of a file with `cures`; None if none can be made, or if another conversion has changed it since."""
+    page = opened(cures[0].path, raw)
+    new, applied, why = apply_verified(page.text, [cure.fix for cure in cures if cure.text == page.text])
+    return page.restored(new) if applied and why is None else None
 
 
 def _refusal(text: str, row: int, why: str) -> Conversion:

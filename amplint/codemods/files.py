@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from amplint.codemods import convert
-from amplint.codemods.conversion import Conversion, Converted, Remark, Wish
+from amplint.codemods.conversion import Conversion, Converted, Cured, Remark, Wish
 from amplint.engine.config import size_limit
 from amplint.engine.diagnostics import describe
 from amplint.engine.discover import Target
@@ -48,6 +50,7 @@ class _ConversionBatch(Modules):
         self._wish = wish
         self._write = write
         self._done: dict[str, Converted | None] = {}
+        self._cured: dict[str, bytes] = {}
 
     def converted(self, path: str) -> Converted:
         """The conversion of the file at `path`."""
@@ -61,35 +64,58 @@ class _ConversionBatch(Modules):
 
     def raw(self, path: str) -> bytes | None:
         """The content of a file of the tree, after its conversion."""
+        if path in self._cured:
+            return self._cured[path]
         before = super().raw(path)
         if before is not None and path in self._filenames and path not in self._done:
             self.converted(path)
         done = self._done.get(path)
         return done.after if done is not None and not done.failure else before
 
+    def amend(self, path: str, raw: bytes) -> None:
+        """Take `raw` for the content of a file from here on, beyond its own conversion."""
+        super().amend(path, raw)
+        self._cured[path] = raw
+
 
 def convert_file(filename: str, path: str, wish: Wish, *, write: bool, modules: Modules | None = None) -> Converted:
     """Convert the file at `path`, `filename` in reports, and write it with `write`. Raises nothing.
 
-    Imported files are taken from `modules` if given.
+    Imported files are taken from `modules` and change with it; they stay if it is None.
     """
     raw = b""
     try:
         raw = read(path, size_limit(path))
         conversion, new = convert_bytes(raw, wish, path, modules)
-        if write and new != raw:
-            replace_file(path, new, expected=raw)
+        if modules is None:
+            conversion = _alone(conversion)
+        for one in (*conversion.others, Cured(path, raw, new)) if write else ():
+            if one.after != one.before:
+                replace_file(one.path, one.after, expected=one.before)
     except OSError as failure:
         return Converted(filename, raw, raw, failure=str(failure.strerror or failure))
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
-    return _converted(filename, path, raw, new, conversion)
+    others = tuple(map(functools.partial(_other, filename, path), conversion.others))
+    return replace(_converted(filename, path, raw, new, conversion), others=others)
+
+
+def _alone(conversion: Conversion) -> Conversion:
+    """`conversion` without changes of imported files, but with the remarks that these leave out."""
+    return replace(conversion, left=(*conversion.left, *conversion.cured), others=())
+
+
+def _other(filename: str, path: str, cured: Cured) -> Converted:
+    """The change of an imported file, named relative to the file at `path` as that is."""
+    name = os.path.normpath(os.path.join(os.path.dirname(filename), os.path.relpath(cured.path, os.path.dirname(path))))
+    return Converted(name, cured.before, cured.after, (Remark(1, "Compute in float32 what half would round"),))
 
 
 def convert_text(filename: str, path: str, wish: Wish, raw: bytes) -> Converted:
     """Convert `raw`, as the content of a file at `path`. Raises nothing."""
     try:
         conversion, new = convert_bytes(raw, wish, path)
+        conversion = _alone(conversion)
     except Exception as failure:
         return Converted(filename, raw, raw, failure=_defect(failure))
     return _converted(filename, path, raw, new, conversion)

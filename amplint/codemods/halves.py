@@ -485,12 +485,19 @@ class Halves:
             return any(function in own for function, _ in self._returning)
         if is_loss(name) or (inside and name in FLOAT32):
             return False
+        operands = [argument.value for argument in call.args]
+        if operands and not self._of_arrays and all(map(_is_array, operands)):
+            return False
         known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None or self._reads(call)
         if inside and (name in LOWER or not known):
             return True
-        operands = [argument.value for argument in call.args]
         operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []
         return any(self._carries(one, half, inside=inside) for one in operands)
+
+
+def _is_array(value: cst.BaseExpression) -> bool:
+    """Whether a value is an array that is made of a tensor, or a constant."""
+    return called_name(value) == "numpy" or dotted(value) in ("True", "False", "None")
 
 
 def calls_library(source: Source, call: cst.Call, modules: Sequence[str]) -> bool:

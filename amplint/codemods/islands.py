@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from amplint.codemods.bindings import bound_paths, called_name, constructor
 from amplint.codemods.givers import is_model
 from amplint.codemods.halves import halves_of, regions_of
+from amplint.codemods.mending import wrapped_in_float32
 from amplint.codemods.surroundings import whole_program
 from amplint.edits.casting import used_as_tensor
-from amplint.findings import Applicability, Finding, Fix
+from amplint.findings import Finding, Fix
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -49,10 +50,9 @@ def islands(text: str, path: str, findings: Sequence[Finding]) -> Iterator[Fix]:
             continue
         if any(not isinstance(one, _VARIABLES) or used_as_tensor(one, rewrite) is False for one in half):
             continue
-        wrapped = rewrite.wrap_statements([statement], f"with torch.autocast({_device_type(source)}, enabled=False)")
-        if wrapped is not None:
-            casts = (rewrite.add_float(one) for one in half)
-            yield Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+        fix = wrapped_in_float32(source, [statement], half, _device_type(source))
+        if fix is not None:
+            yield fix
 
 
 def losses_of_models(source: Source) -> Iterator[cst.Call]:
@@ -78,3 +78,9 @@ def _device_type(source: Source) -> str:
     given = (one for call in calls for one in call.args if one.keyword is None or one.keyword.value == "device_type")
     first = next(given, None)
     return source.code(first.value) if first is not None else '"cuda"'
+
+
+def literal_device(source: Source) -> str | None:
+    """The device type of the regions of a file, None if it is no constant."""
+    spelled = _device_type(source)
+    return spelled if spelled[1:-1].isalpha() else None

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.codemods.conversion import Remark
 from amplint.codemods.halves import ABOUT_HALF, halves_of
 from amplint.codemods.repairs import all_rules
@@ -284,7 +284,7 @@ def found(text: str, path: str) -> Found:
             losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
     named = _names_of(script, own)
     for node, operand in watch.probabilities.items():
-        if source.owns(node) and paths(operand) & named.get(script.function_of(node), set()):
+        if source.owns(node) and paths(operand) & _given(script, script.function_of(node), named):
             watch.anywhere.setdefault(node, Half(SATURATED, HALF_DTYPES, set()))
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
@@ -421,6 +421,17 @@ def _names_of(script: Script, outputs: Set[cst.CSTNode]) -> dict[cst.CSTNode | N
         if path is not None:
             names.setdefault(script.function_of(node), set()).add(path)
     return names
+
+
+def _given(script: Script, function: cst.FunctionDef | None, names: Mapping[cst.CSTNode | None, Set[str]]) -> set[str]:
+    """The variables of a function that `names` lists there, and its parameters that are given such ones."""
+    found = {*names.get(function, ())}
+    for call in script.calls:
+        if function is not None and called_name(call) == function.name.value:
+            outputs = names.get(script.function_of(call), ())
+            params = [one.name.value for one in positional(function) if one.name.value != "self"]
+            found |= {param for param, one in matched(call, params) if dotted(one.value) in outputs}
+    return found
 
 
 def is_refuted(finding: Finding, run: Found) -> bool:

@@ -7,21 +7,23 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from amplint.codemods import hazards, outputs
 from amplint.codemods.bindings import bound_paths, called_name, positional
 from amplint.codemods.callables import called_names, is_of_data, live_functions
 from amplint.codemods.completion import is_harmless
-from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.conversion import Cure, Remark, Wish
 from amplint.codemods.givers import is_model, models_given
 from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
-from amplint.codemods.islands import losses_of_models
+from amplint.codemods.islands import literal_device, losses_of_models
+from amplint.codemods.mending import as_cures, in_float32, of_array, of_finding, of_sigmoids, remark_on
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.codemods.script import parsed
 from amplint.codemods.surroundings import cached_by_text, whole_program
 from amplint.codemods.training.observed import AT_HOME
-from amplint.findings import Finding, Severity
+from amplint.findings import Finding, Severity, Span
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -81,8 +83,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     def known() -> set[tuple[object, ...]]:
         return {_place(one) for one in findings_of(all_rules(), before, path, whole=True)}
 
-    brought = {_place(one): _remark(one) for one in found if _place(one) not in known()}
-    row = source.span(first).start.row
+    row, spelled = source.span(first).start.row, literal_device(source)
+    brought = {_place(one): remark_on(one, program, spelled) for one in found if _place(one) not in known()}
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     names = called_names(source, regions_of(source))
@@ -102,13 +104,19 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
                 if (chunk.source.path, there) in run.wide:
                     continue
                 place = (one.code, name, there if name else one.message)
-                remark = Remark(row, f"{name}:{there}: {one.message} ({one.code})") if name else _remark(one)
+                remark = remark_on(one, program, spelled)
+                if name:
+                    text, fix = f"{name}:{there}: {one.message} ({one.code})", of_finding(chunk.source, one, spelled)
+                    remark = Remark(row, text, cures=as_cures(chunk.source, fix))
                 if name or (there not in rows and place not in known()):
                     brought.setdefault(place, remark)
     brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
-    yield from brought.values()
+    sigmoids = [cure for chunk in run_here if is_model(chunk) for cure in as_cures(chunk.source, of_sigmoids(chunk))]
+    for remark in brought.values():
+        yield replace(remark, cures=tuple(sigmoids)) if remark.text.endswith(outputs.SATURATED) else remark
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    yield from (Remark(source.span(one).start.row, outputs.SATURATED) for one in losses_of_models(source))
+    for call in losses_of_models(source):
+        yield Remark(source.span(call).start.row, outputs.SATURATED, cures=tuple(sigmoids))
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
@@ -133,11 +141,14 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
 
     In float16, on arrays for libraries that raise for it. What the interpretation knows is told by the rule about it.
     """
-    main = program.main
+    main, made = program.main, list[Cure]()
+    if dtype == "float16":
+        made += (cure for one in _arrays(program, run, reported, "bfloat16") for cure in one.cures)
     halves = halves_of(main.text, main.path, arrays=dtype == "float16")
     for span in halves.to_arrays():
         if span not in run.decided and span.start.row not in reported:
-            yield Remark(span.start.row, _NO_ARRAY[dtype])
+            cures = (*made, *(as_cures(main, of_array(main, span)) if dtype == "bfloat16" else ()))
+            yield Remark(span.start.row, _NO_ARRAY[dtype], cures=cures)
     functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
     for chunk in program.chunks if halves.leaving else ():
         for function in every(chunk.module, cst.FunctionDef) if chunk.source is not main else ():
@@ -150,7 +161,9 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
         where = _array_of(functions, callee, places, dtype, _CALLS)
         if where is not None:
-            yield Remark(row, f"{_relative(where[0], main)}:{where[1]}: {_NO_ARRAY[dtype]}")
+            home, span = where
+            cures = (*made, *(as_cures(home, of_array(home, span)) if dtype == "bfloat16" else ()))
+            yield Remark(row, f"{_relative(home, main)}:{span.start.row}: {_NO_ARRAY[dtype]}", cures=cures)
 
 
 def _array_of(
@@ -159,8 +172,8 @@ def _array_of(
     places: Set[str],
     dtype: str,
     depth: int,
-) -> tuple[Source, int] | None:
-    """The file and row where a function, the only one of its name or class, makes an array of what it gets at `places`.
+) -> tuple[Source, Span] | None:
+    """Where a function, the only one of its name or class, makes an array of what it gets at `places`: file and place.
 
     In float16, where it hands an array to a library that raises for it. What it hands on is followed through `depth`
     calls.
@@ -178,7 +191,7 @@ def _array_of(
         halves = Halves(chunk.source, (), {function: given}, arrays=dtype == "float16")
         span = next(halves.to_arrays(), None)
         if span is not None:
-            return chunk.source, span.start.row
+            return chunk.source, span
         leaving = halves.leaving.items()
         further = (_array_of(functions, one, receivers, dtype, depth - 1) for one, (_, receivers) in leaving)
         found = next((one for one in further if one is not None), None)
@@ -196,15 +209,22 @@ def _hazards(
     live: list[range],
 ) -> Iterator[Remark]:
     """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
-    name, said = _relative(chunk.source, main), set[str]()
+    name, device = _relative(chunk.source, main), literal_device(main)
     halves = halves_of(main.text, main.path)
     is_wide = functools.partial(_is_wide, run, chunk)
-    for node, why in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
+    told: dict[object, Remark] = {}
+    together: list[cst.CSTNode] = []
+    for node, why, cured in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
         span = chunk.span(node)
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
-            if why not in said:
-                yield Remark(row, f"{name}:{span.start.row}: {why}") if name else Remark(span.start.row, why)
-            said |= {why} if name else set()
+            fix = in_float32(chunk.source, cured, device) if cured else None
+            together += cured if fix is not None else ()
+            text = f"{name}:{span.start.row}: {why}" if name else why
+            first = told.setdefault(why if name else span, Remark(row if name else span.start.row, text))
+            told[why if name else span] = replace(first, cures=(*first.cures, *as_cures(chunk.source, fix)))
+    fix = in_float32(chunk.source, dict.fromkeys(together), device) if together else None
+    for remark in told.values():
+        yield replace(remark, cures=as_cures(chunk.source, fix)) if fix is not None and remark.cures else remark
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
@@ -363,12 +383,6 @@ def _rows_near_regions(halves: Halves) -> set[int]:
     homes = (one for one in around if isinstance(one, cst.FunctionDef))
     spans = [halves.source.span(one) for one in (*homes, *halves.inside)]
     return {row for span in spans for row in range(span.start.row, span.end.row + 1)}
-
-
-def _remark(finding: Finding) -> Remark:
-    there = finding.elsewhere
-    where = "in the result, " if there is None else f"{there.filename}:{there.span.start.row}: "
-    return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})")
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

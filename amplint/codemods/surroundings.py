@@ -69,6 +69,13 @@ def modules() -> Modules:
     return _frames[-1].modules if _frames else Modules()
 
 
+def amend(path: str, raw: bytes) -> None:
+    """Take `raw` for the content of a file around the text that is converted."""
+    modules().amend(path, raw)
+    for clear in _clear:
+        clear()
+
+
 def check_time() -> None:
     """Raise OutOfTime if the conversion exceeds its time limit."""
     if _frames and _frames[-1].spent() > SECONDS:

@@ -102,11 +102,11 @@ def used_as_tensor(node: cst.BaseExpression, rewrite: Rewriter) -> bool | None:
     source = rewrite.source
     scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
     nodes = walk(scope) if scope is not None else (one for chunk in source.chunks for one in walk(chunk.module))
-    uses = [_tensor_evidence(source, one) for one in nodes if isinstance(one, cst.Name) and one.value == node.value]
+    uses = [tensor_evidence(source, one) for one in nodes if isinstance(one, cst.Name) and one.value == node.value]
     return False if False in uses else True if True in uses else None
 
 
-def _tensor_evidence(source: Source, name: cst.Name) -> bool | None:
+def tensor_evidence(source: Source, name: cst.Name) -> bool | None:
     """Whether a use is evidence for a tensor (True), against it (False), or neither (None)."""
     above = source.parent(name)
     if isinstance(above, cst.Attribute) and above.value is name:

@@ -35,8 +35,8 @@ class Dispatcher:
     dtypes, and their findings may rest on more than one unseen premise.
     Each rule reports a node once. A rule with `every_path` is reported only if it reported every event of that kind at
     that node. Findings that lie entirely in another file are left to that file's own analysis, unless the `whole`
-    program counts: then they are reported here, except for assumed ones outside of regions. With `inside`, those of the
-    file itself are left out as well. All findings rest on `premises`.
+    program counts: then they are reported here, except for assumed ones outside of regions, with fixes of that file.
+    With `inside`, those of the file itself are left out as well. All findings rest on `premises`.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Dispatcher:
         if not here and elsewhere is None:
             caller = next((note for note in map(self._caller, reversed(report.event.sites)) if note is not None), None)
             elsewhere = replace(caller, message=report.message) if caller is not None and caller.filename else None
-        fix = self._fix(report) if here else None
+        fix = self._fix(report) if here or self._whole else None
         severity, unseen = self._severity_and_premises(report)
         if (
             severity is None
@@ -226,8 +226,11 @@ class Dispatcher:
     def _fix(self, report: Report) -> Fix | None:
         if is_config(self._source.path) or (report.rule.fix_fits_one_dtype and self._is_one_of_two_dtypes()):
             return None
+        home = self._program.source_of(report.at)
+        if home is None or not (home is self._source or home.path):
+            return None
         try:
-            return report.rule.fix(report.event, self._rewriter)
+            return report.rule.fix(report.event, self._rewriter if home is self._source else Rewriter(home))
         except ForeignNode:
             return None
         except _FAILURES as failure:

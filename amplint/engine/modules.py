@@ -226,6 +226,11 @@ class Modules:
         self._configs.pop(path, None)
         self._wanted.clear()
 
+    def amend(self, path: str, raw: bytes) -> None:
+        """Take `raw` for the content of a file from here on."""
+        self.forget(path)
+        self._raw[path] = raw
+
     def _search(self, folder: str, module: str) -> str | None:
         name = module.lstrip(".")
         parts = name.split(".") if name else []

@@ -13,7 +13,7 @@ from amplint.source import syntax as cst
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_OF_TWO = frozenset({"cholesky_solve", "lstsq", "solve", "solve_triangular", "triangular_solve"})
+_OF_TWO = frozenset({"cholesky_solve", "complex", "lstsq", "polar", "solve", "solve_triangular", "triangular_solve"})
 """Functions of two tensors with one dtype."""
 
 

@@ -178,7 +178,8 @@ def fate(hazard: Hazard, place: str, dtype: str, *, hidden: bool) -> str:
             return "told"
         before = _losses(files, Path(folder))
         try:
-            after = _losses({**files, "train": conversion.text}, Path(folder))
+            cured = {Path(one.path).stem: one.after.decode() for one in conversion.others}
+            after = _losses({**files, **cured, "train": conversion.text}, Path(folder))
         except Exception as failure:
             return f"wrong: {type(failure).__name__}: {failure}"
     far = max(abs(a - b) / (1 + abs(b)) if a == a else float("inf") for a, b in zip(after, before, strict=True))

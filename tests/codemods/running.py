@@ -16,7 +16,7 @@ from unittest import mock
 
 import torch
 
-from amplint.codemods import Conversion, Wish, convert
+from amplint.codemods import Conversion, Remark, Wish, convert
 
 LOOP = """import torch
 from torch import nn
@@ -33,6 +33,11 @@ for x in [torch.ones(2, 4)]:
 STEPS = 50
 RESUME = (("--stop-after", "2"), ("--resume", "checkpoint.pt"))
 """How a program that understands it is run in two parts; others do so by themselves with `--interrupt`."""
+
+
+def told(conversion: Conversion) -> list[Remark]:
+    """The remarks on a conversion, those included that cures of other files leave out."""
+    return [*conversion.left, *conversion.cured]
 
 
 @functools.cache

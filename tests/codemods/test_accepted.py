@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from amplint.codemods import Conversion, Wish, convert
+from tests.codemods.running import told
 
 EPOCHS = """import torch
 from torch import nn
@@ -273,5 +274,5 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
 
 def test_methods_of_a_model_that_may_be_another_are_judged(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(BATCHES, encoding="utf-8")
-    left = _converted(RESUMED, path=str(tmp_path / "train.py")).left
-    assert any(remark.text.startswith("models.py:16: binary cross-entropy") for remark in left)
+    remarks = told(_converted(RESUMED, path=str(tmp_path / "train.py")))
+    assert any(remark.text.startswith("models.py:16: binary cross-entropy") for remark in remarks)

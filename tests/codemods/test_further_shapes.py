@@ -361,9 +361,9 @@ def test_casts_that_autocast_undoes_count_against_a_conversion(cast: str, undone
 
 
 @pytest.mark.parametrize(
-    ("values", "told"), [("[out, x]", True), ("[x, out.float()]", False), ("[x, out.argmax(1)]", False)]
+    ("values", "cast"), [("[out, x]", True), ("[x, out.float()]", False), ("[x, out.argmax(1)]", False)]
 )
-def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, told: bool) -> None:
+def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, cast: bool) -> None:
     text = f"""
         import torch
 
@@ -378,8 +378,7 @@ def test_a_lambda_that_map_calls_gets_the_values_of_its_lists(values: str, told:
                 optimizer.step()
                 list(map(lambda one, into: into.append(one.detach().cpu().numpy()), {values}, kept))
     """
-    left = _converted(text, "bfloat16").left
-    assert any("NumPy has no such type" in one.text for one in left) is told
+    assert ("into.append(one.detach().cpu().float().numpy())" in _converted(text, "bfloat16").text) is cast
 
 
 ENDLESS = """

@@ -69,7 +69,11 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
             "out = out.float()\n",
         ),
         ("out, code = model(x)", "torch.log(1 - out[:, 0].sigmoid()).mean()", "out = out.float()\n"),
-        ("out = model(x)", "torch.log(1 - torch.sigmoid(out['p'])).mean()", "out = model(x)\n"),
+        (
+            "out = model(x)",
+            "torch.log(1 - torch.sigmoid(out['p'])).mean()",
+            "loss = torch.log(1 - torch.sigmoid(out['p'].float())).mean()\n",
+        ),
         ("out = model(x)", "((out - y) ** 2).mean()", "out = model(x)\n"),
     ],
     ids=["one", "two", "one of two", "no tensor", "nothing lost"],

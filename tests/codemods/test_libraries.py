@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from amplint.codemods import Wish, convert
+from tests.codemods.running import told
 
 SCRIPT = """import torch
 from others import {name}
@@ -145,7 +146,7 @@ def _told(folder: Path, others: str, text: str, dtype: str = "float16") -> list[
     (folder / "train.py").write_text(text, encoding="utf-8")
     conversion = convert(text, Wish(to="amp", dtype=dtype), str(folder / "train.py"))
     assert conversion.refused == ()
-    return [remark.text for remark in conversion.left if remark.text.startswith("others.py")]
+    return [remark.text for remark in told(conversion) if remark.text.startswith("others.py")]
 
 
 @pytest.mark.parametrize(

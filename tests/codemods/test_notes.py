@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from amplint.codemods import Wish, convert, outputs
+from tests.codemods.running import told
 
 LOOP = """import torch
 from nets import build
@@ -294,7 +295,7 @@ MAIN = "import graphs\nfrom trainer import Trainer\nfrom graphs import Graph\n\n
 
 
 @pytest.mark.parametrize(
-    ("first", "main", "told"),
+    ("first", "main", "named"),
     [
         ("from graphs import *\n", None, True),
         ("", MAIN, True),
@@ -305,15 +306,15 @@ MAIN = "import graphs\nfrom trainer import Trainer\nfrom graphs import Graph\n\n
 )
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_models_that_a_file_is_given_are_read(
-    tmp_path: Path, first: str, main: str | None, told: bool, dtype: str
+    tmp_path: Path, first: str, main: str | None, named: bool, dtype: str
 ) -> None:
     (tmp_path / "graphs.py").write_text(MODEL, encoding="utf-8")
     if main is not None:
         (tmp_path / "main.py").write_text(main, encoding="utf-8")
     (tmp_path / "trainer.py").write_text(TRAINER.format(first=first), encoding="utf-8")
-    left = _left(TRAINER.format(first=first), dtype, str(tmp_path / "trainer.py"))
+    conversion = convert(TRAINER.format(first=first), Wish(to="amp", dtype=dtype), str(tmp_path / "trainer.py"))
     raised = f"graphs.py:14: scatter raises: its operands are float32 and {dtype} (AMP502)"
-    assert [one for _, one in left] == ([raised] if told else [])
+    assert [one.text for one in told(conversion)] == ([raised] if named else [])
 
 
 LAYERED = """import torch
@@ -435,9 +436,9 @@ def test_a_file_that_many_import_is_told_of_none_of_their_models(tmp_path: Path)
 def test_a_model_of_another_file_in_threads_is_not_the_distributed_one_here(tmp_path: Path) -> None:
     (tmp_path / "nets.py").write_text("from torch.nn import DataParallel\n\n\nclass Net(DataParallel): ...\n")
     text = LAYERED.replace("Net().cuda()", "torch.nn.parallel.DistributedDataParallel(Net().cuda())")
-    for there, told in ((text, False), (LAYERED, True)):
+    for there, named in ((text, False), (LAYERED, True)):
         left = _left(there, "bfloat16", str(tmp_path / "train.py"))
-        assert any("with several GPUs" in one for _, one in left) is told
+        assert any("with several GPUs" in one for _, one in left) is named
 
 
 LIFTED = """import torch
@@ -469,14 +470,14 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("square", "told"),
+    ("square", "named"),
     [("x.pow(2)", False), ("(x ** 2)", False), ("(out * out)", True)],
     ids=["pow", "power", "product"],
 )
-def test_what_a_model_runs_outside_of_regions_is_not_named(tmp_path: Path, square: str, told: bool) -> None:
+def test_what_a_model_runs_outside_of_regions_is_not_named(tmp_path: Path, square: str, named: bool) -> None:
     (tmp_path / "nets.py").write_text(LIFTED.format(square=square), encoding="utf-8")
-    left = [one for _, one in _left(LAYERED, "float16", str(tmp_path / "train.py"))]
-    assert [one[:23] for one in left if one.startswith("nets.py")] == ["nets.py:22: the squares"][: 1 * told]
+    remarks = [one.text for one in told(convert(LAYERED, Wish(to="amp"), str(tmp_path / "train.py")))]
+    assert [one[:23] for one in remarks if one.startswith("nets.py")] == ["nets.py:22: the squares"][: 1 * named]
 
 
 PLAIN = """import torch

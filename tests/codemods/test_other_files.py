@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from amplint.codemods import Conversion, Wish, convert
+from tests.codemods.running import told
 
 LOOP = """import torch
 from torch import nn
@@ -161,7 +162,7 @@ def test_a_loss_that_a_user_of_the_package_hands_over_is_read(tmp_path: Path) ->
     (tmp_path / "main.py").write_text(MAIN)
     (tmp_path / "losses.py").write_text(LOSSES)
     conversion = convert(TRAINER, Wish(to="amp"), str(package / "training.py"))
-    assert any("losses.py:10: binary cross-entropy of probabilities raises" in one.text for one in conversion.left)
+    assert any("losses.py:10: binary cross-entropy of probabilities raises" in one.text for one in told(conversion))
 
 
 def test_a_method_of_a_model_that_runs_nothing_is_no_forward_pass(tmp_path: Path) -> None:

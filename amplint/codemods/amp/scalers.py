@@ -143,9 +143,10 @@ class Scalers:
             if sources == roots:
                 raise Refusal(node, "where the optimizers come from cannot be followed")
             return self._scaler_of(function, frozenset(sources), node)
-        elements = {path for binding in bindings for path in _indexed_attribute(binding)}
-        if elements and len(elements) == len(bindings):
-            return self._scaler_of(function, frozenset(elements), node)
+        held = [path for binding in bindings for path in [_collection(binding)] if path is not None]
+        known = all(one.startswith("self.") or (function and self._script.parameter(function, one)) for one in held)
+        if held and len(held) == len(bindings) and known:
+            return self._scaler_of(function, frozenset(held), node)
         if bindings and all(self._script.assignments(function, root) for root in roots):
             self._make_below(function, bindings, node)
             return self.name
@@ -390,11 +391,13 @@ def _given_first(bindings: Sequence[cst.CSTNode]) -> set[str] | None:
     return {path for call in calls for argument in call.args[:1] for path in paths(argument)} if complete else None
 
 
-def _indexed_attribute(binding: cst.CSTNode) -> set[str]:
-    """The attribute of `self` that `binding` indexes; empty for any other value."""
-    value = binding.value if isinstance(binding, cst.Assign) else None
-    path = dotted(value.value) if isinstance(value, cst.Subscript) else None
-    return {path} if path is not None and path.startswith("self.") else set()
+def _collection(binding: cst.CSTNode) -> str | None:
+    """The path of what `binding` indexes or unpacks; None for any other value."""
+    if not isinstance(binding, cst.Assign):
+        return None
+    unpacked = isinstance(binding.targets[0].target, (cst.Tuple, cst.List))
+    owner = binding.value.value if isinstance(binding.value, cst.Subscript) else binding.value if unpacked else None
+    return dotted(owner) if owner is not None else None
 
 
 def _counts(loop: cst.CSTNode) -> bool:

@@ -1,0 +1,304 @@
+"""Fixes that compute operations in float32, also in the files that a converted one imports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from amplint.codemods.bindings import bound_paths, called_name, paths
+from amplint.codemods.conversion import Cure, Remark
+from amplint.codemods.halves import ABOUT_HALF
+from amplint.edits.casting import tensor_evidence
+from amplint.findings import Applicability, Edit, Finding, Fix, Span
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.rewrite import Rewriter
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import OPERATIONS, operations_with
+from amplint.torchlib.policy import BANNED
+
+PRODUCTS = operations_with("matrices") - operations_with("weights")
+"""Products of matrices."""
+_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
+_SECOND = slice(1, 2)
+_OPERANDS = {
+    "einsum": slice(1, None),
+    "grid_sample": _SECOND,
+    "odeint": _SECOND,
+    "odeint_adjoint": _SECOND,
+    "addmm": slice(3),
+    "baddbmm": slice(3),
+    **dict.fromkeys(_LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
+}
+"""Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
+_WIDENING = ("float", "double")
+_DECOMPOSITIONS = frozenset(
+    {"svd", "svdvals", "det", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr"}
+)
+_ARITHMETIC = (cst.BinaryOperation, cst.UnaryOperation)
+_PARTS = (cst.Call, cst.Subscript, cst.Attribute)
+_CURED = (*ABOUT_HALF, "bce-in-autocast", "cross-entropy-keeps-half")
+"""The rules whose fixes compute something in float32."""
+
+
+def wrapped_in_float32(
+    source: Source, statements: Sequence[cst.CSTNode], given: Iterable[cst.BaseExpression], device: str
+) -> Fix | None:
+    """The fix that runs adjacent statements in a region that is off, with float32 for what is `given` to them."""
+    rewrite = Rewriter(source)
+    wrapped = rewrite.wrap_statements(statements, f"with torch.autocast({device}, enabled=False)")
+    if wrapped is None:
+        return None
+    casts = (rewrite.add_float(one) for one in given)
+    return Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
+
+
+def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None) -> Fix | None:
+    """The fix that computes the operations `nodes` in float32, those that autocast lowers in regions that are off.
+
+    A variable is what a network is given, which computes in float32 then. None if something else in their statements
+    needs autocast, or if `device`, the device type as code, is unknown.
+    """
+    rewrite, edits, lowered = Rewriter(source), list[Edit](), list[cst.CSTNode]()
+    nodes = list(dict.fromkeys(one for node in nodes for one in (node, *_products_beside(rewrite, node))))
+    for node in nodes:
+        given = [node] if isinstance(node, (cst.Name, cst.Attribute)) else operands(source, node)
+        leaves = [leaf for one in given for leaf in _leaves(source, one)]
+        if not leaves or (leaves == [node] and not isinstance(node, (cst.Name, cst.Attribute))):
+            return None
+        if is_lowered(node) or node in given:
+            statement = rewrite.statement_of(node)
+            if not isinstance(statement, cst.SimpleStatementLine):
+                return None
+            if not is_off(source, statement) and statement not in lowered:
+                lowered.append(statement)
+                if node not in given and _needs_autocast(statement, nodes):
+                    return None
+        wide = {one for one in leaves if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
+        edits += (rewrite.add_float(one) for one in leaves if one not in wide or node in given)
+    if lowered and device is None:
+        return None
+    wrapped = [wrapped_in_float32(source, group, (), device or "") for group in _adjacent(rewrite, lowered)]
+    if None in wrapped:
+        return None
+    edits += (edit for fix in wrapped if fix is not None for edit in fix.edits)
+    imports = ("import torch",) if lowered else ()
+    compute = Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, imports)
+    return compute if edits else None
+
+
+def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The tensors of the arithmetic that `node` is, or itself if none of its variables certainly is one."""
+    if isinstance(node, cst.UnaryOperation):
+        return _leaves(source, node.expression)
+    if not isinstance(node, cst.BinaryOperation) or is_lowered(node):
+        return [node]
+    names = [one for one in every(node, cst.Name) if _is_tensor(source, one)]
+    inner = [one for one in names if not any(isinstance(each, _PARTS) for each in _between(source, one, node))]
+    return [*inner] or [node]
+
+
+def _between(source: Source, inner: cst.CSTNode, outer: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes around `inner` within `outer`."""
+    for one in source.ancestors(inner):
+        if one is outer:
+            return
+        yield one
+
+
+def _is_tensor(source: Source, name: cst.Name) -> bool:
+    """Whether the function around a variable uses it as only a tensor can be used, arithmetic apart."""
+    home = next((one for one in source.ancestors(name) if isinstance(one, cst.FunctionDef)), None)
+    uses = (one for one in every(home, cst.Name) if one.value == name.value) if home is not None else ()
+    return any(tensor_evidence(source, one) for one in uses if not isinstance(source.parent(one), _ARITHMETIC))
+
+
+def _adjacent(rewrite: Rewriter, statements: list[cst.CSTNode]) -> list[list[cst.CSTNode]]:
+    """`statements` in groups of those that follow one another in a block."""
+    groups: list[list[cst.CSTNode]] = []
+    for one in sorted(statements, key=lambda one: rewrite.span(one).start):
+        block: list[cst.CSTNode] = [*rewrite.block_of(one)]
+        if groups and groups[-1][-1] in block and block.index(groups[-1][-1]) + 1 == block.index(one):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return groups
+
+
+def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The products of matrices in the statement of one."""
+    statement = rewrite.statement_of(node) if is_lowered(node) else None
+    for one in every(statement, cst.Call, cst.BinaryOperation) if statement is not None else ():
+        if is_lowered(one) and not _is_layer(one):
+            yield one
+
+
+def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """The operands that decide the dtype in which an operation computes; none if its form does not show them."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right] if is_lowered(node) else [node]
+    if not isinstance(node, cst.Call):
+        return []
+    given = [one.value for one in node.args if one.keyword is None and not one.star]
+    path, name = dotted(node.func) or "", called_name(node)
+    if isinstance(node.func, cst.Call) or _is_layer(node):
+        return given
+    if path.partition(".")[0] in source.imports or path == f"self.{name}":
+        return given[_OPERANDS.get(name, slice(1))]
+    return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
+
+
+def is_lowered(node: cst.CSTNode) -> bool:
+    """Whether autocast casts what an operation is given to half, or refuses it."""
+    if isinstance(node, cst.BinaryOperation):
+        return isinstance(node.operator, cst.MatrixMultiply)
+    return _is_layer(node) or called_name(node) in _LOWERED
+
+
+def _is_layer(node: cst.CSTNode) -> bool:
+    """Whether `node` calls an attribute of its object that is no operation of PyTorch by its name."""
+    path = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
+    return path.startswith("self.") and called_name(node) not in OPERATIONS
+
+
+def is_off(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a region that is off."""
+    above = (one for one in source.ancestors(node) if isinstance(one, cst.With))
+    return any("autocast" in code and "False" in code for one in above for code in map(source.code, one.items))
+
+
+def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
+    """Whether a statement computes something other than `nodes` that cannot run on half and float32 without it."""
+    for one in every(statement, cst.Call, cst.BinaryOperation):
+        name = called_name(one)
+        known = isinstance(one, cst.BinaryOperation) or name in OPERATIONS
+        if one not in nodes and not is_loss(name) and (is_lowered(one) or not known):
+            return True
+    return False
+
+
+def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:
+    """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads."""
+    there = finding.elsewhere or finding
+    if finding.name == "constant-overflows-half" and finding.fix and _is_computed(source, finding.fix.edits[0].span):
+        return None
+    if finding.name == "constant-overflows-half" and not finding.fix:
+        return _limited(source, there.span)
+    if finding.name == "constant-vanishes-in-half":
+        guarded = _guarded(source, there.span)
+        casts = (Rewriter(source).add_float(one) for one in guarded)
+        return Fix("Compute this in float32", tuple(casts), Applicability.UNSAFE) if guarded else None
+    if finding.name == "loss-in-half" and finding.fix is None:
+        return in_float32(source, _at(source, [there.span]), None)
+    if finding.name == "unsupported-half-op" and finding.fix is not None:
+        products = _products_around(source, there.span)
+        fix = in_float32(source, products, device) if products else None
+        edits = fix.edits if fix is not None else ()
+        spans = [one.span for one in edits]
+        own = [
+            one
+            for one in finding.fix.edits
+            if not any(one.span.start <= each.start and each.end <= one.span.end for each in spans)
+        ]
+        return replace(fix or finding.fix, edits=(*edits, *own))
+    if finding.name == "bce-in-autocast":
+        spans = [there.span, *(note.span for note in finding.notes)]
+        calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
+        return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
+    return finding.fix
+
+
+def remark_on(finding: Finding, program: Program, device: str | None) -> Remark:
+    """A remark on a finding in a result, the main file of `program`, by rows of that."""
+    there, source, where = finding.elsewhere, program.main, "in the result, "
+    if there is not None:
+        path = os.path.normpath(os.path.join(os.path.dirname(source.path), there.filename))
+        source = next((one for one in program.sources if one.path == path), source)
+        where = f"{there.filename}:{there.span.start.row}: "
+    half = finding.name in _CURED and (finding.name != "loss-in-half" if there is None else source is not program.main)
+    fix = of_finding(source, finding, device) if half else None
+    return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})", cures=as_cures(source, fix))
+
+
+def as_cures(source: Source, *fixes: Fix | None) -> tuple[Cure, ...]:
+    """The cures that `fixes` of a file are, without absent ones."""
+    return tuple(Cure(source.path, source.text, one) for one in fixes if one is not None)
+
+
+def of_array(source: Source, span: Span) -> Fix | None:
+    """The fix that casts the tensor of which the call at `span` makes a NumPy array."""
+    calls = (one for one in _at(source, [span]) if isinstance(one, cst.Call) and called_name(one) == "numpy")
+    return next((in_float32(source, [one], None) for one in calls), None)
+
+
+def of_sigmoids(chunk: Chunk) -> Fix | None:
+    """The fix that computes the sigmoids that a model returns in float32."""
+    found = list[cst.CSTNode]()
+    for function in every(chunk.module, cst.FunctionDef):
+        values = [one.value for one in every(function, cst.Return) if one.value is not None]
+        returned = {path for value in values for path in paths(value)}
+        values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
+        found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
+    return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
+
+
+def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:
+    """The products of matrices in the function of a decomposition at `span`, which are as coarse as what they get."""
+    calls = [one for one in _at(source, [span]) if called_name(one) in _DECOMPOSITIONS]
+    homes = (one for call in calls for one in source.ancestors(call) if isinstance(one, cst.FunctionDef))
+    home = next(homes, None)
+    found = every(home, cst.Call, cst.BinaryOperation) if home is not None else ()
+    return [one for one in found if is_lowered(one) and not _is_layer(one) and not is_off(source, one)]
+
+
+def _limited(source: Source, span: Span) -> Fix | None:
+    """The fix that fills a tensor, `-9e15 * torch.ones_like(scores)`, with the least number of its dtype instead."""
+    rewrite = Rewriter(source)
+    for number in _at(source, [span]):
+        product = source.parent(number)
+        beside = product.right if isinstance(product, cst.BinaryOperation) else None
+        if beside is None or called_name(beside) != "ones_like" or not source.code(number).startswith("-"):
+            continue
+        for like in operands(source, beside):
+            edit = rewrite.replace(number, f"torch.finfo({rewrite.operand(like)}.dtype).min")
+            return Fix("Use the limit of the tensor's dtype", (edit,), Applicability.UNSAFE, ("import torch",))
+    return None
+
+
+def _is_computed(source: Source, span: Span) -> bool:
+    """Whether the expression at `span` is a variable that its function computes of tensors."""
+    for node in _at(source, [span]):
+        home = next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        given = (one.value for one in every(home, cst.Assign) if dotted(node) in bound_paths(one)) if home else ()
+        return isinstance(node, cst.Name) and any(any(every(value, cst.Call)) for value in given)
+    return False
+
+
+def _is_of_losses(source: Source, call: cst.Call) -> bool:
+    """Whether `call` is no construction of a loss."""
+    return not (called_name(call)[:1].isupper() and len(operands(source, call)) < 2)
+
+
+def _guarded(source: Source, span: Span) -> list[cst.BaseExpression]:
+    """What the number at `span` is to keep from 0, which decides the dtype of their operation."""
+    for node in _at(source, [span]):
+        above = source.parent(node)
+        if isinstance(above, cst.Arg):
+            above = source.parent(above)
+        if isinstance(above, cst.BinaryOperation):
+            return [one for one in (above.left, above.right) if one is not node]
+        return operands(source, above) if isinstance(above, cst.Call) and called_name(above) in OPERATIONS else []
+    return []
+
+
+def _at(source: Source, spans: Iterable[Span]) -> Iterator[cst.BaseExpression]:
+    """The outermost expressions at `spans`."""
+    for span in spans:
+        nodes = (node for chunk in source.chunks for node in walk(chunk.module))
+        found = next((one for one in nodes if isinstance(one, cst.BaseExpression) and source.span(one) == span), None)
+        if found is not None:
+            yield found

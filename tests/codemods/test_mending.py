@@ -1,0 +1,218 @@
+"""What a conversion brings to fail in half in imported files is computed in float32 there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from amplint.codemods import Conversion, Wish, convert
+from amplint.codemods.files import convert_files
+from amplint.engine.discover import Target, discover
+from amplint.engine.projects import Projects
+from amplint.engine.registry import load_registry
+from tests.codemods.running import told
+
+TRAIN = """import torch
+from models import Net
+
+net = Net().cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
+    optimizer.zero_grad()
+    loss = net(x, y)
+    loss.backward()
+    optimizer.step()
+"""
+MODELS = """import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        return self.loss(self.layer(x), y)
+
+    def loss(self, out, y):
+{body}
+{more}"""
+OFF = '        with torch.autocast("cuda", enabled=False):\n'
+EPSILON = "        return (out / (out.std() + 1e-8)).mean()"
+
+
+def _converted(folder: Path, body: str, more: str = "", dtype: str = "float16") -> tuple[Conversion, str]:
+    """A script with a model in another file, and what becomes of that."""
+    models = MODELS.format(body=body, more=more)
+    (folder / "models.py").write_text(models, encoding="utf-8")
+    conversion = convert(TRAIN, Wish(to="amp", dtype=dtype), str(folder / "train.py"))
+    assert conversion.refused == ()
+    return conversion, conversion.others[0].after.decode() if conversion.others else models
+
+
+@pytest.mark.parametrize(
+    ("body", "becomes"),
+    [
+        (
+            "        far = out.pow(2).sum(1) - 2 * torch.mm(out, y.t())\n        return y[far.argmin(1)].mean()",
+            OFF + "            far = out.float().pow(2).sum(1) - 2 * torch.mm(out.float(), y.t().float())\n",
+        ),
+        (
+            "        mean = F.conv1d(out, y)\n        square = mean.pow(2)\n"
+            "        return (F.conv1d(out * out, y) - square).mean()",
+            OFF
+            + "            mean = F.conv1d(out.float(), y.float())\n        square = mean.pow(2)\n"
+            + OFF
+            + "            return "
+            "(F.conv1d(out.float() * out.float(), y.float()) - square).mean()",
+        ),
+        (
+            "        turn = y[:3, :3]\n        out = turn @ out\n        out = turn @ out\n        return out.mean()",
+            OFF + 2 * "            out = turn.float() @ out.float()\n",
+        ),
+        ("        return out.mul(0.5).exp_().mean()", "        return out.mul(0.5).float().exp_().mean()"),
+        (
+            "        low = -9e15 * torch.ones_like(out)\n        return torch.where(y > 0, out, low).softmax(1).mean()",
+            "        low = torch.finfo(out.dtype).min * torch.ones_like(out)\n",
+        ),
+        (
+            "        return F.binary_cross_entropy(out, y)",
+            OFF + "            return F.binary_cross_entropy(out.float(), y.float())",
+        ),
+        (
+            "        x = out.sigmoid()\n        return torch.log(1 - x + self.eps).mean()",
+            "        x = out.float().sigmoid()\n",
+        ),
+    ],
+    ids=["nearest", "variance", "rotation", "exponential", "mask", "entropy", "complement"],
+)
+def test_the_operations_are_computed_in_float32(tmp_path: Path, body: str, becomes: str) -> None:
+    conversion, after = _converted(tmp_path, body)
+    assert becomes in after
+    assert conversion.cured
+    assert not any("models.py" in remark.text and "sigmoid" not in remark.text for remark in conversion.left)
+
+
+def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
+    conversion, after = _converted(tmp_path, "        out.div_(0.1).exp_()\n        return out.mean()")
+    assert "        out.div_(0.1).exp_()\n" in after
+    assert any("lifts no exp_()" in remark.text for remark in conversion.left)
+
+
+WARP = """
+    def points(self, depth, camera):
+        return camera @ depth
+
+"""
+
+
+def test_the_products_that_lead_to_sampled_positions_are_computed_in_float32(tmp_path: Path) -> None:
+    body = "        grid = self.points(out, y)\n        return F.grid_sample(y, grid).mean()"
+    _, after = _converted(tmp_path, body, WARP)
+    assert OFF + "            return camera.float() @ depth.float()\n" in after
+    assert "F.grid_sample(y, grid.float())" in after
+
+
+PENALTY = """import torch
+
+critic, maker = torch.nn.Linear(4, 1).cuda(), torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.Adam(critic.parameters())
+
+
+def penalty(real, fake):
+    between = (0.5 * real + 0.5 * fake).requires_grad_(True)
+    scores = critic(between)
+    (slope,) = torch.autograd.grad(
+        outputs=scores, inputs=between, grad_outputs=torch.ones_like(scores), create_graph=True
+    )
+    return ((slope.norm(2, dim=1) - 1) ** 2).mean()
+
+
+for x in [torch.ones(2, 4).cuda()]:
+    optimizer.zero_grad()
+    fake = maker(x).detach()
+    loss = critic(fake).mean() - critic(x).mean() + penalty(x, fake)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_gradients_of_a_penalty_are_those_of_float32() -> None:
+    conversion = convert(PENALTY, Wish(to="amp"))
+    assert "        scores = critic(between.float())\n" in conversion.text
+    assert not any("carry no scale" in remark.text for remark in conversion.left)
+
+
+LISTED = """import torch
+
+head, tail = torch.nn.Linear(4, 4).cuda(), torch.nn.Linear(4, 4).cuda()
+
+
+def train(batches, optimizers):
+    first, second = optimizers
+    for x in batches:
+        first.zero_grad()
+        second.zero_grad()
+        tail(head(x)).mean().backward()
+        first.step()
+        second.step()
+
+
+optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (head, tail)]
+for epoch in range(3):
+    train([torch.ones(2, 4).cuda()], optimizers)
+"""
+
+
+def test_optimizers_that_a_parameter_holds_bring_their_scaler() -> None:
+    conversion = convert(LISTED, Wish(to="amp"))
+    assert "def train(batches, optimizers, scaler):\n" in conversion.text
+    assert "\nscaler = torch.amp.GradScaler(" in conversion.text
+    assert "    train([torch.ones(2, 4).cuda()], optimizers, scaler)\n" in conversion.text
+
+
+def _targets(folder: Path) -> list[Target]:
+    return discover((str(folder),), Projects(load_registry().rules)).targets
+
+
+def test_scripts_that_share_a_file_change_it_once(tmp_path: Path) -> None:
+    for name, text in (("one", TRAIN), ("two", TRAIN), ("models", MODELS.format(body=EPSILON, more=""))):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    wish = Wish(to="amp")
+    found = list(convert_files(_targets(tmp_path), wish, write=True))
+    others = [other for one in found for other in one.others]
+    assert [Path(other.filename).name for other in others] == ["models.py"]
+    assert "(out.std().float() + 1e-8)" in (tmp_path / "models.py").read_text(encoding="utf-8")
+    assert all(one.after == one.before for one in convert_files(_targets(tmp_path), wish, write=True))
+
+
+def test_the_command_shows_the_changes_of_both_files_and_of_standard_input_a_remark(tmp_path: Path) -> None:
+    _converted(tmp_path, EPSILON)
+    (tmp_path / "train.py").write_text(TRAIN, encoding="utf-8")
+    command = [sys.executable, "-m", "amplint", "convert", "--to", "amp"]
+    shown = subprocess.run([*command, "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "--- models.py\n" in shown.stdout
+    assert "--- train.py\n" in shown.stdout
+    assert "check:" not in shown.stderr
+    alone = subprocess.run(
+        [*command, "--stdin-filename", "train.py", "-"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        input=TRAIN,
+    )
+    assert "models.py:15: 1e-08 is 0 in float16" in alone.stderr
+
+
+def test_remarks_of_cured_files_are_told_apart(tmp_path: Path) -> None:
+    conversion, _ = _converted(tmp_path, EPSILON)
+    assert conversion.left == ()
+    assert [remark.text for remark in told(conversion)] == [
+        "models.py:15: 1e-08 is 0 in float16 and guards nothing (AMP402)"
+    ]
