@@ -24,12 +24,23 @@ ANY_OPTIMIZER = -1
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
-    """The state of a scaler since its last `update`, that call, and its loop iteration."""
+    """The state of a scaler since its last `update`, that call, and its loop iteration.
+
+    An `older` scaler existed before the running call by unseen code.
+    """
 
     checked: bool = False
     latest: cst.CSTNode | None = None
     updated: cst.CSTNode | None = None
     iteration: tuple[int, ...] = ()
+    older: bool = False
+
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can distinguish in the iteration `now`; None where that is nothing."""
+        recency = _recency(self.iteration, now) if self.updated is not None else _LONG_AGO
+        if self.checked or self.latest is not None or self.older or recency != _LONG_AGO:
+            return self.checked, self.latest, self.older, recency
+        return None
 
 
 class Progress(Part):
@@ -74,8 +85,7 @@ class Progress(Part):
                 for pair, stage in self.pairs.items()
             ),
             frozenset(
-                (scaler, known.checked, known.latest, known.updated is not None and _recency(known.iteration, now))
-                for scaler, known in self.scalers.items()
+                (scaler, key) for scaler, known in self.scalers.items() if (key := known.key(now)) is not None
             ),
             *self._gradient_classes(),
         )
@@ -101,10 +111,11 @@ class Progress(Part):
 
     def joined(self, other: Progress) -> Progress:
         """The same progress; a graph is used up if it is on both paths."""
-        if self.spent is other.spent:
+        if self.spent is other.spent and other.scalers.keys() <= self.scalers.keys():
             return self
         twin = self.copy()
-        twin.spent = None
+        twin.spent = self.spent if self.spent is other.spent else None
+        twin.scalers = {**other.scalers, **self.scalers}
         return twin
 
     def joined_with(self, other: Progress) -> Progress:
@@ -131,6 +142,9 @@ class Progress(Part):
         twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
         twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
         return twin
+
+
+_LONG_AGO = False, -1
 
 
 def _recency(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
