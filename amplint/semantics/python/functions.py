@@ -150,7 +150,8 @@ def _followed(
     call = (function.frame, progress, *positional, *keywords.items())
     known = machine.summaries.find(body, call, state)
     if known is not None:
-        return known
+        machine.read_globals |= known.read_globals
+        return known.applied(state)
     context = (signature, node, progress, *(_assumed(state, value) for value in given))
     if machine.summaries.is_without_effect(context, state):
         _skip(machine, state, function)
@@ -167,10 +168,14 @@ def _followed(
         return None
     contacts, left, events_before = machine.interactions, machine.steps_left, machine.novelty.event_count
     began = machine.symbols.tick()
+    globals_before, machine.read_globals = machine.read_globals, set()
     outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+    read_globals = machine.read_globals
+    machine.read_globals = globals_before | read_globals
     if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
         machine.summaries.keep_without_effect(context, read)
-    machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, _of_round(machine, state, outcomes)))
+    of_round = _of_round(machine, state, outcomes)
+    machine.summaries.keep(body, call, Summary(state.copy(), read, read_globals, outcomes, of_round))
     for run, _ in runs:
         machine.novelty.ran(run, events_before, left - machine.steps_left)
     if any(end.progress() != progress for end in outcomes):
