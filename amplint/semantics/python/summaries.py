@@ -9,7 +9,7 @@ from dataclasses import field
 from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
-from amplint.semantics.values.values import Const, Instance, Items, Manager, Optimizer, Scaler, Tensor, Value
+from amplint.semantics.values.values import Autocast, Const, Neutral, Ref, Unknown, Value
 
 Tables = dict[int, dict[str, Value]]
 
@@ -19,8 +19,8 @@ its own.
 """
 RUNS_WITHOUT_EFFECT = 2
 """How many runs without effect, from one place and in one state, before a call is not followed any more."""
-_OBJECTS = (Instance, Items, Manager, Optimizer, Scaler, Tensor)
-"""The kinds of values that trackers search all variables for."""
+_PLAIN = (Autocast, Const, Neutral, Ref, Unknown)
+"""The kinds of values that trackers do not search all variables for."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Summary:
         return all(key in older or key not in state.facts for end in self.ends for key in end.facts)
 
     def _seen(self, table: Mapping[str, Value]) -> dict[str, Value]:
-        """The global variables that the call read, and those that trackers search for the objects in a state."""
-        return {n: value for n, value in table.items() if n in self.read_globals or isinstance(value, _OBJECTS)}
+        """The global variables that the call read, and the objects that trackers can have found in others."""
+        return {n: value for n, value in table.items() if n in self.read_globals or not isinstance(value, _PLAIN)}
 
     def applied(self, state: State) -> list[State]:
         """The final states of a call in `state`."""
