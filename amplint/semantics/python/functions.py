@@ -78,12 +78,12 @@ def call_function(
         if len(positional) == 2 and not keywords and chooses(function.chunk):
             return machine.joined_value(positional[0], positional[1])
         _skip(machine, state, function, positional, keywords)
-        return _unfollowed_result(machine, function, positional)
+        return _unfollowed_result(machine, state, function, node, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
-        return _unfollowed_result(machine, function)
+        return _unfollowed_result(machine, state, function, node)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
-        return _unfollowed_result(machine, function)
+        return _unfollowed_result(machine, state, function, node)
     around = _apply_decorators(machine, state, function, body)
     if around is not None:
         if node is not None:
@@ -99,7 +99,7 @@ def call_function(
     if outcomes is None:
         outcomes = _followed(machine, state, function, positional, keywords, node)
         if outcomes is None:
-            return _unfollowed_result(machine, function)
+            return _unfollowed_result(machine, state, function, node)
         machine.choices.memory[key] = outcomes
     if not outcomes:
         if _is_abstract(body):
@@ -250,14 +250,17 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     return kept and end.progress() == before.progress() and _is_uninformative(machine, end.frames[end.frame][RESULT])
 
 
-def _unfollowed_result(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Value:
+def _unfollowed_result(
+    machine: Machine, state: State, function: Function, node: cst.CSTNode | None, given: Sequence[Value] = ()
+) -> Value:
     """The result of a call that is not followed, unknown and a function of the arguments `given` as a rule."""
     for unfollowed_value in machine.hooks.unfollowed_value:
         value: Value | None = unfollowed_value(function)
         if value is not None:
             return value
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
-    result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
+    place = id(node), machine.sites, state.iteration
+    result = Unknown(machine.symbols.intern("call", function.chunk.name, place, parts=parts, time=now))
     for unfollowed_returns in machine.hooks.unfollowed_returns:
         unfollowed_returns(function, result)
     return result
