@@ -45,10 +45,15 @@ class Summary:
         if any(state.heap.get(symbol) != table for symbol, table in self.before.heap.items()):
             return False
         before, now = self.before.frames[MODULE_FRAME], state.frames[MODULE_FRAME]
-        if before is not now and self._seen(before) != self._seen(now):
+        if before is not now and (self._assigns_globals() or self._seen(before) != self._seen(now)) and before != now:
             return False
         older = self.before.facts
         return all(key in older or key not in state.facts for end in self.ends for key in end.facts)
+
+    def _assigns_globals(self) -> bool:
+        """Whether the call assigned global variables; those of its caller's frame hold its result."""
+        before = self.before.frames[MODULE_FRAME]
+        return any(end.frame != MODULE_FRAME and end.frames[MODULE_FRAME] is not before for end in self.ends)
 
     def _seen(self, table: Mapping[str, Value]) -> dict[str, Value]:
         """The global variables that the call read, and the objects that trackers can have found in others."""
