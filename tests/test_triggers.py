@@ -62,6 +62,20 @@ def test_a_tracker_makes_code_relevant_by_its_own_words(imported: str, name: str
     assert seen(program, Calls) == set()
 
 
+@pytest.mark.parametrize("text", ["# follow as f", "help = 'what to follow as f says'", '"""follow as f"""'])
+def test_only_imports_rename(text: str) -> None:
+    program = Program(Source("script.py", SCRIPT.format(imported="f", name="f") + text))
+    assert seen(program, CallsOfFollow) == set()
+
+
+@pytest.mark.parametrize(
+    "imports", ["from library import (\n    another,\n    follow as f,\n)", "a = 1; from b import follow as f"]
+)
+def test_imports_of_several_names_rename(imports: str) -> None:
+    program = Program(Source("script.py", imports + SCRIPT.format(imported="c", name="f")))
+    assert seen(program, CallsOfFollow) == {"f"}
+
+
 def test_each_ambiguous_method_is_a_trigger() -> None:
     assert AMBIGUOUS_METHODS <= TRIGGERS
 

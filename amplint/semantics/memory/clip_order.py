@@ -32,7 +32,7 @@ class PendingClips(Part):
 
     def key(self, now: Iteration) -> Hashable:
         """The pending calls distinguish paths where they are asked for: each setting of clipping doubles the paths."""
-        return self.calls if self.asked else None
+        return self.calls if self.asked else frozenset()
 
     def joined_with(self, other: PendingClips) -> PendingClips:
         """The calls pending on both paths, or on either where nobody asks."""

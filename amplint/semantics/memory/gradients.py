@@ -107,8 +107,11 @@ def _pass_key(gradients: Gradients) -> tuple[object, ...]:
     )
 
 
-def gradients_key(gradients: Gradients) -> tuple[object, ...]:
-    """The key of gradients: what rules can distinguish."""
+def gradients_key(gradients: Gradients, meeting: bool = False) -> tuple[object, ...]:
+    """The key of gradients: what rules can distinguish; where paths are `meeting`, cleared ones count as unknown."""
     earlier = frozenset((*_pass_key(one), one.raw) for one in gradients.earlier)
     facts = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
-    return (*_pass_key(gradients), *facts, gradients.consumed is not None, earlier)
+    state, *more = _pass_key(gradients)
+    if meeting and state is GradState.NONE:
+        state = GradState.UNKNOWN
+    return (state, *more, *facts, gradients.consumed is not None, earlier)

@@ -24,12 +24,23 @@ ANY_OPTIMIZER = -1
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
-    """The state of a scaler since its last `update`, that call, and its loop iteration."""
+    """The state of a scaler since its last `update`, that call, and its loop iteration.
+
+    An `older` scaler existed before the running call by unseen code.
+    """
 
     checked: bool = False
     latest: cst.CSTNode | None = None
     updated: cst.CSTNode | None = None
     iteration: tuple[int, ...] = ()
+    older: bool = False
+
+    def key(self, now: Iteration) -> Hashable:
+        """What rules can distinguish in the iteration `now`; None where that is nothing."""
+        recency = _recency(self.iteration, now) if self.updated is not None else _LONG_AGO
+        if self.checked or self.latest is not None or self.older or recency != _LONG_AGO:
+            return self.checked, self.latest, self.older, recency
+        return None
 
 
 class Progress(Part):
@@ -38,18 +49,18 @@ class Progress(Part):
     `spent` is the loss whose graph the latest pass on a scaled one has used up, and that pass.
     """
 
-    __slots__ = ("_cached_key", "gradients", "pairs", "scalers", "spent")
+    __slots__ = ("_cached_keys", "gradients", "pairs", "scalers", "spent")
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
         self.spent: tuple[Value, cst.CSTNode] | None = None
-        self._cached_key: tuple[Iteration, Hashable] | None = None
+        self._cached_keys: dict[tuple[Iteration, bool], Hashable] = {}
 
     def changes(self) -> None:
-        """Invalidate the key."""
-        self._cached_key = None
+        """Invalidate the keys."""
+        self._cached_keys = {}
 
     def copy(self) -> Progress:
         """An independent continuation."""
@@ -58,54 +69,79 @@ class Progress(Part):
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
         twin.spent = self.spent
-        twin._cached_key = None
+        twin._cached_keys = {}
         return twin
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can distinguish, computed once per iteration."""
-        if self._cached_key is None or self._cached_key[0] != now:
-            self._cached_key = now, self._compute_key(now)
-        return self._cached_key[1]
+        return self._key(now, False)
 
-    def _compute_key(self, now: Iteration) -> Hashable:
+    def meeting_key(self, now: Iteration) -> Hashable:
+        """The key with cleared gradients as unknown ones: rules report the former where they are so on every path."""
+        return self._key(now, True)
+
+    def _key(self, now: Iteration, meeting: bool) -> Hashable:
+        found = self._cached_keys.get((now, meeting))
+        if found is None:
+            found = self._cached_keys[now, meeting] = self._compute_key(now, meeting)
+        return found
+
+    def _compute_key(self, now: Iteration, meeting: bool) -> Hashable:
         return (
             frozenset(
                 (pair, stage.state, stage.unchecked, rounds_since(stage.iteration, now))
                 for pair, stage in self.pairs.items()
             ),
-            frozenset(
-                (scaler, known.checked, known.latest, known.updated is not None and _recency(known.iteration, now))
-                for scaler, known in self.scalers.items()
-            ),
-            *self._gradient_classes(),
+            frozenset((scaler, key) for scaler, known in self.scalers.items() if (key := known.key(now)) is not None),
+            *self._gradient_classes(meeting),
         )
 
-    def _gradient_classes(self) -> tuple[object, frozenset[object]]:
+    def _gradient_classes(self, meeting: bool) -> tuple[object, frozenset[object]]:
         """The key of any optimizer's gradients, and the equivalence classes of the other optimizers by theirs.
 
         Many optimizers share the gradients of a backward pass, and each key is slow to compute and to hash.
         """
-        ambient = gradients_key(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS))
+        ambient = gradients_key(self.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS), meeting)
         alike: dict[int, tuple[Gradients, list[int]]] = {}
         for optimizer, gradients in self.gradients.items():
             alike.setdefault(id(gradients), (gradients, []))[1].append(optimizer)
         grouped: dict[tuple[object, ...], list[int]] = {}
         for gradients, optimizers in alike.values():
-            grouped.setdefault(gradients_key(gradients), []).extend(optimizers)
+            grouped.setdefault(gradients_key(gradients, meeting), []).extend(optimizers)
         grouped.pop(ambient, None)
         return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in grouped.items())
+
+    def knows_more(self, other: Progress) -> bool:
+        """Whether gradients are cleared that are not cleared in `other`."""
+        return bool(self._cleared_alone(other))
 
     def symbols(self) -> Iterable[int]:
         """Scalers and optimizers."""
         return (*self.gradients, *self.scalers, *(symbol for pair in self.pairs for symbol in pair))
 
     def joined(self, other: Progress) -> Progress:
-        """The same progress; a graph is used up if it is on both paths."""
-        if self.spent is other.spent:
+        """The same progress; a graph is used up, and gradients are cleared, if they are on both paths."""
+        unknown = self._cleared_alone(other)
+        if self.spent is other.spent and not unknown and other.scalers.keys() <= self.scalers.keys():
             return self
         twin = self.copy()
-        twin.spent = None
+        twin.spent = self.spent if self.spent is other.spent else None
+        twin.scalers = {**other.scalers, **self.scalers}
+        twin.gradients.update(unknown)
         return twin
+
+    def _cleared_alone(self, other: Progress) -> dict[int, Gradients]:
+        """The gradients on the `other` path of optimizers whose gradients are cleared on this one alone."""
+        mine, theirs = (one.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS) for one in (self, other))
+        pairs = {
+            key: (self.gradients.get(key, mine), other.gradients.get(key, theirs))
+            for key in self.gradients.keys() | other.gradients.keys()
+        }
+        return {
+            key: known
+            for key, (cleared, known) in pairs.items()
+            if cleared.state is GradState.NONE and known.state is not GradState.NONE
+        }
 
     def joined_with(self, other: Progress) -> Progress:
         """The join in which whatever differs is unknown."""
@@ -131,6 +167,9 @@ class Progress(Part):
         twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
         twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
         return twin
+
+
+_LONG_AGO = False, -1
 
 
 def _recency(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:

@@ -423,9 +423,9 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     if is_off(machine, state, scaler.enabled):
         return
     known = _scaler(state, scaler)
-    older = scaler.symbol not in state[Progress].scalers and machine[Protocol].is_older(scaler)
+    older = machine[Protocol].is_older(scaler)
     hooked = any(map(_registers_step, machine.program.chunks))
-    forced = bool(arguments.given) or older or hooked
+    forced = bool(arguments.given) or hooked or (older and scaler.symbol not in state[Progress].scalers)
     _spell(machine, scaler, node)
     windows.note(machine, state, Job.UPDATE, node)
     machine[CallIndex].index.updates.setdefault(scaler.symbol, []).append(node)
@@ -443,7 +443,7 @@ def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argum
     state.change(Progress).pairs = {
         pair: stage for pair, stage in state[Progress].pairs.items() if pair[0] != scaler.symbol
     }
-    state.change(Progress).scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration)
+    state.change(Progress).scalers[scaler.symbol] = ScalerState(updated=node, iteration=state.iteration, older=older)
     state.note(node, "update sets the scale for the next iteration")
 
 

@@ -78,12 +78,12 @@ def call_function(
         if len(positional) == 2 and not keywords and chooses(function.chunk):
             return machine.joined_value(positional[0], positional[1])
         _skip(machine, state, function, positional, keywords)
-        return _unfollowed_result(machine, function, positional)
+        return _unfollowed_result(machine, state, function, node, positional)
     if machine.assumes and node is not None and not machine.calls and demos.is_self_test(function):
-        return _unfollowed_result(machine, function)
+        return _unfollowed_result(machine, state, function, node)
     body = node_of(function)
     if body in machine.calls or len(machine.calls) >= CALL_DEPTH:
-        return _unfollowed_result(machine, function)
+        return _unfollowed_result(machine, state, function, node)
     around = _apply_decorators(machine, state, function, body)
     if around is not None:
         if node is not None:
@@ -99,7 +99,7 @@ def call_function(
     if outcomes is None:
         outcomes = _followed(machine, state, function, positional, keywords, node)
         if outcomes is None:
-            return _unfollowed_result(machine, function)
+            return _unfollowed_result(machine, state, function, node)
         machine.choices.memory[key] = outcomes
     if not outcomes:
         if _is_abstract(body):
@@ -150,7 +150,8 @@ def _followed(
     call = (function.frame, progress, *positional, *keywords.items())
     known = machine.summaries.find(body, call, state)
     if known is not None:
-        return known
+        machine.read_globals |= known.read_globals
+        return known.applied(state)
     context = (signature, node, progress, *(_assumed(state, value) for value in given))
     if machine.summaries.is_without_effect(context, state):
         _skip(machine, state, function)
@@ -167,10 +168,14 @@ def _followed(
         return None
     contacts, left, events_before = machine.interactions, machine.steps_left, machine.novelty.event_count
     began = machine.symbols.tick()
+    globals_before, machine.read_globals = machine.read_globals, set()
     outcomes, read = _outcomes(machine, state, function, positional, keywords, node)
+    read_globals = machine.read_globals
+    machine.read_globals = globals_before | read_globals
     if outcomes and all(_is_without_effect(machine, state, end, began) for end in outcomes):
         machine.summaries.keep_without_effect(context, read)
-    machine.summaries.keep(body, call, Summary(state.copy(), read, outcomes, _of_round(machine, state, outcomes)))
+    of_round = _of_round(machine, state, outcomes)
+    machine.summaries.keep(body, call, Summary(state.copy(), read, read_globals, outcomes, of_round))
     for run, _ in runs:
         machine.novelty.ran(run, events_before, left - machine.steps_left)
     if any(end.progress() != progress for end in outcomes):
@@ -245,14 +250,17 @@ def _is_without_effect(machine: Machine, before: State, end: State, began: int |
     return kept and end.progress() == before.progress() and _is_uninformative(machine, end.frames[end.frame][RESULT])
 
 
-def _unfollowed_result(machine: Machine, function: Function, given: Sequence[Value] = ()) -> Value:
+def _unfollowed_result(
+    machine: Machine, state: State, function: Function, node: cst.CSTNode | None, given: Sequence[Value] = ()
+) -> Value:
     """The result of a call that is not followed, unknown and a function of the arguments `given` as a rule."""
     for unfollowed_value in machine.hooks.unfollowed_value:
         value: Value | None = unfollowed_value(function)
         if value is not None:
             return value
     now, parts = machine.symbols.tick(), tuple(symbol_of(machine, value) for value in given)
-    result = Unknown(machine.symbols.intern("call", function.chunk.name, now, parts=parts, time=now))
+    place = id(node), machine.sites, state.iteration
+    result = Unknown(machine.symbols.intern("call", function.chunk.name, place, parts=parts, time=now))
     for unfollowed_returns in machine.hooks.unfollowed_returns:
         unfollowed_returns(function, result)
     return result

@@ -19,9 +19,10 @@ class Heads:
     def is_new(self, state: State) -> bool:
         """Whether no round began in an equivalent state; records `state` as begun.
 
-        A round that began under more assumptions than `state` did not explore every path that is open now.
+        A round that began under more assumptions than `state`, or with more known of it, has not explored all that is
+        open now.
         """
-        begun = self._begun.setdefault(state.progress(next_round=True), [])
+        begun = self._begun.setdefault(state.meeting_progress(next_round=True), [])
         if any(self._covers(earlier, state) for earlier in begun):
             return False
         begun.append(state.copy())
@@ -30,7 +31,7 @@ class Heads:
     def _covers(self, earlier: State, state: State) -> bool:
         if not earlier.facts.items() <= state.facts.items() or has_decisive_difference(earlier, state, self._deciding):
             return False
-        return not _retyped(earlier, state)
+        return not earlier.knows_more(state) and not _retyped(earlier, state)
 
 
 def _retyped(earlier: State, state: State) -> bool:

@@ -227,6 +227,7 @@ class Machine:
         self.interactions = 0
         self.initial_facts: Set[Fact] = frozenset()
         self.read_facts: dict[Fact, Const] = {}
+        self.read_globals: set[str] = set()
         self.summaries = Summaries()
         self.novelty = Novelty(program.emitted if supposition is not None else frozenset())
         program.emitted = self.novelty.event_keys
@@ -500,6 +501,8 @@ class Machine:
         frames, parents, frame = state.frames, self.parents, state.frame
         while True:
             table = frames.get(frame)
+            if frame == MODULE_FRAME:
+                self.read_globals.add(name)
             if table is not None and (found := table.get(name)) is not None:
                 return found
             above = parents[frame]

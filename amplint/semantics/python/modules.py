@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.program import Target
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Namespace, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
@@ -52,6 +52,8 @@ def _value(machine: Machine, state: State, target: Target, name: str) -> Value |
     if target.name is not None:
         return class_or_function(machine, target)
     frame, last = machine.frame_of(target.source), name.rpartition(".")[2]
+    if frame == MODULE_FRAME:
+        machine.read_globals.add(last)
     stored = state.frames.get(frame, {}).get(last)
     if stored is None and (frame, last) not in machine.variables:
         machine.variables[frame, last] = machine.unknown("variable", frame, last)

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Set
 from dataclasses import field
 
 from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
-from amplint.semantics.values.values import Const, Value
+from amplint.semantics.values.values import Autocast, Const, Neutral, Ref, Unknown, Value
 
 Tables = dict[int, dict[str, Value]]
 
 RUNS = 3
-"""How often a function is run before its summaries are used: up to here every call has results of its own."""
+"""How often a function is run before its summaries are used in other iterations: up to here every call has results of
+its own.
+"""
 RUNS_WITHOUT_EFFECT = 2
 """How many runs without effect, from one place and in one state, before a call is not followed any more."""
+_PLAIN = (Autocast, Const, Neutral, Ref, Unknown)
+"""The kinds of values that trackers do not search all variables for."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A call: its initial state, the older assumptions it read, and its final states.
+    """A call: its initial state, the older assumptions and the global variables that it read, and its final states.
 
     If these decide conditions on values of one loop iteration, the summary does not hold in others.
     """
 
     before: State
     read: Mapping[Fact, Const]
+    read_globals: Set[str]
     ends: list[State]
     of_round: bool = False
 
@@ -39,10 +44,20 @@ class Summary:
             return False
         if any(state.heap.get(symbol) != table for symbol, table in self.before.heap.items()):
             return False
-        if self.before.frames[MODULE_FRAME] != state.frames[MODULE_FRAME]:
+        before, now = self.before.frames[MODULE_FRAME], state.frames[MODULE_FRAME]
+        if before is not now and (self._assigns_globals() or self._seen(before) != self._seen(now)) and before != now:
             return False
         older = self.before.facts
         return all(key in older or key not in state.facts for end in self.ends for key in end.facts)
+
+    def _assigns_globals(self) -> bool:
+        """Whether the call assigned global variables; those of its caller's frame hold its result."""
+        before = self.before.frames[MODULE_FRAME]
+        return any(end.frame != MODULE_FRAME and end.frames[MODULE_FRAME] is not before for end in self.ends)
+
+    def _seen(self, table: Mapping[str, Value]) -> dict[str, Value]:
+        """The global variables that the call read, and the objects that trackers can have found in others."""
+        return {n: value for n, value in table.items() if n in self.read_globals or not isinstance(value, _PLAIN)}
 
     def applied(self, state: State) -> list[State]:
         """The final states of a call in `state`."""
@@ -57,13 +72,12 @@ class Summaries:
     _without_effect: dict[Hashable, list[Mapping[Fact, Const]]] = field(default_factory=dict)
     _known: dict[Hashable, list[Summary]] = field(default_factory=dict)
 
-    def find(self, function: Hashable, call: Hashable, state: State) -> list[State] | None:
-        """The final states of a call in `state`, None if the function has to be run."""
-        if self.runs[function] < RUNS:
-            return None
+    def find(self, function: Hashable, call: Hashable, state: State) -> Summary | None:
+        """The summary of a call in `state`, None if the function has to be run."""
+        often = self.runs[function] >= RUNS
         for summary in self._known.get((function, call), ()):
-            if summary.holds(state):
-                return summary.applied(state)
+            if (often or summary.before.iteration == state.iteration) and summary.holds(state):
+                return summary
         return None
 
     def is_without_effect(self, context: Hashable, state: State) -> bool:

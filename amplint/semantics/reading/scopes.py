@@ -66,6 +66,7 @@ _IN_HALF = frozenset({"autocast", "half", "float16", "bfloat16"})
 _HALF_NAMES = frozenset({"float16", "bfloat16"})
 _TRAINERS = ("Trainer(", "TrainingArguments(")
 """Objects of frameworks that train, perhaps with what functions of other files load."""
+_IMPORTED = regex(r"(?:^|;)[ \t]*(?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(\([^()]*\)|[^\n]*)", re.MULTILINE)
 _RENAMED = regex(r"\b(\w+) as (\w+)\b")
 _LIBRARY_IMPORT = regex(
     r"^[ \t]*(?:from[ \t]+(?:apex|mm[a-z0-9]+)[\w.]*[ \t]+import[ \t]*(\([^()]*\)|[^\n]*)|import[ \t]+(apex\b[^\n]*))",
@@ -161,15 +162,15 @@ def _given_extremes(chunk: Chunk) -> frozenset[str]:
 
 
 def renamed_triggers(chunks: Iterable[Chunk], triggers: Set[str]) -> frozenset[str]:
-    """The aliases of trigger words (`from torch import autocast as ac`)."""
+    """The names by which imports bind trigger words (`from torch import autocast as ac`)."""
     return frozenset(new for chunk in chunks for old, new in _renames(chunk) if old in triggers)
 
 
 @cached_per_chunk
 def _renames(chunk: Chunk) -> tuple[tuple[str, str], ...]:
-    if "as" not in chunk.words:
+    if not {"as", "import"} <= chunk.words:
         return ()
-    return tuple(found for line in chunk.text.splitlines() if " as " in line for found in _RENAMED.findall(line))
+    return tuple(found for names in _IMPORTED.findall(chunk.text) for found in _RENAMED.findall(names))
 
 
 def library_names(chunks: Iterable[Chunk]) -> frozenset[str]:

@@ -10,6 +10,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of, truth
 from amplint.semantics.reading.origins import KEEPS_DTYPE
+from amplint.semantics.reading.scopes import renamed_triggers
 from amplint.semantics.regions import ran
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.seams import chance
@@ -30,13 +31,12 @@ _DIVIDES = operations_with("selects", "view")
 """Operations that return pieces of a tensor."""
 _PASSES_ON = frozenset({"builtins.enumerate", "builtins.reversed", "builtins.zip"})
 _PARTS = frozenset({"part", "index", "converted", "to", "cuda", "float"})
-_RENAMED = regex(r"\bcheckpoint(?:_sequential)? as (\w+)")
+_CHECKPOINTS = frozenset({"checkpoint", "checkpoint_sequential"})
 
 
 def checkpoint_names(chunks: Iterable[Chunk]) -> frozenset[str]:
     """The names by which a file calls PyTorch's checkpoint functions."""
-    found = {name for chunk in chunks if "import" in chunk.text for name in _RENAMED.findall(chunk.text)}
-    return frozenset({"checkpoint", "checkpoint_sequential", *found})
+    return _CHECKPOINTS | renamed_triggers(chunks, _CHECKPOINTS)
 
 
 def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> None:

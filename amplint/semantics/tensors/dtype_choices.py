@@ -106,8 +106,11 @@ def _places_of_different_dtypes(state: State, other: State) -> Iterator[_Place]:
             if mine is None or mine is table:
                 continue
             for name, value in table.items():
-                if value is not mine.get(name):
+                if isinstance(value, _HOLDS_DTYPES) and value is not mine.get(name):
                     yield from ((kind, key, name, index) for index, one in enumerate(_parts(value)) if _is_dtypes(one))
+
+
+_HOLDS_DTYPES = (Items, OneOf, Ref)
 
 
 def _dtypes_at(state: State, place: _Place) -> Value | None:

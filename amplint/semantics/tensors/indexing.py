@@ -12,7 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors import clashes, flow, numbers, ranks, supposed
 from amplint.semantics.tensors.foreign_limits import limit_of_another
-from amplint.semantics.tensors.lists import STORES_BY_LIST, is_list
+from amplint.semantics.tensors.lists import is_list, stores_by_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
@@ -112,7 +112,7 @@ class StoredItems(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """The calls that make lists by which elements of tensors are assigned."""
-        stores = Operation.kind in self.machine.wanted and any(STORES_BY_LIST.search(chunk.text) for chunk in chunks)
+        stores = Operation.kind in self.machine.wanted and any(map(stores_by_list, chunks))
         return Words(calls=frozenset({"list", "sorted"}) if stores else frozenset())
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:

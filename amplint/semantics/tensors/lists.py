@@ -5,12 +5,19 @@ from __future__ import annotations
 from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.values import Items
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk
 
 CHOOSES_NUMBERS = regex(r"where\([^\n]{0,200},\s{0,40}-?[\d.]+,\s{0,40}-?[\d.]+\)")
 """A choice between two numbers."""
-STORES_BY_LIST = regex(r"(?s)= (?:list|sorted)\(.*\w\[\w+\] = ")
-"""A list that is made in front of an assignment to elements by a variable."""
+_LIST = regex(r"(\w+) = (?:list|sorted)\(")
 _MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
+
+
+@cached_per_chunk
+def stores_by_list(chunk: Chunk) -> bool:
+    """Whether `chunk` makes a list and assigns elements by it."""
+    return any(f"[{name}] = " in chunk.text for name in _LIST.findall(chunk.text))
 
 
 def is_list(machine: Machine, symbol: int) -> bool:

@@ -80,12 +80,20 @@ class Part:
         """The part that rules can distinguish in the iteration `now`: paths with equal keys may be joined."""
         raise NotImplementedError
 
+    def meeting_key(self, now: Iteration) -> Hashable:
+        """The part that keeps paths apart where they meet; one of two with equal ones may know less than the other."""
+        return self.key(now)
+
+    def knows_more(self: P, other: P) -> bool:
+        """Whether it knows more than another part with the same key for paths that meet."""
+        return False
+
     def symbols(self) -> Iterable[int]:
         """The objects that it refers to."""
         return ()
 
     def joined(self: P, other: P) -> P:
-        """The join of two parts with equal keys."""
+        """The join of two parts with equal keys for paths that meet."""
         return self
 
     def joined_with(self: P, other: P) -> P:
@@ -166,10 +174,18 @@ class State:
         length = self.trail.length + 1 if self.trail else 1
         self.trail = Trail((node, message), self.trail, length, side, tested)
 
-    def progress(self, next_round: bool = False) -> tuple[object, ...]:
+    def progress(self) -> tuple[object, ...]:
         """The part that rules can distinguish: equal progress leads to equal reports from here on."""
+        return (self.regions, *[part.key(self.iteration) for part in self.parts.values()])
+
+    def meeting_progress(self, next_round: bool = False) -> tuple[object, ...]:
+        """The part that keeps paths apart where they meet."""
         now = (*self.iteration, NEXT_ROUND) if next_round else self.iteration
-        return (self.regions, *[part.key(now) for part in self.parts.values()])
+        return (self.regions, *[part.meeting_key(now) for part in self.parts.values()])
+
+    def knows_more(self, other: State) -> bool:
+        """Whether a part knows more than on another path with the same progress for paths that meet."""
+        return any(part.knows_more(other.parts[kind]) for kind, part in self.parts.items())
 
 
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
@@ -214,7 +230,7 @@ def merge(states: list[State], limit: int, names: Set[str], either: Either, exac
 def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either, exact: bool = False) -> list[State]:
     groups: dict[tuple[object, ...], list[State]] = {}
     for state in states:
-        group = groups.setdefault(state.progress(), [])
+        group = groups.setdefault(state.meeting_progress(), [])
         for index, other in enumerate(group):
             if exact and _are_correlated(other.facts, state.facts):
                 continue
