@@ -35,6 +35,30 @@ PROGRAMS = {
                 latents = latents.to(self.vae.dtype)
                 return self.vae.decode(latents)
     """,
+    "AMP408 losses of models that users load in any dtype": """
+        class Language(MyPreTrainedModel):
+            def forward(self, ids, labels):
+                logits = self.head(self.body(ids))
+                criterion = nn.CrossEntropyLoss()
+                return criterion(logits.view(-1, self.size), labels.view(-1))  # AMP408
+
+            def right(self, ids, labels):
+                logits = self.head(self.body(ids)).float()
+                criterion = nn.CrossEntropyLoss()
+                return criterion(logits.view(-1, self.size), labels.view(-1))
+
+        class Plain(nn.Module):
+            def forward(self, ids, labels):
+                return nn.CrossEntropyLoss()(self.head(self.body(ids)), labels)
+    """,
+    "AMP408 one that a function is given": """
+        class Language(PreTrainedModel):
+            def forward(self, ids, labels, criterion):
+                logits = self.head(self.body(ids))
+                if self.softens:
+                    return F.kl_div(logits.log_softmax(-1), labels)  # AMP408
+                return criterion(logits, labels)
+    """,
     "AMP502 latents in the dtype of something else": """
         class Pipeline:
             def __call__(self, prompt_embeds):

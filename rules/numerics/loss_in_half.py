@@ -63,8 +63,8 @@ class LossInHalf(Rule):
     Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`, or
-    another loss of the file, converts to float32, or in a file that loads its model in half. In files that do not
-    train themselves, it reports a softmax that a divergence of distributions is computed from, or whose logarithm is
+    another loss of the file, converts to float32, in a file that loads its model in half, or in a class of
+    transformers' pretrained models, whose users choose the dtype. In files that do not train themselves, it reports a softmax that a divergence of distributions is computed from, or whose logarithm is
     taken. It also reports a sigmoid or hyperbolic tangent that is taken from 1
     for a power or a logarithm, as in a focal loss: autocast leaves it in half, so that nothing of what is close to 1 is
     left.
@@ -191,15 +191,18 @@ class LossInHalf(Rule):
         )
 
     def on_loss_unlifted(self, event: LossUnlifted) -> Iterator[Report]:
-        lifted = event.lifted
+        place, note = "in a file that has its model in half", "the model is loaded here"
+        if event.lifted:
+            place, note = "as another loss of this file does", "this one is computed in float32"
+        elif event.pretrained:
+            place, note = "in a model that can be loaded in half", "from_pretrained makes it in the dtype it is told"
         yield self.report(
             event,
-            f"{event.loss} gets what nothing here converts to float32, "
-            + ("as another loss of this file does" if lifted else "in a file that has its model in half"),
+            f"{event.loss} gets what nothing here converts to float32, {place}",
             reason="Logarithms, exponentials and squares need float32.",
             advice="Convert the inputs of the loss: x.float().",
             claims=(),
-            notes=[(event.beside, "this one is computed in float32" if lifted else "the model is loaded here")],
+            notes=[(event.beside, note)],
             severity=Severity.INFO,
             premises=[Premise.HALF_THERE],
         )

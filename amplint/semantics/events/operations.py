@@ -222,9 +222,11 @@ class InputsDiffer(Event):
 class LossUnlifted(Event):
     """The inputs of `loss` are not converted to float32, in a file that uses half at `beside`, as far as it shows.
 
-    It is `lifted` where another loss of the file gets what is converted.
+    It is `lifted` where another loss of the file gets what is converted, and `pretrained` where `beside` is a
+    base of the class around it, whose models are loaded in any dtype.
     """
 
     loss: str
     beside: cst.CSTNode
     lifted: bool
+    pretrained: bool = False

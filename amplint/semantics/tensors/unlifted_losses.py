@@ -1,4 +1,4 @@
-"""Losses whose inputs nothing converts to float32, in files that use half without autocast, or lift other losses."""
+"""Losses whose inputs nothing converts to float32, in files and models that use half without autocast."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from amplint.semantics.events import LossUnlifted
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.conversions import (
+    bindings,
     converts,
     half_model,
     home,
@@ -26,6 +27,7 @@ from amplint.torchlib.policy import LOSSES, words
 
 _REGION = regex(r"(?<!accelerator\.)autocast\b")
 _TOLD = LOSSES | words("logsigmoid log_softmax")
+_CLASS = "CrossEntropyLoss"
 
 
 class UnliftedLosses(Tracker):
@@ -43,28 +45,50 @@ class UnliftedLosses(Tracker):
         if not losses:
             return
         lifted = next((call for call in losses if _is_lifted(call) and not _is_no_evidence(source, call)), None)
-        beside = lifted or half_model(source)
-        for call in losses if beside is not None else ():
-            function = home(source, call)
-            if function is None or _is_lifted(call) or _is_spared(source, function, call):
+        half = lifted or half_model(source)
+        for call in losses:
+            function, pretrained = home(source, call), None if half is not None else _pretrained(source, call)
+            beside = half or pretrained
+            if beside is None or function is None or _is_lifted(call) or _is_spared(source, function, call):
                 continue
             given = call.args[0].value
             if names_read(given) and not any(converts(one) for one in sources(function, given)):
                 self.machine.emit(
-                    State(), LossUnlifted, call, loss=last_name(call.func), beside=beside, lifted=lifted is not None,
-                    assumed=True,
+                    State(), LossUnlifted, call, loss=_op(call), beside=beside, lifted=lifted is not None,
+                    pretrained=pretrained is not None, assumed=True,
                 )  # fmt: skip
 
 
 def _losses(source: Source) -> Iterator[cst.Call]:
-    """The calls of PyTorch's functions for losses."""
+    """The calls of PyTorch's functions for losses, and of cross-entropies that the same function makes."""
     for chunk in source.chunks:
-        if not any(f"{name}(" in chunk.text for name in _TOLD):
+        if not any(f"{name}(" in chunk.text for name in (*_TOLD, _CLASS)):
             continue
         for call in every(chunk.module, cst.Call):
             owner, _, last = (dotted(call.func) or "").rpartition(".")
-            if last in _TOLD and call.args and TORCH_MODULES.search(owner):
+            if call.args and ((last in _TOLD and TORCH_MODULES.search(owner)) or _is_made_for(source, call)):
                 yield call
+
+
+def _is_made_for(source: Source, call: cst.Call) -> bool:
+    """Whether what is called is a cross-entropy that the same function has made."""
+    function = home(source, call) if isinstance(call.func, cst.Name) else None
+    made = (
+        bindings(function).get(call.func.value, ()) if function is not None and isinstance(call.func, cst.Name) else ()
+    )
+    return bool(made) and all(isinstance(one, cst.Call) and last_name(one.func) == _CLASS for one in made)
+
+
+def _op(call: cst.Call) -> str:
+    last = last_name(call.func)
+    return last if last in _TOLD else "cross_entropy"
+
+
+def _pretrained(source: Source, call: cst.Call) -> cst.BaseExpression | None:
+    """The base that makes the class around a call one of pretrained models, by its name: users choose their dtype."""
+    around = next((one for one in source.ancestors(call) if isinstance(one, cst.ClassDef)), None)
+    bases = [base.value for base in around.bases] if around is not None else []
+    return next((base for base in bases if (last_name(base) or "").endswith("PreTrainedModel")), None)
 
 
 def _is_lifted(call: cst.Call) -> bool:
