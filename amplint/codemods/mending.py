@@ -92,14 +92,32 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
 
 
 def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """The tensors of the arithmetic that `node` is, or itself if none of its variables certainly is one."""
+    """The tensors of the arithmetic that `node` is, or itself if it combines no numbers and none certainly is one.
+
+    With a number, as in `1 - p`, the arithmetic rounds in half already: its result is none that can be cast instead.
+    """
     if isinstance(node, cst.UnaryOperation):
         return _leaves(source, node.expression)
     if not isinstance(node, cst.BinaryOperation) or is_lowered(node):
         return [node]
+    combined = [*_combined(node)]
+    others = [one for one in combined if not isinstance(one, (cst.Integer, cst.Float))]
+    if len(others) == 1:
+        return others
     names = [one for one in every(node, cst.Name) if _is_tensor(source, one)]
     inner = [one for one in names if not any(isinstance(each, _PARTS) for each in _between(source, one, node))]
-    return [*inner] or [node]
+    return [*inner] or ([node] if len(others) == len(combined) else [])
+
+
+def _combined(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """What arithmetic combines."""
+    if isinstance(node, cst.UnaryOperation):
+        yield from _combined(node.expression)
+    elif isinstance(node, cst.BinaryOperation) and not is_lowered(node):
+        yield from _combined(node.left)
+        yield from _combined(node.right)
+    else:
+        yield node
 
 
 def _between(source: Source, inner: cst.CSTNode, outer: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -98,12 +98,23 @@ def test_the_operations_are_computed_in_float32(tmp_path: Path, body: str, becom
     assert not any("models.py" in remark.text and "sigmoid" not in remark.text for remark in conversion.left)
 
 
+def test_the_probability_is_cast_and_not_its_complement(tmp_path: Path) -> None:
+    """`(1 - p).float()` comes too late: what is close to 1 is 1 already."""
+    more = "\n\ndef entropy(p, y):\n    return -torch.log(1 - p + 1e-4).mean()\n"
+    _, after = _converted(tmp_path, "        p = self.head(out)\n        return entropy(p, y)", HEAD + more)
+    assert "torch.log(1 - p.float() + 1e-4)" in after or "torch.sigmoid(out.float())" in after
+
+
 def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
     conversion, after = _converted(tmp_path, "        out.div_(0.1).exp_()\n        return out.mean()")
     assert "        out.div_(0.1).exp_()\n" in after
     assert any("lifts no exp_()" in remark.text for remark in conversion.left)
 
 
+HEAD = """
+    def head(self, out):
+        return torch.sigmoid(out)
+"""
 WARP = """
     def points(self, depth, camera):
         return camera @ depth
