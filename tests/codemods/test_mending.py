@@ -100,9 +100,10 @@ def test_the_operations_are_computed_in_float32(tmp_path: Path, body: str, becom
 
 def test_the_probability_is_cast_and_not_its_complement(tmp_path: Path) -> None:
     """`(1 - p).float()` comes too late: what is close to 1 is 1 already."""
-    more = "\n\ndef entropy(p, y):\n    return -torch.log(1 - p + 1e-4).mean()\n"
-    _, after = _converted(tmp_path, "        p = self.head(out)\n        return entropy(p, y)", HEAD + more)
-    assert "torch.log(1 - p.float() + 1e-4)" in after or "torch.sigmoid(out.float())" in after
+    train = TRAIN.replace("import Net", "import Net, entropy").replace("net(x, y)", "entropy(net(x)[0])")
+    (tmp_path / "models.py").write_text(PROBABILITIES, encoding="utf-8")
+    (mended,) = convert(train, Wish(to="amp"), str(tmp_path / "train.py")).others
+    assert "torch.log(1 - p.float() + 1e-4)" in mended.after.decode()
 
 
 def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
@@ -111,9 +112,23 @@ def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
     assert any("lifts no exp_()" in remark.text for remark in conversion.left)
 
 
-HEAD = """
-    def head(self, out):
-        return torch.sigmoid(out)
+PROBABILITIES = """import torch
+from torch import nn
+
+
+def entropy(p):
+    return -torch.log(1 - p + 1e-4).mean()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        out = self.layer(x)
+        out = out / (out.norm(dim=-1, keepdim=True) + 1e-4)
+        return torch.sigmoid(out), out.sum()
 """
 WARP = """
     def points(self, depth, camera):
