@@ -10,9 +10,14 @@ import pytest
 
 from amplint.codemods import Conversion, Wish, convert
 from amplint.codemods.files import convert_files
+from amplint.codemods.mending import in_float32
+from amplint.codemods.script import parsed
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.engine.registry import load_registry
+from amplint.fixes.apply import apply_verified
+from amplint.source import syntax as cst
+from amplint.source.tree import every
 from tests.codemods.running import told
 
 TRAIN = """import torch
@@ -98,12 +103,24 @@ def test_the_operations_are_computed_in_float32(tmp_path: Path, body: str, becom
     assert not any("models.py" in remark.text and "sigmoid" not in remark.text for remark in conversion.left)
 
 
-def test_the_probability_is_cast_and_not_its_complement(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("operand", "cast"),
+    [
+        ("1 - p", "1 - p.float()"),
+        ("1 - p + 1e-4", "1 - p.float() + 1e-4"),
+        ("p - q", "(p - q).float()"),
+        ("1 - p * q", None),
+    ],
+)
+def test_a_number_is_combined_with_float32(operand: str, cast: str | None) -> None:
     """`(1 - p).float()` comes too late: what is close to 1 is 1 already."""
-    train = TRAIN.replace("import Net", "import Net, entropy").replace("net(x, y)", "entropy(net(x)[0])")
-    (tmp_path / "models.py").write_text(PROBABILITIES, encoding="utf-8")
-    (mended,) = convert(train, Wish(to="amp"), str(tmp_path / "train.py")).others
-    assert "torch.log(1 - p.float() + 1e-4)" in mended.after.decode()
+    text = f"import torch\n\n\ndef entropy(p, q):\n    return torch.log({operand})\n"
+    source = parsed(text, "models.py").source
+    (call,) = (call for chunk in source.chunks for call in every(chunk.module, cst.Call))
+    fix = in_float32(source, [call], None)
+    assert (fix is None) == (cast is None)
+    if fix is not None:
+        assert apply_verified(text, [fix])[0] == text.replace(operand, str(cast))
 
 
 def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
@@ -112,24 +129,6 @@ def test_an_operation_in_place_is_named_and_stays(tmp_path: Path) -> None:
     assert any("lifts no exp_()" in remark.text for remark in conversion.left)
 
 
-PROBABILITIES = """import torch
-from torch import nn
-
-
-def entropy(p):
-    return -torch.log(1 - p + 1e-4).mean()
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 4)
-
-    def forward(self, x):
-        out = self.layer(x)
-        out = out / (out.norm(dim=-1, keepdim=True) + 1e-4)
-        return torch.sigmoid(out), out.sum()
-"""
 WARP = """
     def points(self, depth, camera):
         return camera @ depth
