@@ -37,10 +37,9 @@ class ScalerState:
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can distinguish in the iteration `now`; None where that is nothing."""
-        recency = _recency(self.iteration, now) if self.updated is not None else _LONG_AGO
-        if self.checked or self.latest is not None or self.older or recency != _LONG_AGO:
-            return self.checked, self.latest, self.older, recency
-        return None
+        recency = _recency(self.iteration, now) if self.updated is not None else None
+        known = self.checked or self.latest is not None or self.older or recency is not None
+        return (self.checked, self.latest, self.older, recency) if known else None
 
 
 class Progress(Part):
@@ -167,9 +166,6 @@ class Progress(Part):
         twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
         twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
         return twin
-
-
-_LONG_AGO = False, -1
 
 
 def _recency(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:

@@ -10,7 +10,7 @@ from amplint.source.source import Chunk
 
 CHOOSES_NUMBERS = regex(r"where\([^\n]{0,200},\s{0,40}-?[\d.]+,\s{0,40}-?[\d.]+\)")
 """A choice between two numbers."""
-_LIST = regex(r"(\w+) = (?:list|sorted)\(")
+_LIST = regex(r"\b(\w+) = (?:list|sorted)\(")
 _MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
 
 
