@@ -122,62 +122,6 @@ def test_the_same_use_of_a_library_is_told_once() -> None:
     assert names.count("torch.cuda.amp.autocast") == 1
 
 
-ACCUMULATING = """
-import torch
-model = torch.nn.Linear(2, 2)
-optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler()
-for epoch in range(9):
-    for i in range(99):
-        scaler.scale(model(batch).sum()).backward()
-        if i % 4 == 0:
-            scaler.step(optimizer)
-            scaler.update()
-            optimizer.zero_grad()
-"""
-
-
-def test_how_long_ago_the_scale_was_updated_begins_no_round() -> None:
-    told: list[Event] = []
-    interpret(Program(Source("train.py", ACCUMULATING)), told.append, {"backward"})
-    assert len(told) <= 4
-
-
-def test_cleared_gradients_begin_no_round_beside_unknown_ones() -> None:
-    text = """
-import torch, library
-model = torch.nn.Linear(2, 2)
-optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler()
-if library.resumes:
-    library.resume(optimizer)
-for batch in library.batches:
-    scaler.scale(model(batch).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    optimizer.zero_grad()
-"""
-    told: list[Event] = []
-    interpret(Program(Source("train.py", text)), told.append, {"backward"})
-    assert len(told) == 1
-
-
-def test_paths_share_the_outcome_of_a_call_that_does_not_read_what_differs() -> None:
-    text = """
-import contextlib, torch, library
-region = torch.autocast("cuda") if library.uses_amp else contextlib.nullcontext()
-def build():
-    return torch.amp.GradScaler()
-for fold in library.folds:
-    scaler = build()
-    with region:
-        loss = library.loss(fold)
-    scaler.scale(loss).backward()
-"""
-    told: list[Event] = []
-    interpret(Program(Source("train.py", text)), told.append, {"scaler_created"})
-    rounds = 3
-    assert len(told) == rounds
-
-
 def test_small_functions_are_followed_however_often_they_are_called() -> None:
     head = "import torch\nscaler = torch.amp.GradScaler()\ndef helper(loss):\n    scaler.scale(loss).backward()\n"
     calls = [f"helper(losses[{i}].sum() / {i + 2})\n" for i in range(200)]

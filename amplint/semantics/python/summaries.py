@@ -9,7 +9,7 @@ from dataclasses import field
 from amplint.records import dataclass
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import MODULE_FRAME, RESULT, STEPS_KEPT, State, Trail
-from amplint.semantics.values.values import Autocast, Const, Neutral, Ref, Unknown, Value
+from amplint.semantics.values.values import Autocast, Const, Neutral, Ref, Value
 
 Tables = dict[int, dict[str, Value]]
 
@@ -19,8 +19,8 @@ its own.
 """
 RUNS_WITHOUT_EFFECT = 2
 """How many runs without effect, from one place and in one state, before a call is not followed any more."""
-_PLAIN = (Autocast, Const, Neutral, Ref, Unknown)
-"""The kinds of values that trackers do not search all variables for."""
+_PLAIN = (Autocast, Const, Neutral, Ref)
+"""The kinds of values that trackers do not search all variables for, as they do for counters and objects."""
 
 
 @dataclass(frozen=True)
