@@ -817,6 +817,28 @@ class Module(lightning.LightningModule):
                 self.trainer.scaler.unscale_(optimizer)
             optimizer.zero_grad()
 """,
+    "norms behind the step that clipping to an infinite limit measures": """
+import math
+import numpy as np
+
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for step, batch in enumerate(loader):
+    optimizer.zero_grad()
+    with torch.autocast("cuda"):
+        loss = model(batch).sum()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 50.0)
+    scaler.step(optimizer)
+    scaler.update()
+    if step % 200 == 0:
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")).item())
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=math.inf))
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), np.inf), torch.inf)
+        torch.nn.utils.clip_grad_value_(model.parameters(), torch.inf)
+""",
 }
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
