@@ -18,6 +18,50 @@ from torch.autograd import Function
 from pkg import _C, kernel, plain
 backend = load("kernels", sources=[])
 """
+REGION = """
+class Checkpoint(Function):
+    @staticmethod
+    def forward(ctx, run, x):
+        ctx.run, ctx.x = run, x
+        with torch.no_grad():
+            return run(x)
+
+    @staticmethod
+    def backward(ctx, grad):{found}
+        x = ctx.x.detach().requires_grad_(True)
+        with torch.enable_grad():
+            out = ctx.run(x)
+        return None, torch.autograd.grad(out, x, grad)[0]
+
+def train(loader, amp):
+    layer = torch.nn.Linear(10, 10).cuda()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", enabled=amp)
+    for x in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", enabled=amp):
+            loss = Checkpoint.apply(layer, x).float().mean()
+            scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+{further}
+"""
+OUTSIDE = """
+def tune(layer, optimizer, loader):
+    for x in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = Checkpoint.apply(layer, x).float().mean()
+        loss.backward()
+        optimizer.step()
+"""
+PLAIN = """
+def tune(layer, optimizer, loader):
+    for x in loader:
+        optimizer.zero_grad()
+        Checkpoint.apply(layer, x).mean().backward()
+        optimizer.step()
+"""
 INDICES = """
 class Scatter(Function):
     @staticmethod
@@ -268,6 +312,8 @@ SILENT = [
     DENSITY.format(library="math"),
     LEFT_TO_ANOTHER.format(before="made = torch.einsum('ij,jk->ik', made, edges)"),
     LEFT_TO_ANOTHER.format(before="edges = edges.to(nodes.dtype)"),
+    REGION.format(found="", further=""),
+    REGION.format(found="", further=PLAIN),
 ]
 
 
@@ -287,3 +333,9 @@ def test_found_where_asked(code: str) -> None:
 @pytest.mark.parametrize("code", SILENT)
 def test_silent(code: str) -> None:
     assert not rows(HEADER + textwrap.dedent(code), frozenset({"AMP601", "AMP605"}))
+
+
+def test_a_recomputation_outside_of_a_region_in_one_of_two_loops() -> None:
+    code = HEADER + REGION.format(found="  # found", further=OUTSIDE)
+    marked = [row for row, line in enumerate(code.splitlines(), 1) if "# found" in line]
+    assert rows(code, frozenset()) == marked

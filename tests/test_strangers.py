@@ -817,10 +817,91 @@ class Module(lightning.LightningModule):
                 self.trainer.scaler.unscale_(optimizer)
             optimizer.zero_grad()
 """,
+    "norms behind the step that clipping to an infinite limit measures": """
+import math
+import numpy as np
+
+model = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for step, batch in enumerate(loader):
+    optimizer.zero_grad()
+    with torch.autocast("cuda"):
+        loss = model(batch).sum()
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 50.0)
+    scaler.step(optimizer)
+    scaler.update()
+    if step % 200 == 0:
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf")).item())
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=math.inf))
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), np.inf), torch.inf)
+        torch.nn.utils.clip_grad_value_(model.parameters(), torch.inf)
+""",
+    "a region of a context manager, entered anew in every iteration and with a step at its end": """
+from contextlib import contextmanager
+
+class Precision:
+    def __init__(self, half):
+        self.half = half and torch.cuda.is_available()
+        self.scaler = torch.amp.GradScaler("cuda") if self.half else None
+
+    @contextmanager
+    def autocast(self):
+        if self.half:
+            with torch.autocast("cuda"):
+                yield
+        else:
+            yield
+
+    def unscale(self, optimizer):
+        if self.scaler is not None:
+            self.scaler.unscale_(optimizer)
+
+class Window:
+    def __init__(self, length):
+        self.length, self.count = length, 0
+
+    def accumulate(self, loss):
+        (loss / self.length).backward()
+        self.count += 1
+        full = self.count % self.length == 0
+        if full:
+            self.count = 0
+        return full
+
+class Steps:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def training_step(self, inputs, targets):
+        self.optimizer.zero_grad()
+        loss = nn.functional.mse_loss(self.model(inputs), targets)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+class Trainer:
+    def __init__(self, config):
+        self.model = nn.Linear(1, 2)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.steps = Steps(self.model, self.optimizer)
+        self.precision = Precision(config["half"])
+        self.window = Window(4)
+
+    def train(self, loader):
+        for inputs, targets in loader:
+            with self.precision.autocast():
+                loss = self.steps.training_step(inputs, targets)
+            if self.window.accumulate(loss):
+                self.precision.unscale(self.optimizer)
+""",
 }
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
     "a step before a return, behind which another branch goes on": ["AMP101", "AMP101"],
+    "a region of a context manager, entered anew in every iteration and with a step at its end": ["AMP207", "AMP101"],
     "a scaler made for every batch": ["AMP210"],
     "micro-batches counted twice, each of which ends a window of two": ["AMP734"],
 }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from amplint.findings import Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import RunsAgain
+from amplint.semantics.events import Backward, ManagedBackward, RunsAgain
 
 
 class CheckpointLosesAutocast(Rule):
@@ -41,7 +41,8 @@ class CheckpointLosesAutocast(Rule):
     output = torch.utils.checkpoint.checkpoint(run, x, use_reentrant=False)
     ```
     Or decorate forward with `torch.amp.custom_fwd(device_type="cuda")` and backward with `torch.amp.custom_bwd`.
-    Nothing is reported for a class that speaks of autocast itself; where no file in sight does, this is an info.
+    Nothing is reported for a class that speaks of autocast itself, nor where all backward passes in sight run within a
+    region, which AMP101 reports. Where no file in sight speaks of autocast, this is an info.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/checkpoint.html>
@@ -59,7 +60,22 @@ class CheckpointLosesAutocast(Rule):
     screen = (*assumed, (b"autocast", b"amp"))
     reason = "Where forward runs under autocast, in half, backward runs the same outside the region, in float32."
 
+    def __init__(self) -> None:
+        self._in_region: set[bool] = set()
+        """Whether backward passes on what regions computed run in a region."""
+
+    def on_backward(self, event: Backward) -> Iterator[Report]:
+        if event.regions or event.region_with is not None:
+            self._in_region.add(event.region_with is not None)
+        yield from ()
+
+    def on_managed_backward(self, event: ManagedBackward) -> Iterator[Report]:
+        self._in_region.add(event.region_with is not None)
+        yield from ()
+
     def on_runs_again(self, event: RunsAgain) -> Iterator[Report]:
+        if self._in_region == {True}:
+            return
         what = f"recomputes {event.op}" if event.op else "recomputes"
         yield self.report(
             event,

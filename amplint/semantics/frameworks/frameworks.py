@@ -331,11 +331,12 @@ def _stepped_unprepared(
         _emit_bypassed(machine, state, manager, node, "step", backward, premises)
 
 
-def clipped(machine: Machine, state: State, node: cst.Call, what: str) -> None:
-    """Report PyTorch's own clipping of gradients of a framework."""
-    _clipped_by_hand(machine, state, node)
-    if clipped_too_early(machine, state, node):
-        return
+def clipped(machine: Machine, state: State, node: cst.Call, what: str, mutates: bool) -> None:
+    """Report PyTorch's own clipping of gradients of a framework, or its measuring of them unless it `mutates` any."""
+    if mutates:
+        _clipped_by_hand(machine, state, node)
+        if clipped_too_early(machine, state, node):
+            return
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from amplint.semantics.accumulation import windows
@@ -14,7 +15,7 @@ from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Ref, Unknown, Value
+from amplint.semantics.values.values import Const, Ref, Unknown, Value, number
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import in_place, operations_with
 from amplint.torchlib.names import CLIPPERS
@@ -119,6 +120,8 @@ _RESCALES = frozenset({"mul_", "div_", "copy_", "clamp_", "clip_"})
 """What clipping does to gradients in place."""
 _SIGNS = (Const(0), Const(0.0), Const(None))
 """Limits that commute with the loss scale."""
+_RETURN_NORM = frozenset({"clip_grad_norm_", "clip_grad_norm"})
+"""What clips and returns the norm, so that it only measures one where the limit is infinite."""
 _REPLACES = frozenset({"clamp", "clip", "nan_to_num"})
 """What changes gradients as `_CHANGES` do, once its result is assigned."""
 
@@ -172,15 +175,18 @@ def _gradient_method(
 def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value:
     """`torch.nn.utils.clip_grad_norm_` and the like."""
     machine.idle.add(node)
-    mutates = CLIPPERS[name]
     limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
+    without_limit = CLIPPERS[name] and number(limit) == math.inf
+    if without_limit and name.rpartition(".")[2] not in _RETURN_NORM:
+        return Unknown(machine.fresh())
+    mutates = CLIPPERS[name] and not without_limit
     if limit is not None and _involves_scale(machine, limit):
         return Unknown(machine.fresh())
     if arguments.given and limit != Const(None):
         if mutates:
             windows.note(machine, state, Job.CLIP, node)
         what = "clipped" if mutates else "measured"
-        if mutates:
-            frameworks.clipped(machine, state, node, name.rpartition(".")[2])
+        if CLIPPERS[name]:
+            frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
         protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(machine.fresh())

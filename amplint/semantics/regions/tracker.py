@@ -149,6 +149,9 @@ def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None
             machine[Regions].entered_at.setdefault(by, machine.fresh())
         state.regions = (*state.regions, Region(value, by))
     elif isinstance(value, Entered):
+        for context, _ in value.contexts:
+            if isinstance(context, Autocast):
+                machine.emit(state, AutocastEntered, context.node, context=context)
         state.regions = (*state.regions, *(Region(context, node) for context, node in value.contexts))
     elif isinstance(value, Ref):
         if value.name in AUTOCASTS:
