@@ -92,3 +92,39 @@ def test_a_flag_for_float16_is_another_than_the_one_that_chooses_bfloat16() -> N
 def test_no_repair_of_a_scaler_that_serves_float16_too() -> None:
     (finding,) = _findings(FLAGS.format(made="amp"))
     assert finding.fix is None
+
+
+PLAYS = """
+import argparse
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--play", choices=["bf16", "fp32"], default="bf16")
+parser.add_argument("--amp", action="store_true")
+args = parser.parse_args()
+played = {{"bf16": torch.bfloat16, "fp32": torch.float32}}[args.play]
+
+
+def train(model, optimizer, loader, scaler):
+    for batch in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda"{dtype}):
+            loss = model(batch).mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def main(loader, play):
+    model = torch.nn.Linear(10, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", enabled=args.amp)
+    for _ in range(10):
+        play(model.to(played))
+        train(model.float(), optimizer, loader, scaler)
+"""
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("", False), (", dtype=torch.float16", False), (", dtype=played", True)])
+def test_the_dtype_of_the_inference_is_not_that_of_the_training(dtype: str, told: bool) -> None:
+    assert bool(_findings(PLAYS.format(dtype=dtype))) == told

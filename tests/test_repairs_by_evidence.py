@@ -74,6 +74,31 @@ def attend(scores):
     with torch.autocast("cuda", enabled=False):
         return F.softmax(scores.half(), dim=-1)
 """
+EPOCH = """
+import torch
+
+def epoch(model, loader, criterion, optimizer=None, scaler=None, mixed=False):
+    training = optimizer is not None
+    model.train(training)
+    for x, y in loader:
+        if training:
+            optimizer.zero_grad()
+            with torch.autocast({region}):
+                loss = criterion(model(x), y)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            with torch.inference_mode():
+                loss = criterion(model(x), y)
+
+def main(loader, valid, criterion, options):
+    model = torch.nn.Linear(10, 2).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    epoch(model, loader, criterion, optimizer, scaler, options.mixed)
+    epoch(model, valid, criterion{given})
+"""
 
 
 def lint(code: str, program: str) -> list[Finding]:
@@ -95,6 +120,11 @@ def lint(code: str, program: str) -> list[Finding]:
             SCALERS.format(more="second.scale(own).backward(); second.step(other); second.update()"),
             False,
         ),
+        ("AMP111", EPOCH.format(region='"cuda", enabled=scaler is not None', given=""), False),
+        ("AMP111", EPOCH.format(region='"cuda", enabled=mixed', given=""), False),
+        ("AMP111", EPOCH.format(region='"cuda", enabled=mixed', given=", mixed=options.mixed"), True),
+        ("AMP111", EPOCH.format(region='"cuda"', given=""), True),
+        ("AMP111", EPOCH.format(region="enabled=True", given=""), False),
         ("AMP712", SHARDED.format(condition=""), True),
         ("AMP712", SHARDED.format(condition="if sharded: "), False),
     ],

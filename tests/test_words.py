@@ -21,7 +21,8 @@ IN_SOURCE = {
     "chosen_devices.py": [
         "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
         "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_INDENTED", "_IS_FLOAT16", "_IS_MPS", "_KERNELS", "_LISTED",
-        "_MAKES_DEVICE", "_NEEDS_CUDA", "_NOT_CPU", "_ON_CUDA", "_PATH", "_RETURNED", "_TRAINS",
+        "_MAKES_DEVICE", "_NEEDS_CUDA", "_NOT_CPU", "_ON_CUDA", "_PATH", "_PRESENCE", "_RETURNED", "_SCALER_GIVEN",
+        "_TRAINS",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],

@@ -9,19 +9,18 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, DecoratorRefused, Event, ScalerCreated
-from amplint.semantics.values.values import Const, Device, Ref, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.names import (
     AUTOCAST_PARAMETERS,
     AUTOCASTS,
-    DTYPES,
     INDEX_TAKEN_SINCE,
     SCALER_PARAMETERS,
     SHARDED_SCALER,
     SUCCESSORS,
 )
 
-TAKES = {"device_type": "str", "dtype": "torch.dtype", "enabled": "bool"}
+from .refused import TAKES, lacks_type, unknown, wrongly_typed_arguments
+
 BELONGS_TO = {"torch.dtype": "dtype", "bool": "enabled"}
 _NEWER = "torch.amp.autocast"
 
@@ -80,23 +79,22 @@ class AutocastArguments(Rule):
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
         order = AUTOCAST_PARAMETERS[AUTOCASTS[event.api]]
         reason = f"PyTorch raises an error: the parameters of {event.api} are {', '.join(order)}."
-        for parameter, kind in _wrongly_typed_arguments(event):
+        for parameter, kind in wrongly_typed_arguments(event):
             message = f"autocast gets a {kind} for {parameter}, which takes a {TAKES[parameter]}"
             advice = f"Pass it as {BELONGS_TO[kind]}." if kind in BELONGS_TO else f"Pass a {TAKES[parameter]}."
             severity = Severity.WARNING if event.by_use and kind == "torch.device" else None
             at = event.arguments[parameter][0]
             yield self.report(event, message, reason=reason, advice=advice, at=at, severity=severity)
             return
-        for argument in event.node.args if isinstance(event.node, cst.Call) else ():
-            if argument.keyword is not None and argument.keyword.value not in order and not _is_newer_too(event):
-                reason = f"PyTorch raises TypeError: the parameters of {event.api} are {', '.join(order)}."
-                message = f"autocast has no parameter {argument.keyword.value}"
-                has_it = AUTOCASTS[event.api] is not None and argument.keyword.value == "device_type"
-                advice = "Pass it as dtype." if argument.keyword.value.endswith("type") else "Leave it out."
-                advice = f"Call {_NEWER}, which has it." if has_it else advice
-                yield self.report(event, message, reason=reason, advice=advice, at=argument)
-                return
-        if event.certain and event.needs_type and not event.positional and "device_type" not in event.arguments:
+        for argument, name in unknown(event):
+            reason = f"PyTorch raises TypeError: the parameters of {event.api} are {', '.join(order)}."
+            message = f"autocast has no parameter {name}"
+            has_it = AUTOCASTS[event.api] is not None and name == "device_type"
+            advice = "Pass it as dtype." if name.endswith("type") else "Leave it out."
+            advice = f"Call {_NEWER}, which has it." if has_it else advice
+            yield self.report(event, message, reason=reason, advice=advice, at=argument)
+            return
+        if lacks_type(event):
             newer = f"PyTorch raises TypeError: {_NEWER} begins with device_type."
             yield self.report(event, "autocast gets no device type", reason=newer, advice='Pass one, such as "cuda".')
         if event.indexed is not None and not (event.torch is not None and event.torch.least >= INDEX_TAKEN_SINCE):
@@ -140,7 +138,7 @@ class AutocastArguments(Rule):
             return Fix("Pass the device type by name", (rewrite.replace(given, named),))
         if not isinstance(event, AutocastCreated):
             return None
-        parameter, kind = next(_wrongly_typed_arguments(event), ("", ""))
+        parameter, kind = next(wrongly_typed_arguments(event), ("", ""))
         own = BELONGS_TO.get(kind)
         if kind == "torch.device":
             device = event.arguments[parameter][0].value
@@ -149,24 +147,3 @@ class AutocastArguments(Rule):
             argument = event.arguments[parameter][0]
             return Fix(f"Pass it as {own}", (rewrite.replace(argument, f"{own}={rewrite.text(argument.value)}"),))
         return None
-
-
-def _is_newer_too(event: AutocastCreated) -> bool:
-    """Whether the name that is called is that of the newer class on the usual path."""
-    return AUTOCASTS[event.api] is not None and event.needs_type
-
-
-def _wrongly_typed_arguments(event: AutocastCreated) -> Iterator[tuple[str, str]]:
-    """The parameters with arguments of a wrong type, each with that type."""
-    for parameter, taken in TAKES.items():
-        if parameter in event.arguments and (kind := _kind(*event.arguments[parameter])) not in ("", taken):
-            yield parameter, kind
-
-
-def _kind(argument: cst.Arg, value: Value) -> str:
-    """The type of an argument, "" if that is not certain."""
-    if isinstance(value, Device) or (isinstance(value, Ref) and value.name in DTYPES):
-        return "torch.device" if isinstance(value, Device) else "torch.dtype"
-    if isinstance(argument.value, cst.Comparison):
-        return "bool"
-    return type(value.value).__name__ if isinstance(value, Const) and value.value is not None else ""

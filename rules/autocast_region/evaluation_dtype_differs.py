@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.arguments import get_the_same
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
 from amplint.semantics.values.values import TRUE
 from amplint.source import syntax as cst
+
+from .refused import is_refused
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -41,7 +44,7 @@ class EvaluationDtypeDiffers(Rule):
 
     ## Fix safety
     The evaluation's forward pass gets the region of the training. Its outputs are half then, for other code to convert.
-    Where a condition also trains without the region, nothing is written.
+    Where a condition also trains without the region, or the evaluation is given other settings, nothing is written.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -61,6 +64,12 @@ class EvaluationDtypeDiffers(Rule):
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
         self._half: set[Hashable] = set()
         self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
+        self._refused: set[cst.CSTNode] = set()
+
+    def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
+        if is_refused(event):
+            self._refused.add(event.node)
+        yield from ()
 
     def on_forward(self, event: Forward) -> Iterator[Report]:
         if event.half:
@@ -99,7 +108,11 @@ class EvaluationDtypeDiffers(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         call, on = self._missing.get(event.node, (event.node, None))
-        if on is None or on.region is None or not rewrite.means_the_same(on.region.node, call):
+        if on is None or on.region is None or on.region.node in self._refused:
             return None
-        edit = rewrite.wrap_statement(call, f"with {rewrite.text(on.region.node)}")
+        assert isinstance(event, Forward)
+        region = on.region.node
+        if not rewrite.means_the_same(region, call) or not get_the_same(region, on.way, event.way, rewrite):
+            return None
+        edit = rewrite.wrap_statement(call, f"with {rewrite.text(region)}")
         return Fix("Enter the region of the training", (edit,), Applicability.UNSAFE) if edit else None

@@ -69,6 +69,7 @@ class ScalerNotNeeded(Rule):
         self.backwards: dict[cst.CSTNode, dict[cst.CSTNode, set[bool]]] = {}
         self.either: set[cst.CSTNode] = set()
         self.unknown: set[cst.CSTNode] = set()
+        self.undecided: set[cst.CSTNode] = set()
         self.regions: dict[cst.CSTNode, cst.CSTNode] = {}
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
@@ -81,6 +82,7 @@ class ScalerNotNeeded(Rule):
             known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
             known |= {True} if event.scales_bfloat16 else set()
             known |= {False} if event.may_scale_float16 else set()
+            self.undecided |= set() if event.is_float16 else {event.scaler.created}
             self.unknown |= {event.scaler.created} if event.scales_unknown else set()
             if (event.scales_bfloat16 or event.scales_unknown) and (region := _bfloat16_region(event)) is not None:
                 self.regions.setdefault(event.scaler.created, region)
@@ -99,7 +101,8 @@ class ScalerNotNeeded(Rule):
             shown = bool(seen) and all(True in known for known in seen)
             either = any(False in known for known in seen)
             named = not either and all(one.for_bfloat16 for one in made)
-            asked = [one for one in made if one.for_bfloat16 or one.also_bfloat16]
+            float16 = node in self.backwards and node not in self.undecided
+            asked = [one for one in made if one.for_bfloat16 or one.also_bfloat16] if not float16 else []
             unnamed = replace(made[0], guesses=())
             notes = [(self.regions[node], "this region can be bfloat16")] if node in self.regions else []
             if all(one.never_read for one in made):

@@ -157,6 +157,11 @@ class Backward(Event):
         """Whether the loss can have been computed in float16 while the scaler is on."""
         return any(_can_be_float16(region.context) and region.scaler_on is not False for region in self.regions)
 
+    @property
+    def is_float16(self) -> bool:
+        """Whether the loss was computed in regions for float16 alone."""
+        return bool(self.regions) and all(region.context.dtypes == FLOAT16 for region in self.regions)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DelegatedBackward(Event):

@@ -14,7 +14,7 @@ from amplint.source import syntax as cst
 class SchedulerStep(Event):
     """`scheduler.step()` in the iteration in which `stepped`, a call on the scaler `scaler`, steps an optimizer.
 
-    `waits` means that a condition since then can know whether the step was skipped.
+    `waits` means that a condition since then can know whether the step was skipped, or one before that it was not.
     """
 
     call: cst.Call

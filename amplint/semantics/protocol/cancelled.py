@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.policy import words
 
-_TESTS = frozenset({"isnan", "isinf", "isfinite"})
+FINITENESS_TESTS = frozenset({"isnan", "isinf", "isfinite"})
 """Functions and methods whose results are the same with and without a scale."""
 _KEEPS = words("norm vector_norm abs sum mean amax amin stack cat flatten to detach clone item float cpu cuda")
 """Functions and methods whose results carry the scale of their argument."""
@@ -54,7 +54,7 @@ class _Uses:
                     return False
             elif isinstance(above, cst.Call):
                 name = last_name(above.func)
-                if name in _TESTS:
+                if name in FINITENESS_TESTS:
                     return True
                 if name not in _KEEPS and (inverse or name not in _BOUNDS):
                     return False

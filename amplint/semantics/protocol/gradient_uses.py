@@ -10,6 +10,7 @@ from amplint.semantics.events import Job
 from amplint.semantics.frameworks import frameworks
 from amplint.semantics.protocol import protocol
 from amplint.semantics.protocol.cancelled import cancels
+from amplint.semantics.protocol.skips import norm_of_gradients
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
@@ -189,4 +190,4 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
         if CLIPPERS[name]:
             frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
         protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
-    return Unknown(machine.fresh())
+    return Unknown(norm_of_gradients(machine))

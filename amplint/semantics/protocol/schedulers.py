@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
-from amplint.semantics.protocol.skips import reads_skips
+from amplint.semantics.protocol.skips import knows_finite, reads_skips
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -47,10 +47,8 @@ def _advanced(
     latest = next((found for now in rounds if (found := _stepped(machine, state, now)) is not None), None)
     if latest is not None:
         scaler, call = latest
-        machine.emit(
-            state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=reads_skips(machine, state, call),
-            guesses=guesses,
-        )  # fmt: skip
+        waits = knows_finite(machine, state) or reads_skips(machine, state, call)
+        machine.emit(state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=waits, guesses=guesses)
 
 
 def _rounds(machine: Machine, state: State, owner: Unknown | Instance) -> list[Iteration]:

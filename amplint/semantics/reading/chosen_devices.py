@@ -49,6 +49,12 @@ _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_i
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
 _CHOICE = regex(r" if | else |is_available| or ")
 _AMP_CLASSES = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
+_SCALER_GIVEN = regex(r"(?m)^[ \t]*([\w.]+)[^\n=]*=[ \t]*(?:\(\n)?[^\n]*\bGradScaler\b")
+"""The target of an assignment that makes a scaler on its first or second line."""
+_SCALER_CLASSES = frozenset(name.rpartition(".")[2] for name in GRAD_SCALERS)
+_PRESENCE = regex(r"\bis (?:not )?None\b|\bbool\(")
+"""Values of flags that tell whether there is an object."""
+_CONDITIONAL = (cst.If, cst.IfExp, cst.BooleanOperation)
 _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
@@ -94,7 +100,7 @@ def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = Fals
     """
     if not _DEVICES.search(source.text) or _is_guarded(source, node, beside_cpu=beside_cpu):
         return None
-    if _is_around_making(source, node):
+    if _is_around_making(source, node) or _needs_scaler(source, node):
         return None
     around = [above for above in source.ancestors(node) if isinstance(above, (cst.FunctionDef, cst.ClassDef))]
     inherited = [base for above in around if isinstance(above, cst.ClassDef) for base in _bases(source, above)]
@@ -230,7 +236,7 @@ def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
     function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
     if function is None or has_kernels(source, needed=True) or _names_only_cuda(source):
         return False
-    if _moves_to_cuda(source, function) or _has_region_for_device(function, node):
+    if _moves_to_cuda(source, function) or _has_region_for_device(function, node) or _needs_scaler(source, node):
         return False
     return not _is_guarded(source, node, beside_cpu=True) and not any(map(_needs_cuda, source.chunks))
 
@@ -312,6 +318,72 @@ def float32_elsewhere(source: Source, dtype: cst.BaseExpression) -> cst.IfExp | 
 
 
 def is_about_devices(source: Source, condition: cst.CSTNode) -> bool:
+    """Whether a condition tests the device, directly or through flags, or a scaler that only CUDA has."""
+    return _tests_device(source, condition) or _tests_scaler(source, condition)
+
+
+def _tests_scaler(source: Source, condition: cst.CSTNode) -> bool:
+    """Whether a condition, or the value of a flag in it, reads a scaler that is None without a certain device."""
+    scalers = _scalers_of_device(source)
+    flags = _flags(source.code(condition)) if scalers else set[str]()
+    tests = (value for flag in flags for value in _assigned(source).get(flag, ()) if _PRESENCE.search(value))
+    return not scalers.isdisjoint(flags) or any(not scalers.isdisjoint(_flags(value)) for value in tests)
+
+
+@cached_per_file
+def _scalers_of_device(source: Source) -> frozenset[str]:
+    """The last names of the scalers of a file that it makes only where a condition on the device holds."""
+    names = {target.rpartition(".")[2] for target in _SCALER_GIVEN.findall(source.text)}
+    if not any("None" in value or value.endswith("(") for name in names for value in _assigned(source).get(name, ())):
+        return frozenset()
+    found: dict[str, bool] = {}
+    for chunk in source.chunks:
+        for given in every(chunk.module, cst.Assign) if "GradScaler" in chunk.text else ():
+            for call in every(given.value, cst.Call):
+                if last_name(call.func) in _SCALER_CLASSES:
+                    names = {last_name(target.target) for target in given.targets} - {""}
+                    asked = _is_made_for_device(source, call)
+                    found.update({name: asked and found.get(name, True) for name in names})
+    return frozenset(name for name, asked in found.items() if asked)
+
+
+def _is_made_for_device(source: Source, call: cst.Call) -> bool:
+    inner: cst.CSTNode = call
+    for above in source.ancestors(call):
+        if isinstance(above, (cst.If, cst.IfExp)) and inner is above.body and _tests_device(source, above.test):
+            return True
+        inner = above
+    return False
+
+
+def _needs_scaler(source: Source, node: cst.CSTNode) -> bool:
+    """Whether the function around `node` goes on with a scaler that is None without a certain device."""
+    function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
+    scalers = _scalers_of_device(source) if function is not None else frozenset[str]()
+    calls = every(function, cst.Call) if scalers and function is not None else ()
+    return any(
+        isinstance(call.func, cst.Attribute)
+        and last_name(call.func.value) in scalers
+        and set(_branches(source, call)) <= set(_branches(source, node))
+        for call in calls
+    )
+
+
+def _branches(source: Source, node: cst.CSTNode) -> Iterator[int]:
+    """The identities of the branches and functions around `node`."""
+    inner = node
+    for above in source.ancestors(node):
+        if isinstance(above, cst.FunctionDef):
+            yield id(above)
+        elif isinstance(above, _CONDITIONAL) and inner not in (
+            getattr(above, "test", None),
+            getattr(above, "left", None),
+        ):
+            yield id(inner)
+        inner = above
+
+
+def _tests_device(source: Source, condition: cst.CSTNode) -> bool:
     """Whether a condition tests the device, directly or through flags."""
     text = _AMP.sub("", source.code(condition))
     if _DEVICE_WORDS.search(text):
