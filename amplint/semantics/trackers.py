@@ -52,6 +52,7 @@ from amplint.semantics.protocol.dead_items import DeadItems
 from amplint.semantics.protocol.gradient_uses import GradientUses
 from amplint.semantics.protocol.mistaken import Mistaken
 from amplint.semantics.protocol.named_clips import NamedClips
+from amplint.semantics.protocol.overflow_tests import OverflowTests
 from amplint.semantics.protocol.protocol import Protocol
 from amplint.semantics.protocol.protocol_calls import ProtocolCalls
 from amplint.semantics.protocol.schedulers import Schedulers
@@ -131,6 +132,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     ProtocolCalls,
     Segments,
     Protocol,
+    OverflowTests,
     Mistaken,
     ShortLived,
     Schedulers,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import Event, NeverUpdated, OptState, PairEvent, ScalerStep, Unscale
+from amplint.semantics.events import Event, NeverUpdated, OptState, OverflowKept, PairEvent, ScalerStep, Unscale
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
 
@@ -24,6 +24,9 @@ class MissingUpdate(Rule):
     Without it the next `step()` raises `RuntimeError: step() has already been called since the last update()`. When it
     is missing on a rare path only, the run dies whenever that path is first taken. With `enabled=False` nothing
     happens, which hides the bug until mixed precision is switched on.
+
+    A loop that tests scaled gradients for inf itself, and leaves out `step()` and `update()` where it finds some, never
+    lowers the loss scale: the next batches overflow at the same scale, and training stalls without an error.
 
     ## Example
     ```python
@@ -89,7 +92,20 @@ class MissingUpdate(Rule):
             notes=[(event.scaler.created, "the scaler, made here")] if event.scaler.created is not None else [],
         )
 
+    def on_overflow_kept(self, event: OverflowKept) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "where gradients overflow, no step and no update() follows, so the loss scale that they overflow at stays",
+            advice="Leave the test to scaler.step(), which skips a step with inf or NaN, and call update() after it.",
+            reason="Only update() lowers the loss scale, and only if step() or unscale_() has found the overflow.",
+            at=event.condition,
+            severity=Severity.WARNING,
+            claims=(),
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
+        if isinstance(event, OverflowKept):
+            return None
         assert isinstance(event, (PairEvent, NeverUpdated))
         last = event.latest if isinstance(event, PairEvent) else event.node
         if last is None or (isinstance(event, PairEvent) and event.stage.state is not OptState.STEPPED):

@@ -160,7 +160,7 @@ from amplint.semantics.events.regions import (
     DisabledForOneDevice,
     NoContext,
 )
-from amplint.semantics.events.scales import NeverUpdated, ScaleLogged, ScalerMadeAnew, SchedulerStep
+from amplint.semantics.events.scales import NeverUpdated, OverflowKept, ScaleLogged, ScalerMadeAnew, SchedulerStep
 from amplint.semantics.events.script import ApiUse, ScriptEnd
 from amplint.semantics.events.seams import (
     Clash,
@@ -287,6 +287,7 @@ __all__ = [
     "OptState",
     "OptimizerStep",
     "OutputInHalf",
+    "OverflowKept",
     "PairEvent",
     "ParameterApart",
     "PenaltyScaled",

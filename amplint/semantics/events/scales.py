@@ -35,6 +35,14 @@ class NeverUpdated(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OverflowKept(Event):
+    """A scaled backward pass behind gradients that `condition` found to have overflowed, with no update in between."""
+
+    scaler: Scaler
+    condition: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ScalerMadeAnew(Event):
     """A scaler lives no longer than one call of a function, or one round of a loop, and its optimizer does.
 

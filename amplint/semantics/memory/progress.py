@@ -20,13 +20,15 @@ Key = TypeVar("Key")
 Timed = TypeVar("Timed", Stage, "ScalerState")
 
 ANY_OPTIMIZER = -1
+_NOTHING = False, None, False, None, None
 
 
 @dataclass(frozen=True, slots=True)
 class ScalerState:
     """The state of a scaler since its last `update`, that call, and its loop iteration.
 
-    An `older` scaler existed before the running call by unseen code.
+    An `older` scaler existed before the running call by unseen code. `overflowed` is the condition for which the path
+    dropped gradients that have overflowed.
     """
 
     checked: bool = False
@@ -34,12 +36,13 @@ class ScalerState:
     updated: cst.CSTNode | None = None
     iteration: tuple[int, ...] = ()
     older: bool = False
+    overflowed: cst.CSTNode | None = None
 
     def key(self, now: Iteration) -> Hashable:
         """What rules can distinguish in the iteration `now`; None where that is nothing."""
         recency = _recency(self.iteration, now) if self.updated is not None else None
-        known = self.checked or self.latest is not None or self.older or recency is not None
-        return (self.checked, self.latest, self.older, recency) if known else None
+        what = self.checked, self.latest, self.older, self.overflowed, recency
+        return what if what != _NOTHING else None
 
 
 class Progress(Part):
@@ -157,7 +160,7 @@ class Progress(Part):
         for scaler in self.scalers.keys() | other.scalers.keys():
             known = self.scalers.get(scaler, ScalerState())
             if known != other.scalers.get(scaler, ScalerState()):
-                blurred.scalers[scaler] = replace(known, checked=True)
+                blurred.scalers[scaler] = replace(known, checked=True, overflowed=None)
         return blurred
 
     def continued(self, now: Progress, before: Progress, then: Iteration, here: Iteration) -> Progress:

@@ -21,6 +21,7 @@ from amplint.semantics.events import (
     Job,
     OptimizerStep,
     OptState,
+    OverflowKept,
     ScaleDiscarded,
     ScalerRecordsRead,
     ScalerStep,
@@ -57,7 +58,7 @@ from amplint.semantics.memory.progress import (
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters
-from amplint.semantics.protocol import independence, mistaken, short_lived, skips, two_choices
+from amplint.semantics.protocol import independence, mistaken, overflow_tests, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import may_be_none, symbol_of
@@ -167,6 +168,8 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
     outside.differentiated(machine, state, loss, node)
     state.change(RegionsRun).ran = ()
     if scaler is not None:
+        _leave_overflow(machine, state)
+        _emit_overflow(machine, state, node, scaler)
         state.note(node, "backward leaves gradients that carry the loss scale")
         fresh = Gradients(GradState.SCALED, scaler, node)
         plain = machine[Protocol].plain.get(symbol_of(machine, loss))
@@ -190,6 +193,33 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
     state.change(Progress).gradients = after
+
+
+def _leave_overflow(machine: Machine, state: State) -> None:
+    """Mark the scalers of gradients that a condition of the path has found to have overflowed, and that wait."""
+    if not overflow_tests.occur(machine):
+        return
+    for gradients in {id(one): one for one in state[Progress].gradients.values()}.values():
+        for one in on_path(machine, state, gradients).passes:
+            waits = one.state is GradState.SCALED and one.consumed is None and one.outdated is None
+            if waits and one.scaler is not None and one.backward is not None and not _is_checked(state, one.scaler):
+                condition = overflow_tests.decided(machine, state, one.backward)
+                if condition is not None:
+                    known = replace(_scaler(state, one.scaler), overflowed=condition)
+                    state.change(Progress).scalers[one.scaler.symbol] = known
+
+
+def _is_checked(state: State, scaler: Scaler) -> bool:
+    """Whether the scaler has divided or stepped gradients since its last update, so that it refuses to do so again."""
+    return any(stage.refuses for pair, stage in state[Progress].pairs.items() if pair[0] == scaler.symbol)
+
+
+def _emit_overflow(machine: Machine, state: State, node: cst.Call, scaler: Scaler) -> None:
+    """The next backward pass has the scale that gradients have overflowed at."""
+    known = _scaler(state, scaler)
+    if known.overflowed is not None:
+        machine.emit(state, OverflowKept, node, scaler=scaler, condition=known.overflowed)
+        state.change(Progress).scalers[scaler.symbol] = replace(known, overflowed=None)
 
 
 def _idle_scale(machine: Machine, node: cst.Call) -> cst.CSTNode | None:
@@ -507,6 +537,7 @@ def zero_grad(machine: Machine, state: State, node: cst.Call, owner: Value, to_n
     """`optimizer.zero_grad()` or `model.zero_grad()`; `to_none` says whether gradients become None or zeros."""
     machine.idle.add(node)
     machine.interactions += 1
+    _leave_overflow(machine, state)
     windows.note(machine, state, Job.CLEAR, node, in_vain=not any(map(may_wait, state[Progress].gradients.values())))
     cleared = replace(CLEARED, cleared=node) if to_none else NO_GRADIENTS
     known = {key for key in state[Progress].gradients if key != ANY_OPTIMIZER}
