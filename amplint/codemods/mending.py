@@ -237,7 +237,8 @@ def remark_on(finding: Finding, program: Program, device: str | None) -> Remark:
         path = os.path.normpath(os.path.join(os.path.dirname(source.path), there.filename))
         source = next((one for one in program.sources if one.path == path), source)
         where = f"{there.filename}:{there.span.start.row}: "
-    half = finding.name in _CURED and (finding.name != "loss-in-half" if there is None else source is not program.main)
+    own = finding.name != "loss-in-half" or finding.fix is None
+    half = finding.name in _CURED and (own if there is None else source is not program.main)
     fix = of_finding(source, finding, device) if half else None
     return Remark(finding.span.start.row, f"{where}{finding.message} ({finding.code})", cures=as_cures(source, fix))
 

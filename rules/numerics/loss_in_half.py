@@ -64,10 +64,10 @@ class LossInHalf(Rule):
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
     or whose result is converted back to another tensor's dtype, and a loss on what another branch of the same `if`, or
     another loss of the file, converts to float32, in a file that loads its model in half, or in a class of
-    transformers' pretrained models, whose users choose the dtype. In files that do not train themselves, it reports a softmax that a divergence of distributions is computed from, or whose logarithm is
-    taken. It also reports a sigmoid or hyperbolic tangent that is taken from 1
-    for a power or a logarithm, as in a focal loss: autocast leaves it in half, so that nothing of what is close to 1 is
-    left.
+    transformers' pretrained models, whose users choose the dtype. In files that do not train themselves, it reports a
+    softmax that a divergence of distributions is computed from, or whose logarithm is taken. It also reports a sigmoid
+    or hyperbolic tangent that is taken from 1 for a power or a logarithm, as in a focal loss: autocast leaves it in
+    half, so that nothing of what is close to 1 is left.
 
     ## Example
     ```python
