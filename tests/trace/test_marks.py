@@ -66,6 +66,8 @@ OTHERS: dict[str, list[Verdict | None]] = {
     "AMP408-loss-in-half/bad_output_of_region.py": [None],
     "AMP408-loss-in-half/bad_output_of_sharded.py": [None],  # the run has no processes to shard over
     "AMP412-bfloat16-addend-lost/bad_decay.py": [Verdict.NOT_EXERCISED],  # a constant runs no operation
+    "AMP203-missing-update/bad_overflow_left_out.py": [None],  # nothing raises
+    "AMP203-missing-update/bad_overflow_of_one_gradient.py": [None],
     "AMP221-step-without-gradients/bad_unscaled_another.py": [Verdict.UNDECIDED],  # nothing raises
     "AMP221-step-without-gradients/bad_optimizer_of_no_name.py": [Verdict.UNDECIDED],  # Python raises, not PyTorch
     "AMP414": [None],  # how often a random number falls on a value is not counted

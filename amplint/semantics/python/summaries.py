@@ -14,9 +14,7 @@ from amplint.semantics.values.values import Autocast, Const, Neutral, Ref, Value
 Tables = dict[int, dict[str, Value]]
 
 RUNS = 3
-"""How often a function is run before its summaries are used in other iterations: up to here every call has results of
-its own.
-"""
+"""How often a function is run before its summaries are used: up to here every call has results of its own."""
 RUNS_WITHOUT_EFFECT = 2
 """How many runs without effect, from one place and in one state, before a call is not followed any more."""
 _PLAIN = (Autocast, Const, Neutral, Ref)
@@ -74,11 +72,9 @@ class Summaries:
 
     def find(self, function: Hashable, call: Hashable, state: State) -> Summary | None:
         """The summary of a call in `state`, None if the function has to be run."""
-        often = self.runs[function] >= RUNS
-        for summary in self._known.get((function, call), ()):
-            if (often or summary.before.iteration == state.iteration) and summary.holds(state):
-                return summary
-        return None
+        if self.runs[function] < RUNS:
+            return None
+        return next((one for one in self._known.get((function, call), ()) if one.holds(state)), None)
 
     def is_without_effect(self, context: Hashable, state: State) -> bool:
         """Whether calls in this context repeatedly had no effect, under the assumptions of `state`."""

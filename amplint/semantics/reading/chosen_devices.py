@@ -49,7 +49,7 @@ _FIXED = regex(r"^(?:torch\.device\(\s*)?f?[\"'](\w+)[^\n]*$|^\d+\b|rank\b|gpu_i
 _ON_CUDA = regex(r"^(?:torch\.device\(\s*)?f?[\"']cuda|^\d+(?: if [^\n]* else \d+)?$")
 _CHOICE = regex(r" if | else |is_available| or ")
 _AMP_CLASSES = frozenset(name.rpartition(".")[2] for name in AUTOCASTS | GRAD_SCALERS)
-_SCALER_GIVEN = regex(r"(?m)^[ \t]*([\w.]+)[^\n=]*=[ \t]*(?:\(\n)?[^\n]*\bGradScaler\b")
+_SCALER_GIVEN = regex(r"(?m)^[ \t]*([\w.]+)[^\n=]{0,200}=[ \t]*(?:\(\n)?[^\n]{0,200}\bGradScaler\b")
 """The target of an assignment that makes a scaler on its first or second line."""
 _SCALER_CLASSES = frozenset(name.rpartition(".")[2] for name in GRAD_SCALERS)
 _PRESENCE = regex(r"\bis (?:not )?None\b|\bbool\(")
