@@ -15,11 +15,10 @@ Way: TypeAlias = "Sequence[tuple[cst.CSTNode | None, cst.CSTNode]]"
 """The running functions, None for the top level, each with its active call."""
 
 
-def get_the_same(node: cst.CSTNode, first: Way, second: Way, rewrite: Rewriter) -> bool:
+def have_equal_arguments(node: cst.CSTNode, first: Way, second: Way, rewrite: Rewriter) -> bool:
     """Whether the parameters that `node` reads get equal arguments on two ways, as far as their calls are in sight."""
     for name in {one.value for one in every(node, cst.Name)}:
-        arguments = (_argument(name, first, rewrite), _argument(name, second, rewrite))
-        one, other = arguments
+        one, other = _argument(name, first, rewrite), _argument(name, second, rewrite)
         if one is not None and other is not None and one is not other and not one.deep_equals(other):
             return False
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from amplint.edits.arguments import get_the_same
+from amplint.edits.arguments import have_equal_arguments
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
@@ -112,7 +112,7 @@ class EvaluationDtypeDiffers(Rule):
             return None
         assert isinstance(event, Forward)
         region = on.region.node
-        if not rewrite.means_the_same(region, call) or not get_the_same(region, on.way, event.way, rewrite):
+        if not rewrite.means_the_same(region, call) or not have_equal_arguments(region, on.way, event.way, rewrite):
             return None
         edit = rewrite.wrap_statement(call, f"with {rewrite.text(region)}")
         return Fix("Enter the region of the training", (edit,), Applicability.UNSAFE) if edit else None
