@@ -34,6 +34,18 @@ GOOD = {
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 engine.step()
         """,
+    "DeepSpeed, gradients that a test reads": """
+        def test_gradients(batches):
+            engine, _, _, _ = deepspeed.initialize(model=torch.nn.Linear(4, 4), config={"train_batch_size": 1})
+            for x in batches:
+                engine.backward(engine(x).sum())
+                assert all(weight.grad is not None for weight in engine.module.parameters())
+        """,
+    "DeepSpeed, gradients of one batch": """
+        engine, _, _, _ = deepspeed.initialize(model=torch.nn.Linear(4, 4), config={"train_batch_size": 1})
+        engine.backward(engine(x).sum())
+        norms = [weight.grad.norm().item() for weight in engine.module.parameters()]
+        """,
     "mmengine": """
         def mmengine_loop(model, loader):
             inner = torch.optim.SGD(model.parameters(), 0.1)

@@ -30,6 +30,7 @@ from amplint.semantics.python.expressions import assign, indices, single
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -219,7 +220,9 @@ class DeepSpeed(Tracker):
             self.bypassed[engine] = _Call("backward", gradients.raw, call.node)
 
     def _passed_back(self, call: Call, owner: Unknown) -> None:
-        """Record a backward pass of an engine."""
+        """Record a backward pass of an engine that trains: in a loop, and outside of tests, which read gradients."""
+        if not self.machine.loops or is_within_test(self.machine.calls):
+            return
         symbols, symbol = self.machine.symbols, root(self.machine, owner.symbol)
         engine = symbols.parts(symbol)[0] if symbols.key(symbol)[:2] == ("part", 0) else symbol
         if engine in self.engines:
