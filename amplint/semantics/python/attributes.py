@@ -16,6 +16,7 @@ from amplint.semantics.reading.scopes import access_path, dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     FALSE,
+    NONE,
     Class,
     Const,
     Device,
@@ -367,6 +368,27 @@ def _self_assignments(cls: Class) -> dict[str, list[SelfAssignment]]:
                         value = node.value if whole else None
                         found.setdefault(inner.attr.value, []).append(SelfAssignment(name, me, value))
     return found
+
+
+def set_by_name(machine: Machine, state: State, owner: Value, name: Value, value: Value) -> None:
+    """Set an attribute as `setattr` does; a None is a placeholder, hence unknown."""
+    if value == NONE:
+        return
+    if isinstance(name, Const):
+        state.set_attribute(symbol_of(machine, owner), str(name.value), value)
+    else:
+        fill(machine, state, owner)
+
+
+def fill(machine: Machine, state: State, owner: Value) -> None:
+    """Forget constant attributes of an object, each of which a computed name may have set."""
+    if not isinstance(owner, Instance):
+        return
+    names = {name for cls in lineage(machine, state, owner.cls) for name in members(cls)}
+    names |= state.heap.get(owner.symbol, {}).keys()
+    for name in names:
+        if isinstance(get(machine, state, node_of(owner.cls), owner, name), Const):
+            state.set_attribute(owner.symbol, name, machine.unknown("attribute", name, parts=(owner.symbol,)))
 
 
 def reopen(machine: Machine, state: State, me: Instance) -> None:

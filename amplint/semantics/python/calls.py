@@ -156,7 +156,9 @@ def _modified(machine: Machine, state: State, made: Call) -> Value | None:
     func, owner = made.node.func, settings(made.owner)
     if owner is None or not isinstance(func, cst.Attribute) or not isinstance(func.value, cst.Name):
         return None
-    found = modified(owner, made.name, made.arguments) if func.value.value in state.frames[state.frame] else None
+    if func.value.value not in state.frames[state.frame]:
+        return None
+    found = modified(machine, owner, made.name, made.arguments)
     if found is None:
         return None
     state.bind(state.frame, func.value.value, found[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from functools import partial
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
@@ -126,13 +127,13 @@ def stored(state: State, owner: Items, symbol: int) -> Items:
     )
 
 
-def modified(owner: Items, name: str, arguments: Arguments) -> tuple[Items, Value] | None:
+def modified(machine: Machine, owner: Items, name: str, arguments: Arguments) -> tuple[Items, Value] | None:
     """A dictionary after a call of its method `name`, and the result; None if it is unknown or the same."""
     values, keys = arguments.values, owner.keys or ()
     if name == "update":
-        given = [Items((a.value,), (Const(a.keyword),)) if a.keyword else settings(a.value) for a in arguments.given]
-        changed = functools.reduce(merged, (one for one in given if one is not None), owner)
-        return (changed, NONE) if None not in given and changed != owner else None
+        given = [Items((a.value,), (Const(a.keyword),)) if a.keyword else a.value for a in arguments.given]
+        changed = functools.reduce(partial(_updated, machine), given, owner)
+        return (changed, NONE) if changed != owner else None
     key = values[0] if values else None
     if not isinstance(key, Const):
         return None
@@ -141,6 +142,17 @@ def modified(owner: Items, name: str, arguments: Arguments) -> tuple[Items, Valu
     if name == "pop" and key in keys:
         return without_item(owner, key), owner.values[keys.index(key)]
     return None
+
+
+def _updated(machine: Machine, owner: Items, given: Value) -> Items:
+    """A dictionary of settings with the items of another; an unseen one may hold each of its keys."""
+    known = settings(given)
+    if known is not None:
+        return merged(owner, known)
+    keys = owner.keys or ()
+    symbol = symbol_of(machine, given)
+    theirs = [machine.unknown("index", parts=(symbol, symbol_of(machine, key))) for key in keys]
+    return Items(tuple(map(machine.joined_value, owner.values, theirs)), keys)
 
 
 def _stored_names(owner: Items, key: Value) -> list[str]:

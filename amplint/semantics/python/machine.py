@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
@@ -61,6 +62,9 @@ EXACT_STEPS = 500
 _UNKNOWN, _CONSTANTS, _DEVICES = (Unknown, Unknown), (Const, Const), (Device, Device)
 _OPTIONS = frozenset({Module, Ref, Several})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
+
+_MADE = frozenset({"made", "made once", "self", "value"})
+"""The keys of symbols of objects whose attributes are known where nothing sets them."""
 
 
 class Hooks(Protocol):
@@ -283,7 +287,7 @@ class Machine:
             for supposed_paths in self.hooks.supposed_paths:
                 states = supposed_paths(states)
         exact = bool(self.loops) and self.steps_left > STEP_BUDGET - EXACT_STEPS
-        return merge(states, limit, self.slice.deciding, self.joined_value, exact)
+        return merge(states, limit, self.slice.deciding, self, exact)
 
     def supposed(self, values: Sequence[Value]) -> int | None:
         """The position of the one of several possible `values` that a tracker supposes, None to leave them open."""
@@ -366,6 +370,17 @@ class Machine:
     def is_created_on_path(self, symbol: int) -> bool:
         """Whether `symbol` was created on the path, rather than reached through an older value."""
         return self.symbols.key(symbol)[0] not in _LASTS
+
+    def unset_value(self, owner: int, name: str) -> Value | None:
+        """The attribute or item `name` of the object `owner` where nothing sets it, None for objects made in sight."""
+        if owner < 0 or self.symbols.key(owner)[0] in _MADE:
+            return None
+        if name.isidentifier():
+            return self.unknown("attribute", name, parts=(owner,))
+        if name.startswith("['"):
+            key = self.symbols.intern("value", Const(ast.literal_eval(name[1:-1])))
+            return self.unknown("index", parts=(owner, key))
+        return None
 
     def joined_value(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
         """The join of `left` and `right`, the values of a variable on two paths with the facts `ours` and `theirs`.

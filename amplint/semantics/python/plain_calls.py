@@ -85,11 +85,18 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return added
     if name in ("builtins.sum", "builtins.max", "builtins.min"):
         return unseen_result(machine, state, name, arguments)
+    _run_unseen(machine, state, name, values)
+    return unseen_result(machine, state, name, arguments)
+
+
+def _run_unseen(machine: Machine, state: State, name: str, values: Sequence[Value]) -> None:
+    """Let values escape to a built-in function that runs code, or calls the methods it is passed."""
+    if name == "builtins.setattr" and len(values) == 3:
+        attributes.set_by_name(machine, state, *values)
     unseen = name in ("builtins.setattr", "builtins.exec", "builtins.eval")
     escaping = values if unseen else [value for value in values if isinstance(value, Method)]
     for escape in machine.hooks.escape:
         escape(state, escaping)
-    return unseen_result(machine, state, name, arguments)
 
 
 def computed_number(name: str, arguments: Arguments) -> Value | None:

@@ -8,7 +8,7 @@ from functools import partial
 
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
-from amplint.semantics.python.attributes import find_method
+from amplint.semantics.python.attributes import fill, find_method
 from amplint.semantics.python.containers import MOST_UNROLLED, each, settings, unrolled_elements, without_item
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
@@ -57,6 +57,8 @@ def run_block(machine: Machine, states: list[State], body: Sequence[cst.BaseStat
             for state in states:
                 for name in machine.slice.bound(statement):
                     state.bind(state.frame, name, Unknown(machine.fresh()))
+                for name in machine.slice.filled(statement):
+                    fill(machine, state, evaluate(machine, state, cst.Name(name)))
                 for statement_skipped in machine.hooks.statement_skipped:
                     statement_skipped(state, statement)
         else:

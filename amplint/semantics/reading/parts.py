@@ -23,6 +23,7 @@ class Part:
     """The uses, bindings and contents of one statement.
 
     `decisive` are the words whose values can affect the outcome: arguments of unseen calls are not among them.
+    `filled` are variables whose attributes `setattr` sets, by names that are computed.
     `triggered` says that it is relevant whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
@@ -30,6 +31,7 @@ class Part:
     decisive: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
+    filled: set[str] = field(default_factory=set)
     triggered: bool = False
     hands_scaler: bool = False
     leaves: bool = False
@@ -41,6 +43,7 @@ class Part:
         self.decisive |= other.decisive
         self.bound |= other.bound
         self.called |= other.called
+        self.filled |= other.filled
         self.triggered = self.triggered or other.triggered
         self.hands_scaler = self.hands_scaler or other.hands_scaler
         self.leaves = self.leaves or other.leaves
@@ -213,5 +216,14 @@ def _called(node: cst.Call, part: Part) -> None:
             part.triggered = True
     elif isinstance(node.func, cst.Name):
         part.called.add(node.func.value)
+        if node.func.value == "setattr" and len(node.args) == 3:
+            _set_by_name(node.args[0].value, node.args[1].value, part)
     else:
         part.called |= {inner.value for inner in walk(node.func) if isinstance(inner, cst.Name)}
+
+
+def _set_by_name(owner: cst.BaseExpression, name: cst.BaseExpression, part: Part) -> None:
+    if isinstance(name, cst.SimpleString):
+        part.bound.add(name.raw_value)
+    elif isinstance(owner, cst.Name):
+        part.filled.add(owner.value)

@@ -66,6 +66,10 @@ class Slice:
         """The variables that `statement` or a statement inside it may bind."""
         return self._parts[statement].bound
 
+    def filled(self, statement: cst.CSTNode) -> set[str]:
+        """The variables whose attributes `statement` may set by computed names."""
+        return self._parts[statement].filled
+
     def is_relevant_choice(self, options: Set[str]) -> bool:
         """Whether the choice between these dtypes or strings is relevant: a scaler may have to agree with it."""
         return "GradScaler" in self.deciding and all(option in DTYPES or is_precision(option) for option in options)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Set
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
+from typing import Protocol, TypeAlias, TypeVar
 
 from amplint.records import dataclass
 from amplint.semantics.values.facts import NOTHING, Fact, Facts, joined_options
@@ -26,7 +26,7 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, DTYPES, NEUTRAL_CONTEXTS, is_precision
 
-Either = Callable[[Value, Value, Facts, Facts], Value]
+Either: TypeAlias = Callable[[Value, Value, Facts, Facts], Value]
 Step: TypeAlias = tuple[cst.CSTNode, str]
 """A node, and a message about it."""
 Iteration: TypeAlias = tuple[int, ...]
@@ -188,6 +188,16 @@ class State:
         return any(part.knows_more(other.parts[kind]) for kind, part in self.parts.items())
 
 
+class Values(Protocol):
+    """What joins values."""
+
+    def joined_value(self, left: Value, right: Value, ours: Facts = NOTHING, theirs: Facts = NOTHING) -> Value:
+        """The join of the values of a variable on two paths with the facts `ours` and `theirs`."""
+
+    def unset_value(self, owner: int, name: str) -> Value | None:
+        """The attribute or item `name` of the object `owner` where nothing sets it, None for objects made in sight."""
+
+
 def rounds_since(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[int, int]:
     """The number of loop iterations around a call that are still running, and their total."""
     return shared_rounds(then, now), len(then)
@@ -207,34 +217,34 @@ def same_iteration(then: tuple[int, ...], now: tuple[int, ...]) -> bool:
     return then[:shared] == now[:shared]
 
 
-def merge(states: list[State], limit: int, names: Set[str], either: Either, exact: bool = False) -> list[State]:
+def merge(states: list[State], limit: int, names: Set[str], values: Values, exact: bool = False) -> list[State]:
     """The states with equal ones joined, at most `limit` of them.
 
     Paths are joined if the protocol's state is equal and no flag or context among the decisive `names` differs;
-    `either` joins values that do differ. An `exact` join also keeps paths apart whose conditions depend on each other.
+    `values` joins values that do differ. An `exact` join also keeps paths apart whose conditions depend on each other.
     Beyond `limit`, these, flags and contexts are joined too, and finally the protocol's state.
     """
     if len(states) < 2:
         return states
-    kept = _join_alike(states, names, either, exact)
+    kept = _join_alike(states, names, values, exact)
     if exact and len(kept) > limit:
-        kept = _join_alike(kept, names, either)
+        kept = _join_alike(kept, names, values)
     if len(kept) > limit:
-        kept = _join_alike(kept, None, either)
+        kept = _join_alike(kept, None, values)
     while len(kept) > limit:
         last = kept.pop()
-        kept[-1] = _join(_blurred(kept[-1], last), last, None, either) or kept[-1]
+        kept[-1] = _join(_blurred(kept[-1], last), last, None, values) or kept[-1]
     return kept
 
 
-def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either, exact: bool = False) -> list[State]:
+def _join_alike(states: Iterable[State], names: Set[str] | None, values: Values, exact: bool = False) -> list[State]:
     groups: dict[tuple[object, ...], list[State]] = {}
     for state in states:
         group = groups.setdefault(state.meeting_progress(), [])
         for index, other in enumerate(group):
             if exact and _are_correlated(other.facts, state.facts):
                 continue
-            joined = _join(other, state, names, either)
+            joined = _join(other, state, names, values)
             if joined is not None:
                 group[index] = joined
                 break
@@ -243,15 +253,18 @@ def _join_alike(states: Iterable[State], names: Set[str] | None, either: Either,
     return [state for group in groups.values() for state in group]
 
 
-def _join(left: State, right: State, names: Set[str] | None, either: Either) -> State | None:
+def _join(left: State, right: State, names: Set[str] | None, values: Values) -> State | None:
     if left.facts == right.facts:
         alone = NOTHING, NOTHING
     else:
         alone = _own_facts(left.facts, right.facts), _own_facts(right.facts, left.facts)
-    frames = _join_tables(left.frames, right.frames, names, either, alone)
-    heap = _join_tables(left.heap, right.heap, names, either, alone) if frames is not None else None
+    frames = _join_tables(left.frames, right.frames, names, values.joined_value, alone)
+    heap = _join_tables(left.heap, right.heap, names, values.joined_value, alone) if frames is not None else None
     if frames is None or heap is None:
         return None
+    for one, other in ((left.heap, right.heap), (right.heap, left.heap)):
+        for owner, name, value in _constants_of_one(one, other, values):
+            heap = {**heap, owner: {**heap[owner], name: value}}
     joined = left.copy()
     joined.frames = frames
     joined.heap = heap
@@ -303,6 +316,24 @@ def _join_tables(
                 table[name] = either(mine, other, *alone)
         joined[key] = table
     return joined
+
+
+def _constants_of_one(
+    heap: dict[int, dict[str, Value]], other: dict[int, dict[str, Value]], values: Values
+) -> Iterator[tuple[int, str, Value]]:
+    """Attributes that one path alone sets to a constant, joined with what they are on the other path."""
+    for owner, table in heap.items():
+        theirs = other.get(owner, _NONE_SET)
+        if theirs is table:
+            continue
+        for name, value in table.items():
+            if type(value) is Const and value.value is not None and name not in theirs:
+                before = values.unset_value(owner, name)
+                if before is not None:
+                    yield owner, name, values.joined_value(before, value)
+
+
+_NONE_SET: dict[str, Value] = {}
 
 
 def has_decisive_difference(left: State, right: State, names: Set[str]) -> bool:
