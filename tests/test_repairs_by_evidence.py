@@ -99,6 +99,63 @@ def main(loader, valid, criterion, options):
     epoch(model, loader, criterion, optimizer, scaler, options.mixed)
     epoch(model, valid, criterion{given})
 """
+CLIPPED = """
+from torch import nn, optim
+
+def fit(model, loader, clip, steps):
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    for i, x in enumerate(loader):
+        loss = model(x).mean() / steps
+        {clipped}
+        if (i + 1) % steps == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+ALONE = """loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)"""
+BESIDE = """if clip:
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        else:
+            loss.backward()"""
+REDUCED = """
+from torch import nn, optim
+
+def fit(model, loader, steps, rank):
+    model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    for epoch in range(3):
+        for i, x in enumerate(loader):
+            loss = model(x).mean() / steps
+            loss.backward()
+            if (i + 1) % steps == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+        {behind}
+"""
+SEGMENT = """
+from torch.utils.checkpoint import checkpoint
+
+def wrapped(module):
+    def run(*inputs):
+        return module(*inputs)
+    return run
+
+def plain(x, mode):
+    return x * mode
+
+def fit(module, x):
+    return checkpoint({segment}, x, mode=2)
+"""
+DISTANCES = """
+import torch
+
+def cost(a, b):
+    a = a.to(torch.float16)
+    b = b.to(torch.float16)
+    return torch.cdist(a.reshape(-1, 3), b.reshape(-1, 3), p=2)
+"""
 
 
 def lint(code: str, program: str) -> list[Finding]:
@@ -125,6 +182,13 @@ def lint(code: str, program: str) -> list[Finding]:
         ("AMP111", EPOCH.format(region='"cuda", enabled=mixed', given=", mixed=options.mixed"), True),
         ("AMP111", EPOCH.format(region='"cuda"', given=""), True),
         ("AMP111", EPOCH.format(region="enabled=True", given=""), False),
+        ("AMP301", CLIPPED.format(clipped=ALONE), True),
+        ("AMP301", CLIPPED.format(clipped=BESIDE), False),
+        ("AMP306", REDUCED.format(behind="print(epoch)"), True),
+        ("AMP306", REDUCED.format(behind="optimizer.step()"), False),
+        ("AMP603", SEGMENT.format(segment="plain"), True),
+        ("AMP603", SEGMENT.format(segment="module"), True),
+        ("AMP603", SEGMENT.format(segment="wrapped(module)"), False),
         ("AMP712", SHARDED.format(condition=""), True),
         ("AMP712", SHARDED.format(condition="if sharded: "), False),
     ],
@@ -136,3 +200,9 @@ def test_a_repair_needs_evidence(code: str, program: str, repaired: bool) -> Non
 
 def test_half_that_a_disabled_region_asks_for_is_meant() -> None:
     assert lint("AMP104", ASKED) == []
+
+
+def test_both_operands_are_converted() -> None:
+    (finding,) = lint("AMP503", DISTANCES)
+    assert finding.fix is not None
+    assert len(finding.fix.edits) == 2

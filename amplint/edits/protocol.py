@@ -48,7 +48,7 @@ def optimizer_of(step: cst.CSTNode, rewrite: Rewriter) -> str | None:
     return rewrite.text(step.args[0].value if step.args else step.func.value)
 
 
-def other_steps(step: cst.CSTNode, block: cst.If, near: cst.CSTNode, rewrite: Rewriter) -> list[cst.Call]:
+def other_steps(step: cst.CSTNode, block: cst.CSTNode, near: cst.CSTNode, rewrite: Rewriter) -> list[cst.Call]:
     """The steps of the optimizer of `step` outside of the `block` with that step, in the loop or function of `near`."""
     around = (cst.For, cst.While, cst.FunctionDef)
     whole = next((one for one in rewrite.source.ancestors(near) if isinstance(one, around)), None)

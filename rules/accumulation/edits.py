@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.protocol import other_steps
 from amplint.semantics.events import Accumulation, WindowLost
 from amplint.source import syntax as cst
+
+from .places import step_of
 
 if TYPE_CHECKING:
     from amplint.findings import Edit
@@ -53,7 +56,10 @@ def or_last_batch(event: WindowLost, rewrite: Rewriter) -> Edit | None:
 
 
 def synchronised_at_end(event: Accumulation, rewrite: Rewriter) -> Edit | None:
-    """The edit that lets a distributed model reduce gradients on the last micro-batch of a window only."""
+    """The edit that lets a distributed model reduce gradients on the last micro-batch of a window only.
+
+    None if gradients are stepped with behind the loop as well, where those of a last, shorter window would differ.
+    """
     made = rewrite.source.parent(event.parallel) if event.parallel is not None else None
     target = made.targets[0].target if isinstance(made, cst.Assign) else None
     loop = event.loop
@@ -67,6 +73,9 @@ def synchronised_at_end(event: Accumulation, rewrite: Rewriter) -> Edit | None:
         loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) and loop.target.elements else loop.target
     )
     if not isinstance(index, cst.Name) or index.value == "_" or not rewrite.same_function(target, loop):
+        return None
+    step = step_of(event)
+    if event.guard is not None and step is not None and other_steps(step, loop, loop, rewrite):
         return None
     if event.guard is None:
         last = f"{index.value} == {rewrite.operand(event.every)} - 1" if event.every is not None else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from amplint.edits.protocol import optimizer_of
 from amplint.semantics.events import Accumulation, Job, Work
 from amplint.source import syntax as cst
+from amplint.source.tree import walk
 
 if TYPE_CHECKING:
     from amplint.findings import Edit
@@ -60,7 +61,10 @@ def place_of_step(event: Accumulation, rewrite: Rewriter) -> cst.CSTNode | None:
 
 
 def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: Rewriter) -> list[Edit] | None:
-    """Edits that move the statements with `works` from above `block` to above `before`, which is in it or after it."""
+    """Edits that move the statements with `works` from above `block` to above `before`, which is in it or after it.
+
+    None if something else happens in them, such as the backward pass, which every micro-batch needs.
+    """
     statements = []
     for done in works:
         statement = rewrite.branch_towards(block, done.node) if rewrite.shares_block(block, done.node) else None
@@ -68,4 +72,7 @@ def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: 
             return None
         statements.append(statement)
     unique = list(dict.fromkeys(statements))
+    moved = {above for done in works for above in rewrite.source.ancestors(done.node)}
+    if any(isinstance(line, cst.SimpleStatementLine) and line not in moved for one in unique for line in walk(one)):
+        return None
     return None if rewrite.bound_for(unique, block) else rewrite.move_statements(unique, before)

@@ -59,7 +59,9 @@ class CheckpointInputsWithoutGrad(Rule):
                 event,
                 f"this reentrant checkpoint is given keywords for its segment and raises ValueError: {given}",
                 reason="Without use_reentrant=False the reentrant variant runs: it takes positional inputs alone.",
-                advice="Pass use_reentrant=False.",
+                advice="Pass use_reentrant=False."
+                if event.taken
+                else f"Pass use_reentrant=False, and let the segment take {given}.",
                 severity=Severity.ERROR,
             )
         elif event.reentrant and event.lost:
@@ -80,5 +82,7 @@ class CheckpointInputsWithoutGrad(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Checkpointed)
+        if event.passed and not event.taken:
+            return None
         edit = rewrite.set_argument(event.call, "use_reentrant", "False")
         return Fix("Use the variant without reentrance", (edit,)) if edit else None

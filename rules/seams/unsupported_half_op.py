@@ -13,7 +13,9 @@ from amplint.source import syntax as cst
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_OF_TWO = frozenset({"cholesky_solve", "complex", "lstsq", "polar", "solve", "solve_triangular", "triangular_solve"})
+_OF_TWO = frozenset(
+    {"cdist", "cholesky_solve", "complex", "lstsq", "polar", "solve", "solve_triangular", "triangular_solve"}
+)
 """Functions of two tensors with one dtype."""
 
 
@@ -105,6 +107,6 @@ class UnsupportedHalfOp(Rule):
         edits = [rewrite.add_float(event.operand.node)]
         if event.op in _OF_TWO and isinstance(event.node, cst.Call):
             plain = [argument.value for argument in event.node.args if argument.keyword is None and not argument.star]
-            others = [node for node in plain[-1:] if node is not event.operand.node]
-            edits += map(rewrite.add_float, others)
+            others = [node for node in plain[:2] if node is not event.operand.node]
+            edits += map(rewrite.add_float, others[:1])
         return Fix("Convert the operand to float32", tuple(edits))

@@ -16,7 +16,7 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.seams import chance
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, TRUE, Const, Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import FALSE, TRUE, Const, Function, Items, Ref, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import operations_with
@@ -49,17 +49,26 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
     preserves = arguments.get("preserve_rng_state")
     inputs = [a.value for a in arguments.given[CHECKPOINTS[name] :] if a.keyword not in OWN_KEYWORDS and not a.star]
     whole = not any(argument.star for argument in arguments.given)
+    passed = tuple(a.keyword for a in arguments.given if a.keyword and a.keyword not in OWN_KEYWORDS)
     machine.emit(
         state, Checkpointed, node, call=node,
         reentrant=asked is None or asked.value == TRUE,
         chosen=asked is not None,
         sequential=name != PASSES_KEYWORDS,
-        passed=tuple(a.keyword for a in arguments.given if a.keyword and a.keyword not in OWN_KEYWORDS),
+        passed=passed, taken=_takes(machine, arguments.values[0], passed),
         lost=whole and not ran.without_gradients(state) and _needs_no_gradient(machine, inputs),
         wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
         forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
         random=chance.drawn(machine, state, arguments.values[0]) if preserves is not None else None,
     )  # fmt: skip
+
+
+def _takes(machine: Machine, segment: Value, passed: Sequence[str]) -> bool:
+    """Whether a segment takes the keywords `passed`; nothing tells that of the unseen result of a call."""
+    if isinstance(segment, Function) and segment.node is not None and segment.node.params.star_kwarg is None:
+        params = segment.node.params
+        return {one.name.value for one in (*params.params, *params.kwonly_params)}.issuperset(passed)
+    return not (isinstance(segment, Unknown) and machine.symbols.key(segment.symbol)[0] == "call")
 
 
 def _asks(machine: Machine, state: State, value: Value) -> bool:
