@@ -9,7 +9,7 @@ from amplint.edits.protocol import other_steps
 from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared
+from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared, SteppedWithin
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
@@ -21,6 +21,8 @@ _GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w{0,60}grad|\bbackward\(")
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_DISCARDED = "gradients are cleared before the last backward pass of a window, which throws away those of the others"
+
 
 class ZeroGradInsideWindow(Rule):
     """Gradients are cleared on every micro-batch, so nothing accumulates, or never.
@@ -30,7 +32,8 @@ class ZeroGradInsideWindow(Rule):
     away. Where the loss is divided by the number of micro-batches, the steps are too small by that factor as well.
     Where nothing clears them, every step repeats the gradients of all steps before it; a scaler hides that, because it
     divides the old ones by the scale again. It does not do so for ever: inf and NaN of one overflow stay in gradients
-    that nothing clears, and every later step is skipped.
+    that nothing clears, and every later step is skipped. Where every micro-batch steps, and gradients are cleared only
+    at the end of a window, each step repeats those of the window so far.
 
     ## Example
     ```python
@@ -87,12 +90,30 @@ class ZeroGradInsideWindow(Rule):
                 at=cleared[0].node,
                 notes=[(event.node, "steps only here" if event.guard else "runs through one window")],
             )
+        elif event.discards is not None:
+            yield self.report(
+                event,
+                _DISCARDED,
+                advice="Clear them where the window ends, after the step.",
+                at=event.discards,
+                notes=[(done, "adds to the gradients of earlier micro-batches") for done, _ in event.backwards],
+            )
+
+    def on_stepped_within(self, event: SteppedWithin) -> Iterator[Report]:
+        yield self.report(
+            event,
+            "the optimizer steps on every micro-batch, with gradients that are cleared only at the end of a window",
+            reason="Each step repeats the gradients of all micro-batches since then.",
+            advice="Step where they are cleared, at the end of the window, or clear them after every step.",
+            notes=[
+                (event.backward, "adds to the gradients of earlier micro-batches"),
+                (event.cleared, "cleared only here"),
+            ],
+        )
 
     def on_cleared_in_window(self, event: ClearedInWindow) -> Iterator[Report]:
         certain = isinstance(event.manager.steps, Const)
-        message = (
-            "gradients are cleared before the last backward pass of a window, which throws away those of the others"
-        )
+        message = _DISCARDED
         advice = "Clear them after optimizer.step()."
         if event.by_model:
             message = "the model clears the gradients on every micro-batch of a window, whether or not a step is due"
@@ -135,6 +156,8 @@ class ZeroGradInsideWindow(Rule):
                 return None
             edit = rewrite.insert_after(event.node, f"{rewrite.text(event.optimizer)}.zero_grad()")
             return Fix("Clear the gradients after the step", (edit,)) if edit else None
+        if isinstance(event, SteppedWithin):
+            return None
         if isinstance(event, ClearedInWindow):
             if event.by_model or not rewrite.same_function(event.node, event.step):
                 return None

@@ -38,7 +38,7 @@ from amplint.semantics.accumulation.divisors import (
     may_divide,
 )
 from amplint.semantics.accumulation.work import WorkDone
-from amplint.semantics.events import Accumulation, Job, WindowLost, Work
+from amplint.semantics.events import Accumulation, Job, SteppedWithin, WindowLost, Work
 from amplint.semantics.losses import shares
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
@@ -117,6 +117,8 @@ def end_iteration(machine: Machine, loop: cst.CSTNode, states: list[State], firs
     for guard, found in asked.items():
         if found.counter is not None or isinstance(loop, cst.FunctionDef):
             _outer_window(machine, loop, rounds, guard, found)
+        if found.counter is not None and not found.others:
+            _stepped_within(machine, rounds, guard)
     if isinstance(loop, cst.FunctionDef) and loop not in machine[Rhythm].windows:
         flagged.compare(machine, loop, states)
 
@@ -214,7 +216,43 @@ def _outer_window(
         others=others or early,
         guesses=found.guesses,
         counter=found.counter,
+        discards=_discarded(partial, full) if not others else None,
     )
+
+
+def _stepped_within(machine: Machine, rounds: list[_Round], guard: cst.BaseExpression) -> None:
+    """Emit a step on every micro-batch with gradients that are cleared only where `guard` holds."""
+    full, rest = ([one for one in rounds if one.ends(machine, guard) is ends] for ends in (True, False))
+    if not full or not rest or len(full) + len(rest) < len(rounds) or any(one.has(Job.CLEAR) for one in rest):
+        return
+    cleared = [done for one in full for done in one.of(Job.CLEAR)]
+    steps = {done.node for one in rest for done in one.of(Job.STEP) if done.certain and len(done.loops) == one.depth}
+    backwards = [one.of(Job.BACKWARD)[0] for one in rest]
+    if len({done.node for done in cleared}) != 1 or len(steps) != 1 or not all(done.certain for done in backwards):
+        return
+    if all(one.steps and one.has(Job.CLEAR) for one in full) and all(one.steps for one in rest):
+        machine.emit(
+            rest[0].state, SteppedWithin, steps.pop(), guard=guard, backward=backwards[0].node, cleared=cleared[0].node
+        )
+
+
+def _discarded(partial: list[_Round], full: list[_Round]) -> cst.CSTNode | None:
+    """The call that clears, before the last backward pass of a window, what the others have added up."""
+    if any(one.has(Job.CLEAR) for one in partial):
+        return None
+    found = {_discarding(one) for one in full}
+    return found.pop() if len(found) == 1 else None
+
+
+def _discarding(one: _Round) -> cst.CSTNode | None:
+    """The call that clears gradients before the backward pass of a round that steps, if none clears them behind it."""
+    jobs = [done.job for done in one.work]
+    if Job.CLEAR not in jobs or Job.STEP not in jobs:
+        return None
+    last = max(place for place, job in enumerate(jobs) if job is Job.CLEAR)
+    found = one.work[last]
+    behind = Job.BACKWARD in jobs[:last] or Job.STEP in jobs[:last]
+    return found.node if found.certain and not behind else None
 
 
 def _follows_all_steps(machine: Machine, loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
@@ -437,6 +475,7 @@ def _emit_accumulation(
     inner: cst.CSTNode | None = None,
     guesses: tuple[Guessed, ...] = (),
     counter: int | None = None,
+    discards: cst.CSTNode | None = None,
 ) -> None:
     def belongs(done: Work, within: bool) -> bool:
         return inner is None or (inner in done.loops) is within
@@ -472,6 +511,7 @@ def _emit_accumulation(
         others=others,
         rescaled=any(map(_rescales_before_step, full)),
         parallel=_always_synchronised(machine),
+        discards=discards,
         by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, number, counter)),
         guesses=guesses,
     )

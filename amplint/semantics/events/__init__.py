@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from amplint.semantics.events.accumulation import Accumulation, Job, NeverCleared, SyncSetLate, WindowLost, Work
+from amplint.semantics.events.accumulation import (
+    Accumulation,
+    Job,
+    NeverCleared,
+    SteppedWithin,
+    SyncSetLate,
+    WindowLost,
+    Work,
+)
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
 from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place, ScalerKept
@@ -327,6 +335,7 @@ __all__ = [
     "StaleForward",
     "StaysHalf",
     "SteppedAnother",
+    "SteppedWithin",
     "SyncSetLate",
     "TensorOp",
     "TimestepsCast",

@@ -51,7 +51,7 @@ class Accumulation(Event):
     `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` means that
     `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
     `by_position` are backwards of losses that were divided by what counts the micro-batches instead of by how many
-    there are.
+    there are. `discards` clears, before the last backward pass of a window, what the others have added up.
     """
 
     loop: cst.CSTNode
@@ -68,6 +68,7 @@ class Accumulation(Event):
     parallel: cst.Call | None = None
     supposed: bool = False
     by_position: Set[cst.CSTNode] = frozenset()
+    discards: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -76,6 +77,15 @@ class WindowLost(Event):
 
     loop: cst.For
     remainder: cst.BinaryOperation
+    cleared: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SteppedWithin(Event):
+    """A step on every micro-batch with what `backward` adds up, which `cleared` clears only where `guard` holds."""
+
+    guard: cst.BaseExpression
+    backward: cst.CSTNode
     cleared: cst.CSTNode
 
 
