@@ -79,6 +79,8 @@ from amplint.torchlib.names import HALF_DTYPES
 
 PREPARED = "prepared"
 _MICRO_BATCHES = "micro-batches of a window"
+WINDOW_CONTEXT = "accumulate"
+"""The method of an Accelerator that counts micro-batches."""
 _PLUGIN_STEPS = "num_steps"
 _PLUGINS = ("accelerate.utils.GradientAccumulationPlugin", "accelerate.GradientAccumulationPlugin")
 _NAMES = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
@@ -281,12 +283,17 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
         dtype, premises, made = converts
         machine.emit(state, AllHalf, node, dtype=dtype, made=made, runs="Fabric", premises=premises)
     machine.emit(state, ManagedBackward, node, loss=loss.value, manager=manager)
-    if manager.kind not in DIVIDING:
+    if manager.kind not in DIVIDING or _runs_by_hand(machine, manager):
         record_backward(machine, state, node, loss.value)
     state.note(node, "the framework runs backward")
     fresh = Gradients(GradState.UNKNOWN, backward=node, manager=manager)
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], fresh)
     return Const(None)
+
+
+def _runs_by_hand(machine: Machine, manager: Manager) -> bool:
+    """Whether a script counts micro-batches itself, beside a framework that is not asked to."""
+    return not manager.accumulates and not any(WINDOW_CONTEXT in chunk.words for chunk in machine.program.chunks)
 
 
 def _record_clip(machine: Machine, state: State, node: cst.Call) -> None:
