@@ -62,3 +62,47 @@ def told(body: str, given: str = "") -> list[str]:
 )
 def test_window_by_hand(body: str, given: str, codes: list[str]) -> None:
     assert told(body, given) == codes
+
+
+COUNTED = {
+    "of a caller": """
+def epoch(model, loader, optimizer, criterion, every, step):
+    for x, y in loader:
+        criterion(model(x), y).backward()
+        step += 1
+        if step % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    return step
+""",
+    "of the object": """
+class Trainer:
+    def __init__(self, model, optimizer, criterion, every):
+        self.model, self.optimizer, self.criterion, self.every = model, optimizer, criterion, every
+        self.since = 0
+
+    def fit(self, loader):
+        for x, y in loader:
+            self.criterion(self.model(x), y).backward()
+            self.since += 1
+            if self.since >= self.every:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                self.since = 0
+""",
+    "of an object from elsewhere": """
+def train(model, loader, optimizer, criterion, every, state):
+    for x, y in loader:
+        criterion(model(x), y).backward()
+        state.step += 1
+        if state.step % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+}
+
+
+@pytest.mark.parametrize("program", COUNTED.values(), ids=COUNTED)
+def test_counter_with_a_value_before(program: str) -> None:
+    found = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    assert [one.code for one in found] == ["AMP302"]

@@ -117,12 +117,7 @@ def begin_iteration(machine: Machine, state: State, loop: cst.For | cst.While, f
         number = before.value if isinstance(before, Const) and type(before.value) is int else None
         key = (id(loop), path)
         if first:
-            if number is None:
-                machine[Rhythm].starts.pop(key, None)
-                continue
             machine[Rhythm].starts[key] = number
-        elif key not in machine[Rhythm].starts:
-            continue
         counter = Unknown(
             machine.symbols.intern(COUNTER, id(loop), path, state.iteration[-1], time=state.iteration[-1])
         )

@@ -51,7 +51,7 @@ class Rhythm(Tracker):
         self.boundaries: dict[int, Boundary | None] = {}
         self.sources: dict[cst.CSTNode, int] = {}
         self.counted: dict[cst.CSTNode, frozenset[str]] = {}
-        self.starts: dict[tuple[int, str], int] = {}
+        self.starts: dict[tuple[int, str], int | None] = {}
         self.losses: dict[cst.CSTNode, set[int]] = {}
         self.divided_after_backward: set[tuple[int, int]] = set()
         self.opaque: set[int] = set()
