@@ -34,6 +34,8 @@ OF_FLOAT16 = frozenset(
     {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "consecutive_hysteresis", "min_loss_scale"}
 )
 """The settings of a loss scale, which only the block "fp16" has."""
+CASTS_OF_FLOAT16 = frozenset({"auto_cast", "fp16_master_weights_and_grads"})
+"""The other settings that only the block "fp16" has."""
 SCALE_POWER = ("initial_scale_power", 16)
 """The setting of the initial loss scale, a power of 2, and its default."""
 KNOWN_BY = frozenset(

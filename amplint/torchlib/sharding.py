@@ -58,12 +58,13 @@ SHARDERS = {name: sharder for sharder in (FULLY_SHARD, WRAPPER) for name in shar
 class Policy:
     """A class with the computation dtypes of a sharded model, and the order of its arguments.
 
-    Gradients are reduced in `reduce_dtype`, by default in `param_dtype`.
+    Gradients are reduced in `reduce_dtype`, by default in `param_dtype`. Attributes of a `frozen` one cannot be set.
     """
 
     names: frozenset[str]
     parameters: tuple[str, ...]
     source: str
+    frozen: bool = False
 
 
 POLICIES = {
@@ -76,6 +77,7 @@ POLICIES = {
             ),
             ("param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"),
             FULLY_SHARD.source,
+            frozen=True,
         ),
         Policy(
             frozenset(
@@ -88,6 +90,8 @@ POLICIES = {
     )
     for name in policy.names
 }
+
+FROZEN = {name: policy for name, policy in POLICIES.items() if policy.frozen}
 
 TWINS = {
     "fully_shard": "FullyShardedDataParallel",

@@ -11,7 +11,7 @@ from amplint.semantics.events import EngineConfigured
 from amplint.semantics.values.values import TRUE, Items, number
 from amplint.source import syntax as cst
 from amplint.torchlib.changes import SETTINGS_CHECKED
-from amplint.torchlib.deepspeed import OF_BFLOAT16, OF_FLOAT16, PRECISIONS, SCALE_POWER
+from amplint.torchlib.deepspeed import CASTS_OF_FLOAT16, KNOWN_BY, OF_BFLOAT16, OF_FLOAT16, PRECISIONS, SCALE_POWER
 from amplint.torchlib.versions import assumed
 
 HIGHEST_POWER = 24
@@ -22,15 +22,17 @@ class DeepspeedConfigContradiction(Rule):
 
     ## Why is this bad?
     `"fp16"` and `"bf16"` cannot both be enabled: DeepSpeed ends with `AssertionError: bfloat16 and fp16 modes cannot be
-    simultaneously enabled`. The block `"bf16"` has no scale of losses: its settings had no effect there, and since
-    0.17.1 `deepspeed.initialize` raises `ValidationError: Extra inputs are not permitted`. Where the project asks for
-    older versions alone, in a lock file, its requirements or pyproject.toml, that is a warning.
+    simultaneously enabled`. The block `"bf16"` has no scale of losses, and no `auto_cast` of inputs: these settings of
+    the block `"fp16"` had no effect there, and since 0.17.1 `deepspeed.initialize` raises `ValidationError: Extra
+    inputs are not permitted`. Where the project asks for older versions alone, in a lock file, its requirements or
+    pyproject.toml, that is a warning.
 
     An `initial_scale_power` of 32 is a scale of 4294967296, past which gradients above 0.000015 overflow in float16:
     the first steps are all skipped, until the scale has come down. That is an info; the default is 16.
 
     The configuration is a dictionary in the script, or a file in JSON or YAML: one that a linted script names, or one
-    that is given to amplint itself.
+    that is given to amplint itself. A dictionary that a function returns needs no engine in sight, if a setting such as
+    `"zero_optimization"` tells what it is for.
 
     ## Example
     ```json
@@ -59,7 +61,12 @@ class DeepspeedConfigContradiction(Rule):
     code = "AMP722"
     name = "deepspeed-config-contradiction"
     severity = Severity.ERROR
-    screen = ((b"deepspeed", b"DeepSpeedStrategy"), (b"config", b"TrainingArguments"), (b"fp16", b"bf16"), b"enabled")
+    screen = (
+        (b"deepspeed", b"DeepSpeedStrategy", *sorted(map(str.encode, KNOWN_BY))),
+        (b"config", b"TrainingArguments", *sorted(map(str.encode, KNOWN_BY))),
+        (b"fp16", b"bf16"),
+        b"enabled",
+    )
     configs = True
 
     def on_engine_configured(self, event: EngineConfigured) -> Iterator[Report]:
@@ -71,19 +78,20 @@ class DeepspeedConfigContradiction(Rule):
                 "fp16 and bf16 are both enabled",
                 reason="DeepSpeed raises: bfloat16 and fp16 modes cannot be simultaneously enabled.",
                 advice="Enable one of them.",
-                at=_written(event.written, "bf16"),
+                at=_written(event, "bf16"),
                 notes=notes,
             )
         asked = event.version
         refused = asked.has(SETTINGS_CHECKED) if asked is not None else None
-        for name in sorted(names(blocks.get("bf16")) & OF_FLOAT16 - OF_BFLOAT16):
+        for name in sorted(names(blocks.get("bf16")) & (OF_FLOAT16 | CASTS_OF_FLOAT16) - OF_BFLOAT16):
+            why = ": nothing scales losses there" if name in OF_FLOAT16 else ", which is one of fp16"
             yield self.report(
                 event,
-                f"bf16 has no setting {name}: nothing scales losses there",
+                f"bf16 has no setting {name}{why}",
                 reason="DeepSpeed raises ValidationError since 0.17.1, and ignored it before; "
                 + f"{assumed(SETTINGS_CHECKED, asked)}.",
                 advice="Leave it out.",
-                at=_written(event.written, "bf16", name),
+                at=_written(event, "bf16", name),
                 notes=notes,
                 severity=Severity.WARNING if refused is False else None,
             )
@@ -94,13 +102,15 @@ class DeepspeedConfigContradiction(Rule):
                 event,
                 f"the first scale is 2**{power:g}: the first steps are skipped until it has come down",
                 advice=f"Leave it at {default}.",
-                at=_written(event.written, "fp16", setting),
+                at=_written(event, "fp16", setting),
                 severity=Severity.INFO,
             )
 
 
-def _written(tree: cst.CSTNode, *keys: str) -> cst.CSTNode | None:
-    """The key of the entry at the nested `keys`, in the dictionary display `tree` or in one nested in it."""
+def _written(event: EngineConfigured, block: str, *keys: str) -> cst.CSTNode:
+    """The key of an entry of a block, or of the block itself, else the display that should have it."""
+    alone = (event.blocks or {}).get(block)
+    tree, keys = (event.written, (block, *keys)) if alone is None else (alone, keys)
     found = (find(inner, *keys) for inner in dictionaries(tree))
     entry = next(filter(None, found), None)
-    return entry.key if entry is not None else None
+    return entry.key if entry is not None else tree

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, ShardingRefused
+from amplint.semantics.events import Event, FrozenPolicySet, ShardingRefused
 from amplint.source import syntax as cst
 from amplint.torchlib.sharding import POLICY_OF, TAKEN, TWINS
 
@@ -27,6 +27,9 @@ class RefusedShardingArgument(Rule):
     `buffer_dtype` for a `MixedPrecisionPolicy`, or `output_dtype` for a `MixedPrecision`. A policy of the other one
     raises as well: `FullyShardedDataParallel` at once, `fully_shard` in the first forward pass, because it casts no
     inputs by it and finds no `output_dtype` in it.
+
+    A `MixedPrecision` can be changed after it was made. A `MixedPrecisionPolicy` cannot, nor a copy of one:
+    `policy.reduce_dtype = torch.float32` raises `FrozenInstanceError: cannot assign to field 'reduce_dtype'`.
 
     ## Example
     ```python
@@ -70,8 +73,17 @@ class RefusedShardingArgument(Rule):
             advice = f"Its name is {right}, and it takes a {POLICY_OF[called]}." if right else "Leave it out."
         yield self.report(event, message, reason=reason, advice=advice, at=at)
 
+    def on_frozen_policy_set(self, event: FrozenPolicySet) -> Iterator[Report]:
+        yield self.report(
+            event,
+            f"a {event.policy} is frozen: {event.name} cannot be set",
+            reason=f"PyTorch raises FrozenInstanceError: cannot assign to field '{event.name}'.",
+            advice=f"Pass {event.name} where the policy is made, or make another by dataclasses.replace.",
+        )
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        assert isinstance(event, ShardingRefused)
+        if not isinstance(event, ShardingRefused):
+            return None
         argument, right = rewrite.find_argument(event.call, event.name), RENAMED.get(event.name)
         if argument is None or argument.keyword is None or right is None or event.name in TAKEN[event.called]:
             return None

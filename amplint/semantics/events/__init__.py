@@ -128,6 +128,7 @@ from amplint.semantics.events.operations import (
     best,
 )
 from amplint.semantics.events.parameters import (
+    FrozenPolicySet,
     HalfSharded,
     HalfStepped,
     PolicyMade,
@@ -252,6 +253,7 @@ __all__ = [
     "Forward",
     "ForwardOutside",
     "FrequenciesRounded",
+    "FrozenPolicySet",
     "GradState",
     "GradientUse",
     "Gradients",

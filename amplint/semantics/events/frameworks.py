@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.semantics.events.parameters import Shards
@@ -206,11 +208,12 @@ class DividedTwice(Event):
 class EngineConfigured(Event):
     """DeepSpeed gets a `config` that is spelled out, at `written` where a variable or a file holds it.
 
-    `version` is what the project asks for of DeepSpeed.
+    `blocks` are written elsewhere, each at its node. `version` is what the project asks for of DeepSpeed.
     """
 
     config: Items
     written: cst.CSTNode
+    blocks: Mapping[str, cst.CSTNode] | None = None
     version: Wanted | None = None
 
 

@@ -103,3 +103,11 @@ class ShardingRefused(Event):
     called: str
     name: str
     policy: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FrozenPolicySet(Event):
+    """The attribute `name` of an object of the frozen class `policy` is assigned."""
+
+    policy: str
+    name: str

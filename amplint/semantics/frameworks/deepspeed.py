@@ -79,7 +79,7 @@ _CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items()
 
 _PASSES_LOSS = regex(r"\.backward\(\s*[^)\s]")
 
-_BLOCK = regex(r"[\"'](?:fp16|bf16)[\"'](?:\] ?=|:) ?\{")
+_BLOCK = regex(r"[\"'](?:fp16|bf16)[\"'](?:\] ?=|:) ?(?:\{|dict\()|\b(?:fp16|bf16) ?= ?(?:\{|dict\()")
 
 _Known = TypeVar("_Known")
 
@@ -147,9 +147,10 @@ class DeepSpeed(Tracker):
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that clip gradients, run the backward pass or step, in a file that starts an engine."""
-        if not any("deepspeed" in chunk.words for chunk in chunks):
-            return Words(frozenset())
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        if "deepspeed" not in said:
+            builds = not KNOWN_BY.isdisjoint(said) and any(map(_builds_configuration, chunks))
+            return Words(watched=KNOWN_BY & said if builds else frozenset())
         names = frozenset(word for word in said if word.endswith("TrainingArguments"))
         clips = _CLIPS if ClippingLost.kind in self.machine.wanted else frozenset()
         return Words(names | clips | _ENGINES if EngineBypassed.kind in self.machine.wanted else names | clips)
@@ -159,9 +160,40 @@ class DeepSpeed(Tracker):
         return _builds_configuration(function.chunk)
 
     def assigned(self, state: State, node: cst.Assign, target: cst.BaseExpression, value: Value) -> None:
-        """Record the node of a dictionary bound to a name."""
-        if isinstance(value, Items) and value.keys:
-            self.made.setdefault(value, node.value)
+        """Record the node of a dictionary bound to a name, and check a block bound to an entry of a configuration."""
+        if not isinstance(value, Items) or not value.keys:
+            return
+        self.made.setdefault(value, node.value)
+        if isinstance(target, cst.Subscript):
+            owner, key = self.machine.evaluate(state, target.value), single(indices(self.machine, state, target))
+            if (
+                isinstance(owner, Items)
+                and isinstance(key, Const)
+                and key.value in PRECISIONS
+                and _is_identified(owner)
+            ):
+                self._configured(state, node.value, _Config(Items((value,), (key,)), node.value, False))
+
+    def function_returns(self, state: State, value: Value) -> None:
+        """Check a dictionary that can only be a configuration."""
+        if isinstance(value, Items) and _is_identified(value) and not names(value).isdisjoint(PRECISIONS):
+            written = self.made.get(value) or _returned(self.machine.statement)
+            if written is not None and not self._is_put_elsewhere(state, value):
+                self.made.setdefault(value, written)
+                self._configured(state, written, _Config(value, written, False))
+
+    def _configured(self, state: State, node: cst.CSTNode, config: _Config) -> None:
+        written = {name: self.made.get(block) for name in PRECISIONS if (block := get(config.value, name)) is not None}
+        blocks = {name: place for name, place in written.items() if place is not None}
+        version = self.machine.program.wanted("deepspeed")
+        self.machine.emit(
+            state, EngineConfigured, node, config=config.value, written=config.written, blocks=blocks, version=version
+        )
+
+    def _is_put_elsewhere(self, state: State, config: Items) -> bool:
+        """Whether entries of a configuration were set in an unseen way."""
+        parts = (config, *(value for value in config.values if isinstance(value, Items)))
+        return any(symbol_of(self.machine, part) in state.heap for part in parts)
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Record the unseen model of which an engine becomes a part."""
@@ -261,9 +293,7 @@ class DeepSpeed(Tracker):
         if isinstance(call.callee, Ref) and _is_configured(call.callee.name):
             config = self._config(state, call.arguments)
             if config is not None and not config.in_file:
-                version = self.machine.program.wanted("deepspeed")
-                details = {"config": config.value, "written": config.written, "version": version}
-                self.machine.emit(state, EngineConfigured, call.node, **details)
+                self._configured(state, call.node, config)
             self._compare(state, call, call.callee.name, config)
         elif isinstance(call.callee, Ref) and CLIPPERS.get(call.callee.name) and _clips(call.arguments):
             models = sources(self.machine, next(iter(call.arguments.values), None)) or ()
@@ -344,8 +374,7 @@ class DeepSpeed(Tracker):
             return _Config(value, file.root, True) if known else None  # type: ignore[arg-type, union-attr]
         if not isinstance(given.value, Items) or not given.value.keys:
             return None
-        parts = (given.value, *(value for value in given.value.values if isinstance(value, Items)))
-        if any(symbol_of(self.machine, part) in state.heap for part in parts):
+        if self._is_put_elsewhere(state, given.value):
             return None
         return _Config(given.value, self.made.get(given.value, given.node.value), False)
 
@@ -404,6 +433,17 @@ class DeepSpeed(Tracker):
             ours=ours,
             starter=starter,
         )
+
+
+def _returned(statement: cst.CSTNode | None) -> cst.CSTNode | None:
+    """The expression that a statement returns."""
+    last = statement.body[-1] if isinstance(statement, (cst.SimpleStatementLine, cst.SimpleStatementSuite)) else None
+    return last.value if isinstance(last, cst.Return) else None
+
+
+def _is_identified(config: Items) -> bool:
+    """Whether a dictionary has settings of an engine by which it can only be a configuration of one."""
+    return not names(config).isdisjoint(KNOWN_BY)
 
 
 def _clips(arguments: Arguments) -> bool:

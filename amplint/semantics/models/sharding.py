@@ -6,26 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from amplint.premises import Premise
-from amplint.semantics.events import HalfSharded, PolicyMade, ShardingRefused, Shards, ShardsClipped
+from amplint.semantics.events import FrozenPolicySet, HalfSharded, PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.parameters import Parameters, change, root, sources, stored_in
+from amplint.semantics.python.expressions import indices, single
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.inference import only_infers
 from amplint.semantics.tensors.tensors import dtype_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, NONE, Const, Ref, Unknown, Value
+from amplint.semantics.values.values import FALSE, NONE, Const, Items, Ref, Unknown, Value
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.names import CLIPPERS
-from amplint.torchlib.sharding import POLICIES, POLICY_OF, SHARDERS, TAKEN, TWINS, Sharder
+from amplint.torchlib.sharding import FROZEN, POLICIES, POLICY_OF, SHARDERS, TAKEN, TWINS, Sharder
 
 _CLIPS = "clip_grad_norm_"
 _PLAIN = frozenset(name for name in CLIPPERS if name.endswith(f".{_CLIPS}"))
 _GROUPS = frozenset({"param_groups"})
 _NOT_SHARDED = "NO_SHARD"
+_COPIES = frozenset({"copy.copy", "copy.deepcopy"})
+_FROZEN_NAMES = frozenset(name.rpartition(".")[2] for name in FROZEN)
+_SETTINGS = frozenset(name for policy in FROZEN.values() for name in policy.parameters)
 
 
 def _shard(machine: Machine, state: State, node: cst.Call, sharder: Sharder, arguments: Arguments) -> None:
@@ -80,7 +85,8 @@ def _clear_outdated(state: State) -> None:
 class Sharding(Tracker):
     """Tracks calls that shard models, and the clipping of their gradients.
 
-    `sharded` are the models, `halved` those whose weights have the dtype of their policy, each with the call.
+    `sharded` are the models, `halved` those whose weights have the dtype of their policy, each with the call, and
+    `frozen` policies whose attributes cannot be set, each with the name of its class.
     """
 
     triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
@@ -89,7 +95,13 @@ class Sharding(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.sharded: set[int] = set()
+        self.frozen: dict[int, str] = {}
         self.halved: dict[int, tuple[cst.Call, Shards, str, cst.CSTNode]] = {}
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Attributes of policies, where the file makes one that is frozen."""
+        makes = any(not _FROZEN_NAMES.isdisjoint(chunk.words) for chunk in chunks)
+        return Words(watched=_SETTINGS if makes and FrozenPolicySet.kind in self.machine.wanted else frozenset())
 
     def library(self) -> Mapping[str, Handler]:
         """Calls that shard a model, and policy classes."""
@@ -127,7 +139,10 @@ class Sharding(Tracker):
     def _policy(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
         policy, symbol = POLICIES[call.callee.name], self.machine.identity(state, call.node)
-        self._refused(state, call, call.callee.name.rpartition(".")[2])
+        name = call.callee.name.rpartition(".")[2]
+        self._refused(state, call, name)
+        if policy.frozen:
+            self.frozen[symbol] = name
         if not any(argument.star for argument in call.arguments.given):
             given = {name: call.arguments.value(name, place) or NONE for place, name in enumerate(policy.parameters)}
             for name, value in given.items():
@@ -159,6 +174,35 @@ class Sharding(Tracker):
             models = sources(self.machine, call.arguments.values[0]) or set()
             if len(models) == 1 and limit != Const(None) and not _is_in_a_clip(self.machine):
                 self._clipped(state, call.node, models.pop(), own=False)
+
+    def unseen_returns(self, state: State, call: Call, result: Value) -> None:
+        """Record the copy of a frozen policy."""
+        if self.frozen and isinstance(call.callee, Ref) and call.callee.name in _COPIES and call.arguments.given:
+            name = self._frozen_class(call.arguments.values[0])
+            if name is not None and isinstance(result, Unknown):
+                self.frozen[result.symbol] = name
+
+    def subscript_value(self, state: State, node: cst.Subscript, owner: Value) -> Value | None:
+        """An entry of a table of frozen policies of one class, by a key that is not known."""
+        if not self.frozen or not isinstance(owner, Items) or not owner.values:
+            return None
+        first, *others = map(self._frozen_class, owner.values)
+        key = single(indices(self.machine, state, node))
+        if first is None or any(other != first for other in others) or isinstance(key, Const):
+            return None
+        made = Unknown(self.machine.fresh())
+        self.frozen[made.symbol] = first
+        return made
+
+    def _frozen_class(self, value: Value) -> str | None:
+        return self.frozen.get(value.symbol) if isinstance(value, Unknown) else None
+
+    def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
+        """Report an attribute of a frozen policy."""
+        policy = self._frozen_class(owner)
+        if policy is not None and target.attr.value in _SETTINGS:
+            self.machine.emit(state, FrozenPolicySet, target, policy=policy, name=target.attr.value)
+        return None
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle the model's own clipping."""
