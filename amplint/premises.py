@@ -52,6 +52,7 @@ class Premise(enum.Enum):
     COMPUTED_WITH = "what is converted is computed with"
     PRODUCTS = "the optimizer computes matrix products"
     RUNS_ENGINE = "the model runs the engine that it holds"
+    NO_ENGINE = "neither DeepSpeed nor FSDP runs the model"
     CONFIGURED_WITHOUT = "the configuration says nothing of autocast"
     NO_REGION_WITHIN = "the model enters no region by itself"
     FORWARD_FOLLOWS = "a forward pass follows in the region"

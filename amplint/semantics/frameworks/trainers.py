@@ -90,6 +90,12 @@ _RUNS = frozenset(LOOPS.values())
 _LIGHTNING = frozenset({"lightning loop", "half loop"})
 _Half = tuple[str, cst.CSTNode, tuple[Premise, ...]]
 _CHOSEN = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
+_SWITCHED = {
+    _FLOAT16: ("float16", Premise.FLOAT16_CHOSEN),
+    _BFLOAT16: ("bfloat16", Premise.BFLOAT16_CHOSEN),
+}
+"""Switches of training arguments -> the precision that each asks for, and what it takes for granted."""
+_PARSERS = frozenset(name.rpartition(".")[2] for name in ARGUMENT_PARSERS)
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
 
 
@@ -103,10 +109,10 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
         precision = _asked(arguments)
-        is_open = precision is None and _leaves_float16_open(arguments)
-        if is_open:
-            state.set_attribute(symbol, _FLOAT16, arguments.value(_FLOAT16) or NONE)
-        return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
+        left_open = _left_open(arguments) if precision is None else ()
+        for name in left_open:
+            state.set_attribute(symbol, name, arguments.value(name) or NONE)
+        return Manager(symbol, kind, precision, False) if precision is not None or left_open else None
     if kind == LOOP:
         given = arguments.value("args", 1)
         if isinstance(given, Instance):
@@ -177,11 +183,12 @@ def _may_scale(arguments: Arguments) -> bool:
     return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
 
 
-def _leaves_float16_open(arguments: Arguments) -> bool:
-    """Whether a condition or a setting decides if training arguments ask for float16."""
-    asked = arguments.value(_FLOAT16)
-    other = any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES)
-    return isinstance(asked, Unknown) and not other
+def _left_open(arguments: Arguments) -> tuple[str, ...]:
+    """The switches of training arguments that a condition or a setting sets."""
+    if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
+        return ()
+    switches = (_FLOAT16, _BFLOAT16) if _rounds(arguments) else (_FLOAT16,)
+    return tuple(name for name in switches if isinstance(arguments.value(name), Unknown))
 
 
 def _asked(arguments: Arguments) -> str | None:
@@ -189,9 +196,13 @@ def _asked(arguments: Arguments) -> str | None:
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
         return None
     half, bfloat16 = arguments.value("fp16") == TRUE, arguments.value("bf16") == TRUE
+    return "float16" if half else "bfloat16" if bfloat16 and _rounds(arguments) else None
+
+
+def _rounds(arguments: Arguments) -> bool:
+    """Whether the optimizer that training arguments name rounds its updates to the dtype of the weights."""
     optimizer = arguments.value("optim") or Const("adamw_torch")
-    rounds = isinstance(optimizer, Const) and optimizer.value in ROUNDING
-    return "float16" if half else "bfloat16" if bfloat16 and rounds else None
+    return isinstance(optimizer, Const) and optimizer.value in ROUNDING
 
 
 def run(
@@ -309,26 +320,34 @@ def _run_wide(machine: Machine, state: State, node: cst.Call, kind: str, halves:
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
     """Emit what is wrong where `manager` trains half weights in the precision that a command line or a file sets.
 
-    Weights in bfloat16 count where the script itself says when float16 is asked for.
+    Weights in the other half dtype count where the script itself says when a precision is asked for.
     """
     known = state[ModelStates].known.get(parameters.root(machine, model))
     arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
     if known is None or arguments is None:
         return
-    given = state.heap.get(symbol_of(machine, arguments), {}).get(_FLOAT16)
-    cast = known.half or known.perhaps if given is None else known.half
-    asked = given or machine.unknown("attribute", _FLOAT16, parts=(symbol_of(machine, arguments),))
-    certain = truth(machine, state, asked)
-    if cast is not None and certain is not False:
-        machine.emit(
-            state, HalfManaged, node, manager=replace(manager, precision="float16"), cast=cast,
-            guesses=machine.guesses_for(cast), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
-        )  # fmt: skip
-    elif given is not None and known.bfloat16 is not None and certain is not False:
-        machine.emit(
-            state, HalvesMixed, node, precision="float16", cast=known.bfloat16,
-            guesses=machine.guesses_for(known.bfloat16), premises=() if certain else (Premise.FLOAT16_CHOSEN,),
-        )  # fmt: skip
+    said = state.heap.get(symbol_of(machine, arguments), {})
+    switches = [name for name in (_FLOAT16, _BFLOAT16) if name in said]
+    for name in switches or (_FLOAT16, _BFLOAT16):
+        precision, premise = _SWITCHED[name]
+        same, other = (known.half, known.bfloat16) if name == _FLOAT16 else (known.bfloat16, known.half)
+        if not switches and name == _FLOAT16:
+            same = same or known.perhaps
+        asked = said.get(name) or machine.unknown("attribute", name, parts=(symbol_of(machine, arguments),))
+        certain = truth(machine, state, asked)
+        if certain is False or (same is None and not (switches and other)):
+            continue
+        premises = () if certain else (premise,)
+        if same is not None:
+            parsed = () if switches or name == _FLOAT16 else (Premise.NO_ENGINE,)
+            machine.emit(
+                state, HalfManaged, node, manager=replace(manager, precision=precision), cast=same,
+                guesses=machine.guesses_for(same), premises=(*premises, *parsed),
+            )  # fmt: skip
+        elif other is not None:
+            details = {"precision": precision, "cast": other, "guesses": machine.guesses_for(other)}
+            machine.emit(state, HalvesMixed, node, premises=premises, **details)
+        return
 
 
 def _is_arguments(machine: Machine, state: State, cls: Value) -> bool:
@@ -396,7 +415,8 @@ class Trainers(Tracker):
             return frozenset({"Trainer", "fit"})
         if self.machine.wanted.isdisjoint({HalfManaged.kind, HalvesMixed.kind}):
             return frozenset()
-        if _BFLOAT16 not in said and ("super" not in said or said.isdisjoint(_HALF_WORDS)):
+        parses = not said.isdisjoint(_PARSERS) and "from_pretrained" in said
+        if _BFLOAT16 not in said and ((not parses and "super" not in said) or said.isdisjoint(_HALF_WORDS)):
             return frozenset()
         return frozenset(word for word in said if word.endswith(("Trainer", "ForCausalLM", "ForImageTextToText")))
 
