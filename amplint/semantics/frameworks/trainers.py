@@ -109,10 +109,11 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
         precision = _asked(arguments)
-        left_open = _left_open(arguments) if precision is None else ()
-        for name in left_open:
-            state.set_attribute(symbol, name, arguments.value(name) or NONE)
-        return Manager(symbol, kind, precision, False) if precision is not None or left_open else None
+        switches = _switches(arguments)
+        for name, value in switches.items():
+            state.set_attribute(symbol, name, value)
+        is_open = any(isinstance(value, Unknown) for value in switches.values())
+        return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
     if kind == LOOP:
         given = arguments.value("args", 1)
         if isinstance(given, Instance):
@@ -183,12 +184,12 @@ def _may_scale(arguments: Arguments) -> bool:
     return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
 
 
-def _left_open(arguments: Arguments) -> tuple[str, ...]:
-    """The switches of training arguments that a condition or a setting sets."""
+def _switches(arguments: Arguments) -> dict[str, Value]:
+    """The switches for mixed precision that training arguments are given, if no other engine may run them."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
-        return ()
-    switches = (_FLOAT16, _BFLOAT16) if _rounds(arguments) else (_FLOAT16,)
-    return tuple(name for name in switches if isinstance(arguments.value(name), Unknown))
+        return {}
+    names = (_FLOAT16, _BFLOAT16) if _rounds(arguments) else (_FLOAT16,)
+    return {name: value for name in names if (value := arguments.value(name)) is not None}
 
 
 def _asked(arguments: Arguments) -> str | None:
@@ -558,6 +559,12 @@ class Trainers(Tracker):
         if converts and half is not None and _derives_from_library(self.machine, state, me.cls, LOOP):
             manager = Manager(self.machine.symbols.intern("manager", parts=(me.symbol,)), LOOP, half, True)
             self.machine.emit(state, HalfManaged, call.node, manager=manager, cast=call.node)
+
+    def join(self, left: Value, right: Value) -> Value | None:
+        """Training arguments that ask for different precisions on two paths."""
+        if type(left) is not Manager or type(right) is not Manager or left.kind != ARGUMENTS:
+            return None
+        return replace(left, precision=None) if replace(left, precision=right.precision) == right else None
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """Return the arguments for a parameter annotated with their class."""

@@ -15,9 +15,10 @@ from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.attributes import bases, lineage
+from amplint.semantics.python.defaults import is_off_by_default
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
-from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.python.truth import decide_value, symbol_of
 from amplint.semantics.reading.demos import is_within_test
 from amplint.semantics.reading.scopes import MODEL, dotted, last_name
 from amplint.semantics.regions.innermost import is_off
@@ -168,7 +169,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
     """Record the dtype of parameters loaded by `Class.from_pretrained(...)`, of this `name`, unless quantized."""
     asked = arguments.value("torch_dtype") or arguments.value("dtype")
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
-    if any(arguments.value(option) not in (None, NONE, FALSE) for option in _QUANTIZING):
+    if any(_is_on(machine, state, name, arguments.value(name)) for name in _QUANTIZING):
         _quantize(machine, state, model, arguments.value(_QUANTIZING[0]))
         return
     if dtype in HALF_DTYPES:
@@ -182,6 +183,13 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
         float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
         if not float32 and arguments.value("config") in (None, NONE):
             change(state, symbol_of(machine, model), saved=node)
+
+
+def _is_on(machine: Machine, state: State, name: str, given: Value | None) -> bool:
+    """Whether an option quantizes a model, on a path of its own where a switch does that is off by default."""
+    if isinstance(given, Unknown) and name.startswith("load_in") and is_off_by_default(machine, given):
+        return decide_value(machine, state, given)
+    return given not in (None, NONE, FALSE)
 
 
 def _quantize(machine: Machine, state: State, model: Value, config: Value | None) -> None:

@@ -1,4 +1,4 @@
-"""Texts that settings are, unless a caller, a command line or a file chooses others."""
+"""Defaults of settings: texts, and switches that are off, unless a caller, a command line or a file says otherwise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from amplint.semantics.python.attributes import members
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.values.values import Class, Const, OneOf, Unknown, Value
+from amplint.semantics.values.values import FALSE, Class, Const, OneOf, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
@@ -35,6 +35,23 @@ def texts(machine: Machine, value: Value | None) -> frozenset[str]:
                 default = _of_field(machine, parts[0], str(key[1])) or _of_option(machine.program.main, str(key[1]))
                 found.update(() if default is None else (default,))
     return frozenset(found)
+
+
+def is_off_by_default(machine: Machine, value: Unknown) -> bool:
+    """Whether a switch is off unless a caller or a command line turns it on, or on some path of the script."""
+    key, parts = machine.symbols.key(value.symbol), machine.symbols.parts(value.symbol)
+    if key[0] == "either":
+        return FALSE in key[1:]
+    if machine.defaults.get(value.symbol) == FALSE:
+        return True
+    return key[0] == "attribute" and bool(parts) and _is_stored_true(machine.program.main, str(key[1]))
+
+
+@cached_per_file
+def _is_stored_true(source: Source, name: str) -> bool:
+    """Whether an option of a command line is a switch that turns on."""
+    spelled = re.escape(name).replace("_", "[-_]")
+    return re.search(rf"--{spelled}[\"'][^()]*?\bstore_true\b", source.text) is not None
 
 
 def _of_field(machine: Machine, owner: int, name: str) -> str | None:
