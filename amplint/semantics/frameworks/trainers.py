@@ -108,11 +108,11 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
     if any(arguments.get(name) for name in GONE_SINCE_5):
         state.set_attribute(symbol, _OLDER, TRUE)
     if kind == ARGUMENTS:
-        precision = _asked(arguments)
-        switches = _switches(arguments)
+        precision = _asked(machine, arguments)
+        switches = _switches(machine, arguments)
         for name, value in switches.items():
             state.set_attribute(symbol, name, value)
-        is_open = any(isinstance(value, Unknown) for value in switches.values())
+        is_open = any(isinstance(value, Unknown) or _is_chosen(arguments, name) for name, value in switches.items())
         return Manager(symbol, kind, precision, False) if precision is not None or is_open else None
     if kind == LOOP:
         given = arguments.value("args", 1)
@@ -184,26 +184,33 @@ def _may_scale(arguments: Arguments) -> bool:
     return starred or (asked is not None and not isinstance(asked, Const) and arguments.value("plugins") is None)
 
 
-def _switches(arguments: Arguments) -> dict[str, Value]:
+def _is_chosen(arguments: Arguments, name: str) -> bool:
+    """Whether a conditional expression chooses the value of an argument."""
+    given = arguments.get(name)
+    return given is not None and isinstance(given.node.value, cst.IfExp)
+
+
+def _switches(machine: Machine, arguments: Arguments) -> dict[str, Value]:
     """The switches for mixed precision that training arguments are given, if no other engine may run them."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
         return {}
-    names = (_FLOAT16, _BFLOAT16) if _rounds(arguments) else (_FLOAT16,)
+    names = (_FLOAT16, _BFLOAT16) if _rounds(machine, arguments) else (_FLOAT16,)
     return {name: value for name in names if (value := arguments.value(name)) is not None}
 
 
-def _asked(arguments: Arguments) -> str | None:
+def _asked(machine: Machine, arguments: Arguments) -> str | None:
     """The mixed-precision dtype of training arguments; None if another engine may run them."""
     if any(arguments.value(name) not in _NOTHING for name in _OTHER_ENGINES):
         return None
     half, bfloat16 = arguments.value("fp16") == TRUE, arguments.value("bf16") == TRUE
-    return "float16" if half else "bfloat16" if bfloat16 and _rounds(arguments) else None
+    return "float16" if half else "bfloat16" if bfloat16 and _rounds(machine, arguments) else None
 
 
-def _rounds(arguments: Arguments) -> bool:
-    """Whether the optimizer that training arguments name rounds its updates to the dtype of the weights."""
-    optimizer = arguments.value("optim") or Const("adamw_torch")
-    return isinstance(optimizer, Const) and optimizer.value in ROUNDING
+def _rounds(machine: Machine, arguments: Arguments) -> bool:
+    """Whether the optimizer that training arguments name, or a default, rounds updates to the dtype of its weights."""
+    optimizer = arguments.value("optim")
+    names = texts(machine, optimizer)
+    return optimizer in (None, NONE) or (bool(names) and names <= ROUNDING)
 
 
 def run(

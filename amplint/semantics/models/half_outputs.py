@@ -321,6 +321,13 @@ class HalfOutputs(Tracker):
         names = loss_names(chunks) | ({_LOG_PROBABILITIES} if returns_half else set())
         return Words(calls=names if follows else frozenset())
 
+    def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:
+        """Whether a function computes a loss, or log-probabilities, of what a model returns in half by itself."""
+        if not self.known or function.chunk.words.isdisjoint(_OF_LANGUAGE):
+            return False
+        found = (of_output(self.machine, state, value.symbol) for value in given if isinstance(value, Unknown))
+        return any(why is not None and why.because is not Because.REGION for why in found)
+
     def computation(self, state: State, node: cst.Call, op: str, place: cst.BaseExpression, value: Value) -> None:
         """Check an operation of PyTorch that may be a loss."""
         computed(self.machine, state, node, op, place, value)

@@ -58,7 +58,7 @@ from amplint.semantics.words import (
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, target_names, walk
 from amplint.torchlib.float8 import LAYER_DTYPES
 from amplint.torchlib.frameworks import (
     ADAPTERS,
@@ -86,6 +86,10 @@ CONVERTING = frozenset({"float", "float32", "data", "to"})
 FREEZING = frozenset({"requires_grad", "requires_grad_"})
 """Words without which a statement does not freeze parameters."""
 WRAPPERS = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "compile", "script"})
+_PARTS = frozenset({"parameters", "named_parameters", "children", "named_children", "modules", "named_modules"})
+_ORDERS = frozenset({"enumerate", "list", "reversed", "tuple"})
+_ORDERED = frozenset(f"builtins.{name}" for name in _ORDERS)
+_HELD = frozenset({"attribute", "index", "item", "each", "part"})
 _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
@@ -384,13 +388,22 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
             change(state, symbol, frozen=frozen)
 
 
+def _held_by(machine: Machine, symbol: int) -> int | None:
+    """What `symbol` is a part, an element, or a list of parts of; None for anything else."""
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] in _HELD or (key[0] == "call" and key[1] in _ORDERED):
+        return parts[0] if parts else None
+    called = machine.symbols.method(symbol)
+    return called[1][0] if called is not None and called[0] in _PARTS and called[1] else None
+
+
 def thaw(machine: Machine, state: State, model: int | None) -> None:
     """Record that weights of a frozen model, or of a layer of one, are trained again in the dtype that they have."""
     known = None
     while model is not None and (known is None or known.frozen is None):
         base = root(machine, model)
         known = state[ModelStates].known.get(base)
-        model = machine.symbols.parts(base)[0] if machine.symbols.key(base)[0] in ("attribute", "index") else None
+        model = _held_by(machine, base)
     if known is None or known.frozen is None:
         return
     holders = (
@@ -750,6 +763,26 @@ def _called_by(statement: cst.CSTNode) -> cst.Attribute | None:
     return called if isinstance(called, cst.Attribute) else None
 
 
+def _looped_part(statement: cst.CSTNode, node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The part of a model, outside of the loops in `statement`, of which their variable `node` is a part."""
+    loops = {loop.target: loop.iter for loop in every(statement, cst.For)}
+    held = {name: iterated for target, iterated in loops.items() for name in target_names(target)}
+    looped = False
+    while True:
+        if isinstance(node, cst.Name) and node.value in held:
+            node, looped = held.pop(node.value), True
+        elif isinstance(node, cst.Subscript):
+            node = node.value
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _PARTS:
+            node = node.func.value
+        elif (
+            isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and node.func.value in _ORDERS and node.args
+        ):
+            node = node.args[0].value
+        else:
+            return node if looped and dotted(node) else None
+
+
 def _changes_of_training(statement: cst.CSTNode) -> list[tuple[cst.BaseExpression, bool]]:
     """What a statement does to `requires_grad`: the owners, or other calls, and whether it is set to True."""
     found: list[tuple[cst.BaseExpression, bool]] = []
@@ -953,8 +986,8 @@ class Parameters(Tracker):
             return
         for owner, _ in changes:
             thaw(self.machine, state, parameter_of(self.machine, self.machine.evaluate(state, owner)))
-        for loop in every(statement, cst.For) if changes else ():
-            thaw(self.machine, state, self._model_of_loop(state, loop))
+            if (part := _looped_part(statement, owner)) is not None:
+                thaw(self.machine, state, symbol_of(self.machine, self.machine.evaluate(state, part)))
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `parameter.data = value` and `model.layer = value`."""

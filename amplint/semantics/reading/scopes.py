@@ -301,7 +301,9 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     }
     found |= {chunk for user in ours for chunk in program.mentions[user] if chunk not in ours and _names_half(chunk)}
     if any(sign in program.main.text for sign in _TRAINERS) or any(map(_trains, program.main.chunks)):
-        found |= {chunk for chunk in program.chunks[len(ours) :] if _loads_half(chunk)}
+        loading = [chunk for chunk in program.chunks[len(ours) :] if "from_pretrained" in chunk.words]
+        tables = {chunk: {*filter(_names_half, program.mentions[chunk])} for chunk in loading}
+        found |= {chunk for chunk in loading if tables[chunk] or _loads_half(chunk)}.union(*tables.values())
     saves = "state_dict" in names
     found |= {chunk for chunk in program.chunks[len(ours) :] if _trains(chunk) or (saves and _saves(chunk))}
     users: dict[Chunk, list[Chunk]] = {}
