@@ -58,13 +58,12 @@ SHARDERS = {name: sharder for sharder in (FULLY_SHARD, WRAPPER) for name in shar
 class Policy:
     """A class with the computation dtypes of a sharded model, and the order of its arguments.
 
-    Gradients are reduced in `reduce_dtype`, by default in `param_dtype`. Attributes of a `frozen` one cannot be set.
+    Gradients are reduced in `reduce_dtype`, by default in `param_dtype`.
     """
 
     names: frozenset[str]
     parameters: tuple[str, ...]
     source: str
-    frozen: bool = False
 
 
 POLICIES = {
@@ -77,7 +76,6 @@ POLICIES = {
             ),
             ("param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs"),
             FULLY_SHARD.source,
-            frozen=True,
         ),
         Policy(
             frozenset(
@@ -91,7 +89,8 @@ POLICIES = {
     for name in policy.names
 }
 
-FROZEN = {name: policy for name, policy in POLICIES.items() if policy.frozen}
+FROZEN = {name: policy for name, policy in POLICIES.items() if name.endswith(".MixedPrecisionPolicy")}
+"""Policies whose attributes cannot be set: the class is a frozen dataclass (PyTorch 2.13)."""
 
 TWINS = {
     "fully_shard": "FullyShardedDataParallel",

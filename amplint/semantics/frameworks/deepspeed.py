@@ -187,7 +187,13 @@ class DeepSpeed(Tracker):
         blocks = {name: place for name, place in written.items() if place is not None}
         version = self.machine.program.wanted("deepspeed")
         self.machine.emit(
-            state, EngineConfigured, node, config=config.value, written=config.written, blocks=blocks, version=version
+            state,
+            EngineConfigured,
+            node,
+            config=config.value,
+            written=config.written,
+            blocks=blocks or None,
+            version=version,
         )
 
     def _is_put_elsewhere(self, state: State, config: Items) -> bool:

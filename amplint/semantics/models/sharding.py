@@ -141,7 +141,7 @@ class Sharding(Tracker):
         policy, symbol = POLICIES[call.callee.name], self.machine.identity(state, call.node)
         name = call.callee.name.rpartition(".")[2]
         self._refused(state, call, name)
-        if policy.frozen:
+        if call.callee.name in FROZEN:
             self.frozen[symbol] = name
         if not any(argument.star for argument in call.arguments.given):
             given = {name: call.arguments.value(name, place) or NONE for place, name in enumerate(policy.parameters)}
