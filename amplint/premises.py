@@ -54,6 +54,8 @@ class Premise(enum.Enum):
     RUNS_ENGINE = "the model runs the engine that it holds"
     CONFIGURED_WITHOUT = "the configuration says nothing of autocast"
     NO_REGION_WITHIN = "the model enters no region by itself"
+    SAME_MODEL = "the optimizer updates float32 weights of the model that runs again"
+    FLOAT32_WEIGHTS = "the weights are float32"
     FORWARD_FOLLOWS = "a forward pass follows in the region"
     FORWARD_ADDED = "a forward pass is added behind the step"
     HAS_INDEX = "the text has an index, such as in cuda:0"

@@ -15,8 +15,6 @@ from amplint.source import syntax as cst
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_CHOSEN = ", where that dtype is chosen"
-
 
 class Float16WithoutScaler(Rule):
     """A model is trained under float16 autocast, and nothing scales the loss.
@@ -59,6 +57,7 @@ class Float16WithoutScaler(Rule):
     severity = Severity.WARNING
     screen = ((b"autocast", b"MixedPrecision"), b"backward", b".step(")
     fixable = Applicability.UNSAFE
+    fix_fits_one_dtype = True
     reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
 
     def __init__(self) -> None:
@@ -78,7 +77,7 @@ class Float16WithoutScaler(Rule):
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
-            if region.is_float16_on_cuda or _may_be_float16(region):
+            if region.is_float16_on_cuda:
                 self.plain.setdefault(event.node, region)
                 self.backwards.append(event)
         yield from ()
@@ -119,26 +118,22 @@ class Float16WithoutScaler(Rule):
             )
         for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
             region = self.plain[backward]
-            certain = region.is_float16_on_cuda
             yield self.report(
                 step,
-                f"a model is trained under float16 autocast without a scaler{'' if certain else _CHOSEN}",
+                "a model is trained under float16 autocast without a scaler",
                 advice="Use a torch.amp.GradScaler, or bfloat16 where the hardware has it.",
                 at=backward,
                 notes=[
-                    (region.node, "float16 from here" if certain else "this can be float16"),
+                    (region.node, "float16 from here"),
                     (step.node, "the optimizer takes what is left"),
                 ],
-                severity=None if certain else Severity.INFO,
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, OptimizerStep):
             return None
         made, call = event.index.made.get(event.optimizer.symbol), event.gradients.backward
-        if call is None or not self.plain[call].is_float16_on_cuda:
-            return None
-        if made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        if call is None or made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
         loss, near = call.func.value, rewrite.shares_block(made, event.node)
         if not near or not rewrite.same_function(call, event.node) or len(self.steps) > 1 or event.call.args:
@@ -151,8 +146,3 @@ class Float16WithoutScaler(Rule):
         )
         done = tuple(filter(None, edits)) if rewrite.text(loss) != "torch.autograd" else ()
         return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",)) if len(done) == len(edits) else None
-
-
-def _may_be_float16(region: Autocast) -> bool:
-    """Whether float16 is one of the possible dtypes of a region, if it runs on CUDA."""
-    return "float16" in (region.dtypes or ()) and "cuda" in (region.devices or {"cuda"})

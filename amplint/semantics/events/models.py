@@ -98,6 +98,13 @@ class StaleForward(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OutdatedForward(Event):
+    """A model runs behind a `step` of an optimizer of its weights, in the same region as before it."""
+
+    step: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LoopInRegion(Event):
     """A framework's training loop runs as a whole in the autocast region since `entered`, which caches half weights.
 

@@ -14,6 +14,7 @@ from amplint.semantics.events import (
     Forward,
     ForwardOutside,
     LossOfOutput,
+    OutdatedForward,
     Purpose,
     Recipe,
     RegionMissed,
@@ -78,6 +79,7 @@ _OF_MODELS = (
     ToNumpy,
     LossOfOutput,
     Clash,
+    OutdatedForward,
     StaleForward,
     FlashInFloat32,
 )
