@@ -104,6 +104,52 @@ def main(args):
         loss.backward()
         optimizer.step()
 """
+MEASURED = """
+def learn(loader, model, optimizer, scaler):
+    for inputs in loader:
+        with torch.autocast("cuda"):
+            loss = model(inputs).sum()
+        scaler.scale(loss).backward()
+        scale = scaler.get_scale()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), torch.inf)
+        print(norm {by})
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+"""
+REGISTERED = """
+CLASSES = {{}}
+
+def register(cls):
+    CLASSES[cls.__name__] = cls
+    return cls
+
+@register
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, inputs):
+        {forward}
+
+def main(name, loader):
+    model = CLASSES[name]()
+    optimizer, scaler = torch.optim.SGD(model.parameters(), 0.1), torch.amp.GradScaler("cuda")
+    for inputs in loader:
+        model.train()
+        with torch.autocast("cuda"):
+            loss = model(inputs).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        model.eval()
+        with torch.no_grad():
+            print(model(inputs))
+"""
+OWN_REGION = """with torch.autocast("cuda"):
+            return self.layer(inputs)"""
 TIMED = {"before": "start = time.perf_counter()", "behind": "print(time.perf_counter() - start)"}
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 PROGRAMS = {
@@ -118,6 +164,11 @@ PROGRAMS = {
     ),
     "clipping of what the Accelerator has clipped": (managed(OWN + PLAIN.format(limit=1.0)), []),
     "clipping where a setting leaves out half": (CHOSEN, []),
+    "a norm divided by the scale": (MEASURED.format(by="/ scale"), []),
+    "a norm times the inverse scale": (MEASURED.format(by="* (1 / scale)"), []),
+    "a norm times the scale": (MEASURED.format(by="* scale"), [("AMP205", ERROR)]),
+    "a registered model that enters a region itself": (REGISTERED.format(forward=OWN_REGION), []),
+    "a registered model without a region": (REGISTERED.format(forward="return self.layer(inputs)"), [("AMP111", INFO)]),
     "a trial of what memory holds": (FITS, []),
     "a count of operations": (COUNTS, []),
     "training that can run out of memory": (SKIPS, [("AMP101", WARNING)]),

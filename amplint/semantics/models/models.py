@@ -227,6 +227,7 @@ def forward(
         statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
+        seen=isinstance(model, (Instance, Module)),
         guesses=(*taken, *named, *normalised, *loaded),
     )
 
@@ -327,8 +328,20 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
             return Recipe.ON if region.context.name == "autocast" else Recipe.UNKNOWN
         if isinstance(region.context, (Autocast, NewThread)):
             return Recipe.UNKNOWN
-    own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
+    own = _enters_region(model.cls.chunk) if isinstance(model, Instance) else _may_enter_region(machine, model)
     return Recipe.UNKNOWN if own or _casts_itself(machine.program.main) else Recipe.OFF
+
+
+def _may_enter_region(machine: Machine, model: Value) -> bool:
+    """Whether a model that is not seen may be of a class in reach of the file which enters a region in `forward`."""
+    return not isinstance(model, Module) and any(
+        chunk.is_class and "forward" in chunk.words and _enters_region(chunk) for chunk in machine.program.chunks
+    )
+
+
+def _enters_region(chunk: Chunk) -> bool:
+    """Whether a class names a region."""
+    return "autocast" in chunk.words
 
 
 @cached_per_file

@@ -189,5 +189,6 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
         what = "clipped" if mutates else "measured"
         if CLIPPERS[name]:
             frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
-        protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
+        if mutates or not cancels(machine, node):
+            protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(norm_of_gradients(machine))
