@@ -123,10 +123,9 @@ class _Uses:
                 if isinstance(target.target, cst.Name) and target.target.value == node.value
             ]
             return len(values) == 1 and not isinstance(values[0], cst.Name) and self._is_of_scale(values[0], inverse)
-        if inverse:
-            divides = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide)
-            return divides and self._is_of_scale(node.right, inverse=False)
-        return isinstance(node, cst.Call) and last_name(node.func) == "get_scale"
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and inverse:
+            return self._is_of_scale(node.right, inverse=False)
+        return isinstance(node, cst.Call) and last_name(node.func) == "get_scale" and not inverse
 
     def _is_of_gradients(self, node: cst.BaseExpression) -> bool:
         """Whether gradients are a factor of `node`, by their attribute or by a name that is bound to them."""
