@@ -117,6 +117,17 @@ def learn(loader, model, optimizer, scaler):
         scaler.update()
         optimizer.zero_grad()
 """
+BEHIND = """
+def learn(loader, model, optimizer, scaler):
+    for inputs in loader:
+        with torch.autocast("cuda"):
+            loss = model(inputs).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        print(torch.nn.utils.clip_grad_norm_(model.parameters(), {limit}))
+        optimizer.zero_grad()
+"""
 REGISTERED = """
 CLASSES = {{}}
 
@@ -167,6 +178,8 @@ PROGRAMS = {
     "a norm divided by the scale": (MEASURED.format(by="/ scale"), []),
     "a norm times the inverse scale": (MEASURED.format(by="* (1 / scale)"), []),
     "a norm times the scale": (MEASURED.format(by="* scale"), [("AMP205", ERROR)]),
+    "a norm behind the step, with a limit that nothing reaches": (BEHIND.format(limit="1e9"), []),
+    "a clip behind the step": (BEHIND.format(limit="5.0"), [("AMP202", ERROR)]),
     "a registered model that enters a region itself": (REGISTERED.format(forward=OWN_REGION), []),
     "a registered model without a region": (REGISTERED.format(forward="return self.layer(inputs)"), [("AMP111", INFO)]),
     "a trial of what memory holds": (FITS, []),
