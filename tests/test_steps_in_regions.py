@@ -117,6 +117,14 @@ PROGRAMS = {
         ),
         WARNING,
     ),
+    "parameters that a function of another file groups": (
+        loop(LAYER + "    optimizer = torch.optim.AdamW(transformers.grouped(model, args.decay), lr=args.lr)\n"),
+        WARNING,
+    ),
+    "an optimizer of a function out of sight": (
+        loop(LAYER + "    optimizer = timm.optim.create_optimizer(args, model)\n"),
+        WARNING,
+    ),
     "a critic that judges once more": (CRITIC.format(stepped="of_critic"), WARNING),
     "a pass without gradients behind the step": (
         loop(behind="            with torch.no_grad():\n                model(inputs)\n            break"),

@@ -160,10 +160,12 @@ class StaleCopies(Tracker):
         state.change(KeptCopies).steps |= stepped
 
     def _held(self, state: State, optimizer: int) -> Set[int]:
-        """The models whose parameters an optimizer got, or that an unseen function got which made it."""
+        """The models whose parameters an optimizer got, or that an unseen function got which made it or its groups."""
         trained = self.machine[Parameters].trained.get(optimizer)
-        if trained is not None or self.machine.symbols.key(optimizer)[0] != "call":
-            return trained.models if trained is not None else frozenset()
+        if trained is not None:
+            return trained.models or trained.origins & state[KeptCopies].ran.keys()
+        if self.machine.symbols.key(optimizer)[0] != "call":
+            return frozenset()
         given = {root(self.machine, part) for part in self.machine.symbols.parts(optimizer)}
         return given & state[KeptCopies].ran.keys()
 
