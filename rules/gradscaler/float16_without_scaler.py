@@ -9,11 +9,13 @@ from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScalerCreated, ScriptEnd, ShardedStep
-from amplint.semantics.values.values import FALSE, Autocast
+from amplint.semantics.values.values import FALSE, TRUE, Autocast
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
+
+_CHOSEN = ", where that dtype is chosen"
 
 
 class Float16WithoutScaler(Rule):
@@ -77,7 +79,7 @@ class Float16WithoutScaler(Rule):
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in (ran.context for ran in event.regions if event.scaler is None and not ran.distant):
-            if region.is_float16_on_cuda:
+            if region.is_float16_on_cuda or _may_be_float16(region):
                 self.plain.setdefault(event.node, region)
                 self.backwards.append(event)
         yield from ()
@@ -118,22 +120,26 @@ class Float16WithoutScaler(Rule):
             )
         for backward, step in self.steps.items() if event.names_cuda and not event.may_scale else ():
             region = self.plain[backward]
+            certain = region.is_float16_on_cuda
             yield self.report(
                 step,
-                "a model is trained under float16 autocast without a scaler",
+                f"a model is trained under float16 autocast without a scaler{'' if certain else _CHOSEN}",
                 advice="Use a torch.amp.GradScaler, or bfloat16 where the hardware has it.",
                 at=backward,
                 notes=[
-                    (region.node, "float16 from here"),
+                    (region.node, "float16 from here" if certain else "this can be float16"),
                     (step.node, "the optimizer takes what is left"),
                 ],
+                severity=None if certain else Severity.INFO,
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, OptimizerStep):
             return None
         made, call = event.index.made.get(event.optimizer.symbol), event.gradients.backward
-        if call is None or made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+        if call is None or not self.plain[call].is_float16_on_cuda:
+            return None
+        if made is None or not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
             return None
         loss, near = call.func.value, rewrite.shares_block(made, event.node)
         if not near or not rewrite.same_function(call, event.node) or len(self.steps) > 1 or event.call.args:
@@ -146,3 +152,12 @@ class Float16WithoutScaler(Rule):
         )
         done = tuple(filter(None, edits)) if rewrite.text(loss) != "torch.autograd" else ()
         return Fix("Scale the loss", done, Applicability.UNSAFE, ("import torch",)) if len(done) == len(edits) else None
+
+
+def _may_be_float16(region: Autocast) -> bool:
+    """Whether float16 is one of the possible dtypes of a region that is on whatever they are, if it runs on CUDA.
+
+    Where a setting switches the region off, it may choose the dtype as well: that is decided once float16 is supposed.
+    """
+    on_cuda = "cuda" in (region.devices or {"cuda"})
+    return region.enabled == TRUE and on_cuda and "float16" in (region.dtypes or ())
