@@ -55,6 +55,8 @@ class Premise(enum.Enum):
     NO_ENGINE = "neither DeepSpeed nor FSDP runs the model"
     CONFIGURED_WITHOUT = "the configuration says nothing of autocast"
     NO_REGION_WITHIN = "the model enters no region by itself"
+    SAME_MODEL = "the optimizer updates float32 weights of the model that runs again"
+    FLOAT32_WEIGHTS = "the weights are float32"
     FORWARD_FOLLOWS = "a forward pass follows in the region"
     FORWARD_ADDED = "a forward pass is added behind the step"
     HAS_INDEX = "the text has an index, such as in cuda:0"

@@ -80,6 +80,8 @@ class Rule:
     `of_callers` are the kinds of its events that are for other files to answer; a conversion does not ask for them.
 
     A rule that holds `anywhere` keeps its severity in tests and in scripts that only measure, where others lose theirs.
+    What a rule reports that is `only_numbers` raises nothing and changes results, which nobody reads in scripts that
+    only measure: its errors are infos there.
 
     A report is dropped if a rule whose code is in `yields_to` reports the same event or the same node, unless this rule
     was selected explicitly: the two describe one mistake.
@@ -104,6 +106,7 @@ class Rule:
     applies_to_bfloat16: ClassVar[bool] = False
     fix_fits_one_dtype: ClassVar[bool] = False
     anywhere: ClassVar[bool] = False
+    only_numbers: ClassVar[bool] = False
     of_callers: ClassVar[tuple[str, ...]] = ()
     yields_to: ClassVar[tuple[str, ...]] = ()
     goes_by: ClassVar[tuple[str, ...]] = ()

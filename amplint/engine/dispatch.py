@@ -190,7 +190,16 @@ class Dispatcher:
         certain = report.rule.anywhere or severity is Severity.ERROR
         purposes = () if certain else (*self._purposes, *self._purposes_of_function(report))
         unseen = (*self._premises, *report.premises, *purposes)
-        return remaining_severity(severity, unseen, asked=report.rule.code in self._asked), unseen
+        left = remaining_severity(severity, unseen, asked=report.rule.code in self._asked)
+        lessened = self._lessens(report) if left is Severity.ERROR and not report.rule.anywhere else None
+        return (left, unseen) if lessened is None else (Severity.INFO, (*unseen, lessened))
+
+    def _lessens(self, report: Report) -> Premise | None:
+        """The purpose of the file that makes an error an info: of numbers, or in a branch that a test need not take."""
+        if Premise.MEASURED in self._purposes and report.rule.only_numbers:
+            return Premise.MEASURED
+        chosen = any(message and node in report.event.decisions for node, message in report.event.steps)
+        return Premise.TESTED if Premise.TESTED in self._purposes and chosen else None
 
     def _purposes_of_function(self, report: Report) -> tuple[Premise, ...]:
         """The premises that concern the innermost function in which a finding happens."""

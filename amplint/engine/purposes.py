@@ -32,6 +32,12 @@ _USES_GRADIENTS = regex(r"(?i)\.step\(|\.grad\b|loss|criteri")
 _CATCHES = regex(r"except\b[^:\n]{0,200}\b(?:RuntimeError|OutOfMemoryError)\b")
 """What ends a search for the largest batch that memory holds."""
 
+_ANSWERS = regex(r"\bTrue\b[\s\S]*\bexcept\b[\s\S]*\b(?:False|None)\b|\bFalse\b[\s\S]*\bexcept\b[\s\S]*\bTrue\b")
+"""What a function contains that says whether memory holds something: one answer, and another where it raises."""
+_RUNS_OUT = regex(r"OutOfMemoryError|out of memory")
+_COUNTS = regex(r"\bFlopCounterMode\(|\bwith_flops\s*=|\bprofiler\.profile\(")
+"""PyTorch's means to count operations, and to profile them."""
+
 _READS_MEMORY = regex(r"\bmax_memory_(?:allocated|reserved)\(")
 
 _NAMED = regex(r"(?i)^(?:\w*_)?bench(?:mark\w*)?(?:_\w+)?\.py$")
@@ -42,7 +48,7 @@ def purposes_of_function(text: str) -> tuple[Premise, ...]:
     """The premises of every finding in a function with this text, which may only measure a backward pass."""
     if "backward(" not in text:
         return ()
-    if ".step(" not in text and _READS_MEMORY.search(text) and _CATCHES.search(text):
+    if ".step(" not in text and _only_tries(text):
         return (Premise.MEASURED,)
     if _LEARNS_OR_KEEPS.search(text):
         return ()
@@ -51,6 +57,16 @@ def purposes_of_function(text: str) -> tuple[Premise, ...]:
     if _USES_GRADIENTS.search(text):
         return ()
     return (Premise.MEASURED,) if _MEASURES.search(text) or _READS_CLOCK.search(text) else ()
+
+
+def _only_tries(text: str) -> bool:
+    """Whether a function without a step counts operations, or tries what memory holds."""
+    if _COUNTS.search(text):
+        return True
+    if not _CATCHES.search(text):
+        return False
+    tries = _READS_MEMORY.search(text) or _MAKES_UP.search(text)
+    return bool(tries or (_RUNS_OUT.search(text) and _ANSWERS.search(text)))
 
 
 def purposes(source: Source) -> tuple[Premise, ...]:

@@ -98,6 +98,8 @@ TAKES_VECTOR = "torch.nn.utils.vector_to_parameters"
 """The function that replaces the `data` of the parameters in its second argument."""
 CLEARS_COPIES = "torch.clear_autocast_cache"
 """The function that clears autocast's cache of half copies of weights."""
+SWITCHES_COPIES = "torch.set_autocast_cache_enabled"
+"""The function that switches that cache off, or on."""
 COMPILES = frozenset({"torch.compile", "torch._dynamo.optimize"})
 """Functions that compile a model or a function, whose backward pass is traced together with the forward pass."""
 OF_BACKWARD = "backward_pass_autocast"

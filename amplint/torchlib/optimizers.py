@@ -16,6 +16,8 @@ ELEMENTWISE = frozenset(
     {"SGD", "ASGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "Rprop"}
 )
 """The classes whose step has no operation that autocast casts to half."""
+OF_PRODUCTS = frozenset({"Adafactor", "LBFGS", "Muon", "Shampoo", "DistributedShampoo", "SOAP"})
+"""The classes, of any library, whose step multiplies matrices, or runs the model again on weights it has changed."""
 ELSEWHERE_COMPUTED = ("fused", "capturable")
 """Options under which the denominator is computed differently."""
 KEEPS_COPIES = "master_weights"

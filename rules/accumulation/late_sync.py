@@ -44,6 +44,7 @@ class LateSync(Rule):
     code = "AMP307"
     name = "late-sync"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"DistributedDataParallel", b"backward", (b"require_backward_grad_sync", b"no_sync"))
     reason = "The forward pass decides whether the backward pass averages gradients over all processes."
 

@@ -72,6 +72,7 @@ class ZeroGradInsideWindow(Rule):
     code = "AMP304"
     name = "zero-grad-inside-window"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (
         b"backward",
         (b"zero_grad", b"autocast", *SCALER_SIGNS),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.arguments import have_equal_arguments
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
 from amplint.semantics.values.values import TRUE
@@ -90,7 +91,10 @@ class EvaluationDtypeDiffers(Rule):
                     if forward.region is not None and forward.region.enabled == TRUE:
                         notes = [(training[0].node, "training runs without autocast")]
                         message, claims = f"{forward.name} is evaluated under autocast only", (Claim(Sign.REGION_ON),)
-                        yield self.report(forward, message, notes=notes, claims=claims, besides=training[:1])
+                        yield self.report(
+                            forward, message, notes=notes, claims=claims, besides=training[:1],
+                            premises=_unseen(training[0]),
+                        )  # fmt: skip
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}
@@ -104,7 +108,9 @@ class EvaluationDtypeDiffers(Rule):
                     self._missing[forward.node] = call, on
                 message = f"{forward.name} is evaluated without autocast and trained under it"
                 notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]
-                yield self.report(forward, message, advice=self.advice, at=call, notes=notes, besides=(on,))
+                yield self.report(
+                    forward, message, advice=self.advice, at=call, notes=notes, besides=(on,), premises=_unseen(forward)
+                )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         call, on = self._missing.get(event.node, (event.node, None))
@@ -116,3 +122,8 @@ class EvaluationDtypeDiffers(Rule):
             return None
         edit = rewrite.wrap_statement(call, f"with {rewrite.text(region)}")
         return Fix("Enter the region of the training", (edit,), Applicability.UNSAFE) if edit else None
+
+
+def _unseen(forward: Forward) -> tuple[Premise, ...]:
+    """What is taken for granted of a model that runs outside of regions."""
+    return () if forward.seen else (Premise.NO_REGION_WITHIN,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ from amplint.edits.casting import is_last, may_be_cast
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastEntered, Event, Forward, OptimizerStep, ScalerStep, ScriptEnd
+from amplint.semantics.events import Event, OptimizerStep, OutdatedForward, ScalerStep, ScriptEnd
 from amplint.semantics.values.values import Optimizer
 from amplint.source import syntax as cst
-from amplint.torchlib.optimizers import ELEMENTWISE
+from amplint.torchlib.optimizers import ELEMENTWISE, OF_PRODUCTS
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -33,7 +33,9 @@ class StepInAutocast(Rule):
     model after the step, in the same region, still runs on the old weights. And matrix products of the optimizer, as in
     Adafactor, Shampoo or Muon, are cast to half, where they overflow or vanish; SGD, Adam and AdamW have none. If no
     forward pass of a model that ran before the step follows it, and the optimizer is not known to compute products,
-    nothing comes of it: that is reported only where the rule is selected by its code.
+    nothing comes of it: that is reported only where the rule is selected by its code. Where it is not seen that the
+    optimizer has the weights of the model that runs again, or that these are float32, the finding is an info. No copies
+    are kept of half, frozen or sharded weights, in inference mode, and with `cache_enabled=False`.
 
     ## Example
     ```python
@@ -70,28 +72,13 @@ class StepInAutocast(Rule):
     claims = (Claim(Sign.REGION_ON, ops=("step",)),)
     screen = (b"autocast", b"step")
     fixable = Applicability.SAFE
-    reason = (
-        "The region goes on with half copies of the old weights, and casts the optimizer's matrix products to half."
-    )
 
     def __init__(self) -> None:
         self._steps: dict[tuple[cst.CSTNode, cst.CSTNode], ScalerStep | OptimizerStep] = {}
-        self._models: dict[cst.CSTNode, set[Hashable]] = {}
-        self._waiting: dict[cst.CSTNode, dict[cst.CSTNode, frozenset[Hashable]]] = {}
-        self._outdated: dict[cst.CSTNode, set[str]] = {}
+        self._outdated: dict[cst.CSTNode, tuple[Premise, ...]] = {}
 
-    def on_autocast_entered(self, event: AutocastEntered) -> Iterator[Report]:
-        self._waiting.pop(event.context.node, None)
-        self._models.pop(event.context.node, None)
-        yield from ()
-
-    def on_forward(self, event: Forward) -> Iterator[Report]:
-        if event.region is not None:
-            waiting = self._waiting.get(event.region.node, {})
-            ran = {node for node, _ in event.steps}
-            for step in [step for step, copied in waiting.items() if event.model in copied and step in ran]:
-                self._outdated.setdefault(step, set()).add(event.name)
-            self._models.setdefault(event.region.node, set()).add(event.model)
+    def on_outdated_forward(self, event: OutdatedForward) -> Iterator[Report]:
+        self._outdated[event.step] = min(self._outdated.get(event.step, event.premises), event.premises, key=len)
         yield from ()
 
     def on_scaler_step(self, event: ScalerStep) -> Iterator[Report]:
@@ -102,10 +89,7 @@ class StepInAutocast(Rule):
 
     def _keep(self, event: ScalerStep | OptimizerStep) -> Iterator[Report]:
         if event.region_with is not None:
-            assert event.region is not None
             self._steps.setdefault((event.node, event.region_with), event)
-            copied = frozenset(self._models.get(event.region.node, ()))
-            self._waiting.setdefault(event.region.node, {})[event.node] = copied
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -113,29 +97,25 @@ class StepInAutocast(Rule):
             yield self._step(step, region)
 
     def _step(self, event: ScalerStep | OptimizerStep, region: cst.CSTNode) -> Report:
-        elementwise, ends = _is_elementwise(event.optimizer), is_last(event, region)
+        outdated, products = self._outdated.get(event.node), _has_products(event.optimizer)
+        ends = outdated is None and is_last(event, region)
         unseen = list(event.unseen_of_region)
-        if ends and elementwise:
-            unseen.append(Premise.FORWARD_ADDED)
-        elif ends and not event.optimizer.cls:
-            unseen.append(Premise.PRODUCTS)
-        elif not ends and not self._runs_again(event) and (elementwise or not event.optimizer.cls):
-            unseen.append(Premise.FORWARD_FOLLOWS)
+        if outdated is not None:
+            unseen += outdated
+        elif not products:
+            elementwise = _is_elementwise(event.optimizer)
+            unseen.append(
+                Premise.FORWARD_FOLLOWS if not ends else Premise.FORWARD_ADDED if elementwise else Premise.PRODUCTS
+            )
+        reason = _PRODUCTS if products and outdated is None else _LAST if ends else _STALE
         return self.report(
             event,
             "the optimizer steps while autocast is on",
-            reason=(_LAST if ends else _STALE) if elementwise else _PRODUCTS if ends else "",
+            reason=reason,
             advice="End the autocast region once the loss is computed; begin a new one for the next forward pass.",
             notes=[(region, "autocast is on from here")],
             premises=unseen,
         )
-
-    def _runs_again(self, event: ScalerStep | OptimizerStep) -> bool:
-        """Whether a model runs before and behind the step in its region, and is not one of another optimizer."""
-        trained = {optimizer: _last(names) for optimizer, names in event.index.trained.items()}
-        own = trained.get(event.optimizer.symbol)
-        others = frozenset[str]().union(*trained.values()) - own if own else frozenset[str]()
-        return not _last(self._outdated.get(event.node, ())) <= others
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event.region_with, cst.With):
@@ -144,10 +124,9 @@ class StepInAutocast(Rule):
         return Fix("End the autocast region before the step", (edit,)) if edit else None
 
 
-def _last(names: Iterable[str]) -> frozenset[str]:
-    """The last parts of dotted names: a method calls `self.part` what other code calls `whole.part`."""
-    return frozenset(name.rpartition(".")[2] for name in names)
-
-
 def _is_elementwise(optimizer: Optimizer) -> bool:
     return optimizer.cls.startswith("torch.optim.") and optimizer.cls.rpartition(".")[2] in ELEMENTWISE
+
+
+def _has_products(optimizer: Optimizer) -> bool:
+    return optimizer.cls.rpartition(".")[2] in OF_PRODUCTS

@@ -57,6 +57,7 @@ class WeightsChangedInAutocast(Rule):
     code = "AMP112"
     name = "weights-changed-in-autocast"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"autocast", (b"load_state_dict(", b"_(", b".data", b"vector_to_parameters", b".train(", b".fit("))
     fixable = Applicability.UNSAFE
     reason = "The region goes on with the half copies it has made of the old weights."

@@ -75,6 +75,7 @@ class AccelerateBypassed(Rule):
     code = "AMP705"
     name = "accelerate-bypassed"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (
         (b"ccelerator", b"Fabric", b"automatic_optimization", b"training_step"),
         (b"backward(", b"clip", b".grad"),
@@ -120,9 +121,9 @@ class AccelerateBypassed(Rule):
             yield from self._bypass(clip)
 
     def _is_one_of_several(self, event: Bypassed) -> bool:
-        """Whether parts of the gradients are clipped: Accelerate's clipping unscales all of them, once a step."""
+        """Whether more than one call clips: Accelerate's clipping unscales all gradients, once a step."""
         managed = [clip for clip in self._clips.values() if clip.manager == event.manager]
-        return event.manager.kind == "accelerate" and len(managed) > 1
+        return event.manager.kind == "accelerate" and (len(managed) > 1 or bool(event.clips))
 
     def _bypass(self, event: Bypassed) -> Iterator[Report]:
         manager, clips = event.manager, event.call != "backward"
@@ -136,7 +137,10 @@ class AccelerateBypassed(Rule):
         advice = f"Write {instead}."
         if clips and self._is_one_of_several(event):
             advice = "Call accelerator.unscale_gradients() once, before the first of the calls that clip."
-        yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=advice, notes=steps)
+            if event.clips:
+                advice = f"Let one call of {instead} clip them all: a second one unscales what is unscaled."
+        severity = Severity.WARNING if event.reads else None
+        yield self.report(event, f"{what} {TITLES[manager.kind]}{rest}", advice=advice, notes=steps, severity=severity)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, Bypassed) or event.call == "step":

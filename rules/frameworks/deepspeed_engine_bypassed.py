@@ -54,6 +54,7 @@ class DeepspeedEngineBypassed(Rule):
     code = "AMP725"
     name = "deepspeed-engine-bypassed"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"deepspeed", b"initialize", (b".step(", b".backward("))
 
     def on_engine_bypassed(self, event: EngineBypassed) -> Iterator[Report]:

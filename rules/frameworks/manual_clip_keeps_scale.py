@@ -42,6 +42,7 @@ class ManualClipKeepsScale(Rule):
     code = "AMP743"
     name = "manual-clip-keeps-scale"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"automatic_optimization", b"manual_backward", b"clip_grad")
     reason = "Lightning unscales the gradients when the optimizer steps, behind this call."
 

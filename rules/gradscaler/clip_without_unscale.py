@@ -55,6 +55,7 @@ class ClipWithoutUnscale(Rule):
     code = "AMP205"
     name = "clip-without-unscale"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (
         (
             *(b"clip", b".grad", b"get_total_norm", b"grad_norm", b"gradient_norm", b"grad_stat", b"gradient_stat"),

@@ -9,7 +9,7 @@ from amplint.edits import protocol
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScalerCreated, ScriptEnd, ShardedStep
-from amplint.semantics.values.values import FALSE, Autocast
+from amplint.semantics.values.values import FALSE, TRUE, Autocast
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Float16WithoutScaler(Rule):
     severity = Severity.WARNING
     screen = ((b"autocast", b"MixedPrecision"), b"backward", b".step(")
     fixable = Applicability.UNSAFE
+    fix_fits_one_dtype = True
     reason = "Small gradients become 0 in float16; a scaler keeps them in its range."
 
     def __init__(self) -> None:
@@ -154,5 +155,9 @@ class Float16WithoutScaler(Rule):
 
 
 def _may_be_float16(region: Autocast) -> bool:
-    """Whether float16 is one of the possible dtypes of a region, if it runs on CUDA."""
-    return "float16" in (region.dtypes or ()) and "cuda" in (region.devices or {"cuda"})
+    """Whether float16 is one of the possible dtypes of a region that is on whatever they are, if it runs on CUDA.
+
+    Where a setting switches the region off, it may choose the dtype as well: that is decided once float16 is supposed.
+    """
+    on_cuda = "cuda" in (region.devices or {"cuda"})
+    return region.enabled == TRUE and on_cuda and "float16" in (region.dtypes or ())

@@ -53,6 +53,7 @@ class PlainScalerWithFsdp(Rule):
     code = "AMP216"
     name = "plain-scaler-with-fsdp"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"FullyShardedDataParallel", b"GradScaler")
     fixable = Applicability.SAFE
     reason = "Each rank sees only its own shard's inf and NaN, so one rank skips a step that the others take."

@@ -42,6 +42,7 @@ class ScaleResultUnused(Rule):
     code = "AMP218"
     name = "scale-result-unused"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"scale(",)
     fixable = Applicability.SAFE
     reason = "scale() returns the scaled loss and leaves the loss as it is, so the gradients carry no scale."

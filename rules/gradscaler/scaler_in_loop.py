@@ -47,6 +47,7 @@ class ScalerInLoop(Rule):
     code = "AMP210"
     name = "scaler-in-loop"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"GradScaler",)
     fixable = Applicability.SAFE
     reason = "Its scale and growth counter start from the beginning each time, so overflowing steps are skipped again."

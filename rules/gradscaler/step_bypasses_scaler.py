@@ -57,6 +57,7 @@ class StepBypassesScaler(Rule):
     code = "AMP206"
     name = "step-bypasses-scaler"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b".step(", (b"scale(", b"unscale_("))
     fixable = Applicability.SAFE
     reason = "The weights move by gradients multiplied by the loss scale, and inf or NaN gradients are not skipped."

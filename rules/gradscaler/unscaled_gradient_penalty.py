@@ -53,6 +53,7 @@ class UnscaledGradientPenalty(Rule):
     code = "AMP213"
     name = "unscaled-gradient-penalty"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"create_graph", b"scale(", b"grad(")
     fixable = Applicability.UNSAFE
 

@@ -89,7 +89,7 @@ class ConstantVanishesInHalf(Rule):
             f"{_STORED_BELOW_ONE if event.op == 'clamp_max' else _STORED}.",
             reason=reason,
             at=number.place,
-            premises=() if event.assumed or event.tensor.dtype in HALF_DTYPES else (Premise.HALF_THERE,),
+            premises=() if event.assumed or event.tensor.dtype in HALF_DTYPES else _unseen(event),
             notes=number_notes(event, number),
         )
 
@@ -101,6 +101,13 @@ class ConstantVanishesInHalf(Rule):
         return _in_float32(number, rewrite) or Fix(
             "Use an epsilon that float16 holds", (rewrite.replace(number.place, stored),), Applicability.UNSAFE
         )
+
+
+def _unseen(event: TensorOp) -> Iterator[Premise]:
+    """What is taken for granted where nothing shows the dtype of a tensor in a region."""
+    yield Premise.HALF_THERE
+    if event.region is not None and len((event.region.dtypes or frozenset()) & HALF_DTYPES) > 1:
+        yield Premise.FLOAT16_CHOSEN
 
 
 def _effect(event: TensorOp, number: Number) -> tuple[str, str]:

@@ -53,6 +53,7 @@ class OptimizerEpsilonInHalf(Rule):
     code = "AMP409"
     name = "optimizer-epsilon-in-half"
     severity = Severity.ERROR
+    only_numbers = True
     claims = (Claim(Sign.HOLDS, ("float16",), ops=("step",)),)
     screen = ((b"half", b"float16"), b".step(", regex("|".join(EPSILONS).encode()))
     fixable = Applicability.UNSAFE

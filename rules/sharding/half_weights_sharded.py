@@ -53,6 +53,7 @@ class HalfWeightsSharded(Rule):
     code = "AMP711"
     name = "half-weights-sharded"
     severity = Severity.ERROR
+    only_numbers = True
     screen = ((b"fully_shard", b"FullyShardedDataParallel"), b"MixedPrecision", (b"half", b"float16"))
     fixable = Applicability.UNSAFE
     reason = "The weights are sharded in the dtype they come in; the policy casts what is there already."

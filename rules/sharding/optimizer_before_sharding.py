@@ -47,6 +47,7 @@ class OptimizerBeforeSharding(Rule):
     code = "AMP713"
     name = "optimizer-before-sharding"
     severity = Severity.ERROR
+    only_numbers = True
     screen = ((b"fully_shard", b"FullyShardedDataParallel"), b"optim", b".step(")
     fixable = Applicability.UNSAFE
     reason = "Sharding replaces the model's parameters; the optimizer keeps the old ones, which get no gradients."

@@ -55,6 +55,7 @@ class PlainClipOfShards(Rule):
     code = "AMP712"
     name = "plain-clip-of-shards"
     severity = Severity.ERROR
+    only_numbers = True
     screen = (b"FullyShardedDataParallel", b"clip_grad_norm_")
     fixable = Applicability.SAFE
     reason = "Each rank measures and scales its own part of the gradients."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
@@ -83,7 +83,8 @@ class Bypassed(Event):
     """PyTorch's own `call` (`backward`, `clip_grad_norm_`, `step`) runs where `manager` steps, or has run backward.
 
     `step` is where that shows, or the pass whose gradients a `step` takes. `spelled` names the manager there, `synced`
-    means that the manager is known to finish a window of micro-batches.
+    means that the manager is known to finish a window of micro-batches. `clips` are the calls by which such managers
+    clip themselves, complete once the file is interpreted. Gradients that are the call only `reads` stay as they are.
     """
 
     manager: Manager
@@ -91,6 +92,8 @@ class Bypassed(Event):
     step: cst.CSTNode
     spelled: str | None
     synced: bool
+    clips: Set[cst.CSTNode] = frozenset()
+    reads: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

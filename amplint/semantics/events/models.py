@@ -51,7 +51,7 @@ class Forward(Event):
     active call, and `half` is whether the weights of the model were cast, perhaps on another path. `weights_cast` is
     the call that certainly cast them, `inputs_cast` those that cast the inputs to half. `statistics` is whether one of
     its layers keeps running statistics in the dtype of the weights. `place` is the type of the device that the model is
-    certainly on.
+    certainly on, and `seen` whether its code is, which may enter a region by itself.
     """
 
     model: Hashable
@@ -67,6 +67,7 @@ class Forward(Event):
     inputs_cast: tuple[cst.CSTNode, ...]
     statistics: bool
     place: str | None
+    seen: bool = True
 
     @property
     def is_of_loss(self) -> bool:
@@ -95,6 +96,13 @@ class StaleForward(Event):
     forward: cst.Call
     entered: cst.CSTNode | None
     certain: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OutdatedForward(Event):
+    """A model runs behind a `step` of an optimizer of its weights, in the same region as before it."""
+
+    step: cst.CSTNode
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -35,7 +35,7 @@ from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import ACCELERATOR, dotted
 from amplint.semantics.values.arguments import Arguments
-from amplint.semantics.values.facts import Fact, compatible
+from amplint.semantics.values.facts import Fact, compatible, is_on
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -301,6 +301,7 @@ def _record_clip(machine: Machine, state: State, node: cst.Call) -> None:
     known = state[Progress].gradients.values()
     cleared = [one.cleared for one in known if one.state is GradState.NONE and one.cleared is not None]
     clips = machine[Frameworks].clips
+    machine[Frameworks].own_clips.add(node)
     clips[node] = cleared[0] if cleared and len(cleared) == len(known) and clips.get(node, cleared[0]) else None
 
 
@@ -347,7 +348,9 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str, mutates: 
     live = [known for known in state[Progress].gradients.values() if known.consumed is None]
     managers = {known.manager for known in live if known.state is not GradState.NONE}
     if len(managers) == 1 and (manager := managers.pop()) is not None and manager.kind != "lightning":
-        _emit_bypassed(machine, state, manager, node, what, node)
+        if state.facts.get(_syncing(machine, manager)) == FALSE:
+            return  # no step takes these gradients as they are
+        _emit_bypassed(machine, state, manager, node, what, node, reads=not mutates)
 
 
 def clipped_too_early(machine: Machine, state: State, node: cst.Call) -> bool:
@@ -390,13 +393,30 @@ def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:
 
 def _emit_bypassed(
     machine: Machine, state: State, manager: Manager, node: cst.CSTNode, call: str, step: cst.CSTNode,
-    premises: tuple[Premise, ...] = (),
+    premises: tuple[Premise, ...] = (), *, reads: bool = False,
 ) -> None:  # fmt: skip
-    told = replace(manager, precision="float32") if _is_left_wide(machine, state, manager) else manager
+    chosen = _chosen_precision(machine, state, manager)
+    told = replace(manager, precision="float32" if _is_left_wide(machine, state, manager) else chosen)
+    if reads and chosen is None:
+        premises = (*premises, Premise.FLOAT16_CHOSEN)
     machine.emit(
         state, Bypassed, node, manager=told, call=call, step=step, spelled=spelled(machine, state, manager),
-        synced=synced(machine, state, manager), premises=premises,
+        synced=synced(machine, state, manager), premises=premises, clips=machine[Frameworks].own_clips,
+        reads=reads,
     )  # fmt: skip
+
+
+def _chosen_precision(machine: Machine, state: State, manager: Manager) -> str | None:
+    """The precision of `manager`, where a condition chooses it that the path has decided."""
+    asked: Value | None = machine[Frameworks].asked.get(manager.symbol)
+    while isinstance(asked, Unknown) and machine.symbols.key(asked.symbol)[0] == "if":
+        condition, *sides = machine.symbols.parts(asked.symbol)
+        holds = is_on(machine.symbols, machine.assumed(state), Unknown(condition))
+        if holds is None:
+            return manager.precision
+        key = machine.symbols.key(sides[not holds])
+        asked = key[1] if key[0] == "value" and isinstance(key[1], Const) else Unknown(sides[not holds])
+    return PRECISIONS.get(asked.value) if isinstance(asked, Const) else manager.precision
 
 
 def _is_left_wide(machine: Machine, state: State, manager: Manager) -> bool:
@@ -415,8 +435,12 @@ def _is_left_wide(machine: Machine, state: State, manager: Manager) -> bool:
 
 def synced(machine: Machine, state: State, manager: Manager) -> bool:
     """Whether `manager` is known to be at the end of a window of micro-batches."""
-    syncing = machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,))
-    return state.facts.get(syncing.symbol) == TRUE
+    return state.facts.get(_syncing(machine, manager)) == TRUE
+
+
+def _syncing(machine: Machine, manager: Manager) -> int:
+    """The symbol of `manager.sync_gradients`."""
+    return machine.unknown("attribute", "sync_gradients", parts=(manager.symbol,)).symbol
 
 
 def spelled(machine: Machine, state: State, manager: Manager) -> str | None:
@@ -444,8 +468,8 @@ class Frameworks(Tracker):
     `passes` are their backward passes, `halving` are those that convert their modules, each with the dtype, what is
     taken for granted of it, and the call that makes the object. `asked` are the values of the precision that
     Accelerators were made with, where the script leaves them open. `made` are the objects that the script makes, by
-    their symbols, each with the facts of all paths that make it. `clips` are their calls that clip gradients, each with
-    what has cleared these on every path.
+    their symbols, each with the facts of all paths that make it. `own_clips` are their calls that clip gradients, and
+    `clips` has for each of them what has cleared these on every path.
     """
 
     triggers = frozenset({"Accelerator", "Fabric", "autocast", "backward", "clip_grad_norm_", "clip_grad_value_"})
@@ -455,6 +479,7 @@ class Frameworks(Tracker):
         self.passes: dict[cst.CSTNode, Manager] = {}
         self.halving: dict[int, tuple[str, tuple[Premise, ...], cst.CSTNode]] = {}
         self.asked: dict[int, Value] = {}
+        self.own_clips: set[cst.CSTNode] = set()
         self.clips: dict[cst.CSTNode, cst.CSTNode | None] = {}
         self.made: dict[int, tuple[Manager, Mapping[Fact, Const]]] = {}
 

@@ -29,6 +29,8 @@ _SIGNS: dict[type[cst.CSTNode], str] = {
     cst.LessThanEqual: "<=",
     cst.Equal: "==",
 }
+_TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+"""Comparison -> the same one with its sides exchanged."""
 
 
 class TorchVersions(Tracker):
@@ -62,10 +64,12 @@ class TorchVersions(Tracker):
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
         """Return the answer to a comparison of PyTorch's version with an old one."""
-        if not isinstance(left, (Unknown, Ref)) or self._version(left) != _TEXT.name:
+        if not isinstance(left, (Unknown, Ref)) and not isinstance(right, (Unknown, Ref)):
             return None
-        than = self._version(right)
         sign = _SIGNS.get(type(node.comparisons[0].operator))
+        if self._version(right) == _TEXT.name:
+            left, right, sign = right, left, _TURNED.get(sign or "", sign)
+        than = self._version(right) if self._version(left) == _TEXT.name else None
         return _answer(sign, than) if than is not None and than != _TEXT.name and sign is not None else None
 
     def _version(self, value: Value | None) -> str | None:

@@ -14,6 +14,7 @@ from amplint.semantics.events import (
     Forward,
     ForwardOutside,
     LossOfOutput,
+    OutdatedForward,
     Purpose,
     Recipe,
     RegionMissed,
@@ -52,9 +53,9 @@ from amplint.semantics.values.values import (
 )
 from amplint.semantics.words import EVALUATES, MODEL_MAKER, MODEL_NAME, RUNS_BACKWARD_OR_CLEARS, TRAINING_STEP
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
+from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import walk
+from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import fact_values
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import HALF_DTYPES
@@ -78,6 +79,7 @@ _OF_MODELS = (
     ToNumpy,
     LossOfOutput,
     Clash,
+    OutdatedForward,
     StaleForward,
     FlashInFloat32,
 )
@@ -225,6 +227,7 @@ def forward(
         statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
+        seen=isinstance(model, (Instance, Module)),
         guesses=(*taken, *named, *normalised, *loaded),
     )
 
@@ -325,8 +328,29 @@ def recipe(machine: Machine, state: State, model: Value) -> Recipe:
             return Recipe.ON if region.context.name == "autocast" else Recipe.UNKNOWN
         if isinstance(region.context, (Autocast, NewThread)):
             return Recipe.UNKNOWN
-    own = isinstance(model, Instance) and "autocast" in model.cls.chunk.text
+    own = "autocast" in model.cls.chunk.text if isinstance(model, Instance) else _may_enter_region(machine, model)
     return Recipe.UNKNOWN if own or _casts_itself(machine.program.main) else Recipe.OFF
+
+
+def _may_enter_region(machine: Machine, model: Value) -> bool:
+    """Whether a model that is not seen may be of a class in reach of the file which enters a region in `forward`."""
+    return not isinstance(model, Module) and any(
+        chunk.is_class and {"forward", "autocast"} <= chunk.words and _runs_in_region(chunk)
+        for chunk in machine.program.chunks
+    )
+
+
+@cached_per_chunk
+def _runs_in_region(chunk: Chunk) -> bool:
+    """Whether a class enters a region around the statements of its `forward`, on every path."""
+    for function in every(chunk.module, cst.FunctionDef):
+        body = function.body.body if function.name.value == "forward" else ()
+        entered = [item.item for one in body if isinstance(one, cst.With) for item in one.items]
+        entered += [one.decorator for one in function.decorators] if function.name.value == "forward" else []
+        names = (name for each in entered for name in walk(each) if isinstance(name, cst.Name))
+        if any(name.value == "autocast" for name in names):
+            return True
+    return False
 
 
 @cached_per_file

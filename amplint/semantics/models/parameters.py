@@ -468,6 +468,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         _train_part(machine, state, owner)
         held = {owner} if root(machine, owner) in state[ModelStates].known else held
     models = {root(machine, source) for source in held}
+    all_held = frozenset(models)
     for source in held:
         stored = None if root(machine, source) in machine[Parameters].mixed else stored_in(machine, state, source)
         if stored is not None and models.isdisjoint(state[ModelStates].known):
@@ -488,6 +489,7 @@ def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Argum
         epsilon=_epsilon(cls, arguments),
         decay=_decay(cls, arguments),
         copies=arguments.value(KEEPS_COPIES) not in (None, NONE, FALSE),
+        models=all_held,
     )
 
 
@@ -956,7 +958,8 @@ class Parameters(Tracker):
         if len({one.model for one in known}) == 1:
             origins = frozenset().union(*(one.origins for one in known))
             plain, copies = all(one.plain for one in known), any(one.copies for one in known)
-            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, plain, copies=copies))
+            models = frozenset().union(*(one.models for one in known))
+            self.trained.setdefault(joint.symbol, Trained(known[0].model, origins, plain, copies=copies, models=models))
 
     def call_skipped(
         self, state: State, function: Function, positional: Sequence[Value], keywords: Mapping[str, Value]

@@ -1,4 +1,4 @@
-"""Norms of scaled gradients that only divide gradients: the loss scale cancels, as in sharpness-aware training."""
+"""Norms of scaled gradients that only divide gradients, as in sharpness-aware training, or are divided by the scale."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DEPTH = 4
 
 
 def cancels(machine: Machine, measured: cst.CSTNode) -> bool:
-    """Whether all that is computed from the norm at `measured` is a quotient of gradients by it, or a test for zero."""
+    """Whether the norm at `measured` is only divided by the scale, divides gradients, or is tested for zero."""
     return _Uses(machine).all_cancel(measured, inverse=False, depth=_DEPTH)
 
 
@@ -42,16 +42,10 @@ class _Uses:
         for above in source.ancestors(node):
             if isinstance(above, cst.BinaryOperation):
                 divides = isinstance(above.operator, cst.Divide) and above.right is inner
-                other = above.left if above.right is inner else above.right
-                if isinstance(above.operator, (cst.Divide, cst.Multiply)):
-                    against = divides != inverse or (isinstance(above.operator, cst.Divide) and not inverse)
-                    if against and self._is_of_gradients(other):
-                        return not self._replaces_gradients(above)
-                    if divides and inverse:
-                        return False
-                    inverse = inverse or divides
-                elif inverse or not isinstance(above.operator, cst.Add):
-                    return False
+                verdict = self._cancels_in(above, inner, inverse, divides)
+                if verdict is not None:
+                    return verdict
+                inverse = inverse or divides
             elif isinstance(above, cst.Call):
                 name = last_name(above.func)
                 if name in FINITENESS_TESTS:
@@ -70,6 +64,21 @@ class _Uses:
                 return False
             inner = above
         return False
+
+    def _cancels_in(
+        self, operation: cst.BinaryOperation, operand: cst.CSTNode, inverse: bool, divides: bool
+    ) -> bool | None:
+        """Whether the scale cancels in an operation on `operand`, which it divides or not; None if it is kept."""
+        other = operation.left if operation.right is operand else operation.right
+        multiplies = isinstance(operation.operator, cst.Multiply)
+        if not multiplies and not isinstance(operation.operator, cst.Divide):
+            return None if not inverse and isinstance(operation.operator, cst.Add) else False
+        if not inverse and not divides and self._is_of_scale(other, inverse=multiplies):
+            return True
+        against = divides != inverse or not (multiplies or inverse)
+        if against and self._is_of_gradients(other):
+            return not self._replaces_gradients(operation)
+        return False if divides and inverse else None
 
     def _replaces_gradients(self, quotient: cst.CSTNode) -> bool:
         """Whether the quotient becomes the gradient, which the scaler divides once more."""
@@ -102,6 +111,21 @@ class _Uses:
     def _function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         source = self._machine.program.source_of(node)
         return home(source, node) if source is not None else None
+
+    def _is_of_scale(self, node: cst.BaseExpression, inverse: bool) -> bool:
+        """Whether `node` is what `get_scale()` returned, or its `inverse`, or a name that is bound to that."""
+        if isinstance(node, cst.Name):
+            function = self._function_of(node)
+            values = [
+                bound.value
+                for bound in (every(function, cst.Assign) if function is not None else ())
+                for target in bound.targets
+                if isinstance(target.target, cst.Name) and target.target.value == node.value
+            ]
+            return len(values) == 1 and not isinstance(values[0], cst.Name) and self._is_of_scale(values[0], inverse)
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Divide) and inverse:
+            return self._is_of_scale(node.right, inverse=False)
+        return isinstance(node, cst.Call) and last_name(node.func) == "get_scale" and not inverse
 
     def _is_of_gradients(self, node: cst.BaseExpression) -> bool:
         """Whether gradients are a factor of `node`, by their attribute or by a name that is bound to them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from amplint.semantics.accumulation import windows
@@ -122,7 +121,9 @@ _RESCALES = frozenset({"mul_", "div_", "copy_", "clamp_", "clip_"})
 _SIGNS = (Const(0), Const(0.0), Const(None))
 """Limits that commute with the loss scale."""
 _RETURN_NORM = frozenset({"clip_grad_norm_", "clip_grad_norm"})
-"""What clips and returns the norm, so that it only measures one where the limit is infinite."""
+"""What clips and returns the norm, so that it only measures one where no norm reaches the limit."""
+_NO_LIMIT = 1e8
+"""What no norm of gradients reaches that carry the usual loss scale, 65536, and are not infinite."""
 _REPLACES = frozenset({"clamp", "clip", "nan_to_num"})
 """What changes gradients as `_CHANGES` do, once its result is assigned."""
 
@@ -177,7 +178,7 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
     """`torch.nn.utils.clip_grad_norm_` and the like."""
     machine.idle.add(node)
     limit = arguments.value("max_norm", 1) or arguments.value("clip_value", 1)
-    without_limit = CLIPPERS[name] and number(limit) == math.inf
+    without_limit = CLIPPERS[name] and (number(limit) or 0) >= _NO_LIMIT
     if without_limit and name.rpartition(".")[2] not in _RETURN_NORM:
         return Unknown(machine.fresh())
     mutates = CLIPPERS[name] and not without_limit
@@ -189,5 +190,6 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
         what = "clipped" if mutates else "measured"
         if CLIPPERS[name]:
             frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
-        protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
+        if mutates or not cancels(machine, node):
+            protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(norm_of_gradients(machine))

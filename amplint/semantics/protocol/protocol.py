@@ -57,7 +57,7 @@ from amplint.semantics.memory.progress import (
 )
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
-from amplint.semantics.models import outside, parameters
+from amplint.semantics.models import outside, parameters, stale_copies
 from amplint.semantics.protocol import independence, mistaken, overflow_tests, short_lived, skips, two_choices
 from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
@@ -329,6 +329,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         return
     if is_off(machine, state, scaler.enabled):
         parameters.step(machine, state, node, optimizer)
+        stale_copies.stepped(machine, state, node, optimizer, scaled=False)
         _consume(machine, state, optimizer, node)
         return
     closure = arguments.get("closure", 1)
@@ -340,6 +341,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
     if not stage_of(state, scaler, optimizer.symbol).refuses:
         before = gradients_of(machine, state, optimizer.symbol)
         state.change(Progress).gradients[optimizer.symbol] = unscaled(before, scaler, refused=False)
+    stale_copies.stepped(machine, state, node, optimizer, scaled=True)
     _consume(machine, state, optimizer, node)
     machine[Ledger].train(scaler, node)
     short_lived.stepped(machine, state, node, scaler, optimizer)
@@ -522,6 +524,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             guesses=machine.guesses_for(optimizer.symbol),
         )
     parameters.step(machine, state, node, optimizer)
+    stale_copies.stepped(machine, state, node, optimizer, scaled=False)
     _consume(machine, state, optimizer, node)
     state.note(node, "the optimizer steps")
 

@@ -10,6 +10,9 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import walk
 
+_CONDITIONS = cst.Comparison, cst.BooleanOperation, cst.UnaryOperation
+"""What can be true or false: such variables are evaluated in irrelevant code, too, with all that they are made of."""
+
 
 def global_value(machine: Machine, state: State, name: str) -> Value | None:
     """A global of the current module; of the main file only names imported by `*`."""
@@ -63,7 +66,8 @@ def _value(machine: Machine, state: State, target: Target, name: str) -> Value |
 
 def _assigned(machine: Machine, state: State, chunk: Chunk, name: str, frame: int) -> Value:
     values = [value for node in walk(chunk.module) if (value := _value_for(node, name)) is not None]
-    if len(values) != 1 or chunk not in machine.relevant:
+    decides = machine.muted or (bool(values) and isinstance(values[0], _CONDITIONS))
+    if len(values) != 1 or not (chunk in machine.relevant or decides):
         return machine.unknown("variable", frame, name)
     outer = machine.chunk
     machine.chunk = chunk

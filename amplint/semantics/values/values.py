@@ -166,7 +166,8 @@ class Trained:
     `model` is the symbol of the model, if it got the parameters of exactly one; `origins` are the symbols of all values
     that went into the argument. `plain` says that its class is PyTorch's and leaves unscaling to the scaler. `epsilon`
     is what it adds to denominators in the parameters' dtype, if known, and `decay` the share of each weight that a step
-    subtracts. `copies` says that it may update float32 copies.
+    subtracts. `copies` says that it may update float32 copies. `models` are all models whose parameters it got, as far
+    as they are known.
     """
 
     model: int | None
@@ -175,6 +176,7 @@ class Trained:
     epsilon: float | None = None
     decay: float | None = None
     copies: bool = False
+    models: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
