@@ -901,7 +901,12 @@ class Trainer:
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],
     "a step before a return, behind which another branch goes on": ["AMP101", "AMP101"],
-    "a region of a context manager, entered anew in every iteration and with a step at its end": ["AMP207", "AMP101"],
+    "a region of a context manager, entered anew in every iteration and with a step at its end": [
+        "AMP203",
+        "AMP207",
+        "AMP101",
+    ],
+    "a clip in front of backward, which sees the gradients of the window so far": ["AMP301"],
     "a scaler made for every batch": ["AMP210"],
     "micro-batches counted twice, each of which ends a window of two": ["AMP734"],
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from amplint.findings import Edit
@@ -55,3 +55,9 @@ def other_steps(step: cst.CSTNode, block: cst.CSTNode, near: cst.CSTNode, rewrit
     steps = (one for one in every(whole, cst.Call) if last_name(one.func) == "step") if whole is not None else ()
     own = (one for one in steps if optimizer_of(one, rewrite) == optimizer_of(step, rewrite))
     return [one for one in own if block not in rewrite.source.ancestors(one)]
+
+
+def holds_only(statement: cst.CSTNode, calls: Sequence[cst.CSTNode], rewrite: Rewriter) -> bool:
+    """Whether each simple statement in a statement makes one of `calls`."""
+    making = {above for call in calls for above in rewrite.source.ancestors(call)}
+    return making.issuperset(every(statement, cst.SimpleStatementLine))

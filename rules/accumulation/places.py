@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amplint.edits.protocol import optimizer_of
+from amplint.edits.protocol import holds_only, optimizer_of
 from amplint.semantics.events import Accumulation, Job, Work
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
 
 if TYPE_CHECKING:
     from amplint.findings import Edit
@@ -72,7 +71,6 @@ def moved_under(works: list[Work], block: cst.If, before: cst.CSTNode, rewrite: 
             return None
         statements.append(statement)
     unique = list(dict.fromkeys(statements))
-    moved = {above for done in works for above in rewrite.source.ancestors(done.node)}
-    if any(isinstance(line, cst.SimpleStatementLine) and line not in moved for one in unique for line in walk(one)):
+    if not all(holds_only(one, [done.node for done in works], rewrite) for one in unique):
         return None
     return None if rewrite.bound_for(unique, block) else rewrite.move_statements(unique, before)
