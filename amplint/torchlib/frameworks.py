@@ -224,6 +224,17 @@ Source: `forward` of `UNet2DConditionModel`, `FluxTransformer2DModel` and `SD3Tr
 """
 LAYER_INPUTS = frozenset({"sample", "hidden_states", "x", "z"})
 """The keywords of that input, which is the first argument."""
+PLAIN_LAYERS = frozenset(
+    {
+        *("lm_head", "embed_out", "score", "visual_projection", "text_projection"),
+        *("conv_in", "conv_out", "quant_conv", "post_quant_conv"),
+    }
+)
+"""Attributes of models of transformers and diffusers that are linear or convolutional layers, which cast no input.
+
+Source: the models for causal language modelling, `GPTNeoXForCausalLM`, those for sequence classification, and
+`CLIPModel` in transformers; `UNet2DConditionModel` and `AutoencoderKL` in diffusers.
+"""
 NUMBERS = frozenset({"init_noise_sigma", "scaling_factor", "shift_factor", "num_train_timesteps"})
 """Attributes of diffusers' schedulers and configurations that are numbers, or tensors without dimensions."""
 SWITCHES_ADAPTERS = frozenset({"enable_adapters", "disable_adapters", "set_adapter", "set_adapters"})

@@ -25,7 +25,8 @@ class DtypeMismatchAfterAutocast(Rule):
     Inside of a region autocast converts the operands of matrix products. Outside of it nothing does: what a region has
     made half meets float32 weights, and PyTorch raises `expected m1 and m2 to have the same dtype`. Assignments to
     elements, `index_copy_`, `index_add_` and their kind are not converted inside of a region either: a float32 buffer
-    does not take half values. The other way round, the layers of a model that was converted to half refuse float32.
+    does not take half values. The other way round, the layers of a model that was converted to half, or loaded in half,
+    refuse float32.
 
     Attention of other libraries (`flash_attn`, `xformers`) is not known to autocast and wants one dtype for queries,
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amplint.findings import Guessed
 from amplint.semantics.events import Because, Clash, Evidence, Operand, Recipe
 from amplint.semantics.models import models
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models
-from amplint.semantics.models.parameters import root
+from amplint.semantics.models.parameters import Parameters, path_in_model, root
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import is_data, names_dtype, used_as_tensor
+from amplint.semantics.tensors.widened import lifted_on_a_path
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
     CASTS_NO_INPUT,
     EXTRACTED,
     FEATURE_EXTRACTORS,
     LAYER_INPUTS,
+    PLAIN_LAYERS,
     WITHOUT_PARAMETERS,
 )
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
 
 _MOVES = words("to cuda cpu contiguous")
+_HALF = HALF_DTYPES | {"half"}
 _ENCODES = words(
     "encode encode_image encode_first_stage decode decode_first_stage get_image_features get_audio_features"
 )
@@ -71,6 +77,67 @@ def fed(
             guesses=guesses,
         )  # fmt: skip
         return
+
+
+def fed_to_layer(machine: Machine, state: State, call: Call) -> None:
+    """Report an input that is float32 for a layer of a model in half, called as an attribute outside of any region."""
+    if not isinstance(call.callee, Unknown) or not call.arguments.given:
+        return
+    layer, layers = call.callee.symbol, [*machine.symbols.alternatives(call.callee.symbol)]
+    _, whole = path_in_model(machine, layers[0])
+    if not all(_is_plain_layer(machine, one, whole) for one in layers):
+        return
+    stored = _stored(machine, state, whole)
+    if stored is None or models.recipe(machine, state, call.callee) is not Recipe.OFF:
+        return
+    argument = call.arguments.given[0]
+    value, (dtype, cast, kept) = used_as_tensor(machine, argument.value), stored
+    wide = isinstance(value, Tensor) and value.dtype == "float32" and value.rank != 0
+    widened = None if wide or not machine.assumes else lifted_on_a_path(machine, value)
+    if argument.star or not (wide or widened is not None):
+        return
+    certain = wide and kept and _is_loaded(machine, whole) and not _is_prepared(machine, layer)
+    if not certain and not machine.assumes:
+        return
+    why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
+    names = {path_in_model(machine, one)[0][0] for one in layers}
+    made = creating_call(machine, value.symbol) if isinstance(value, Tensor) else None
+    steady, half = Operand(argument.node.value, value, made=made), Operand(call.node.func, call.callee, why)
+    machine.emit(
+        state, Clash, call.node, op=f"the layer {' or '.join(sorted(names))}", steady=steady, half=half,
+        refusal=f"its weights are {dtype}, its input is float32", assumed=not certain,
+        guesses=machine.guesses_for(cast),
+    )  # fmt: skip
+
+
+def _stored(machine: Machine, state: State, model: int) -> tuple[str, cst.CSTNode, bool] | None:
+    """The half dtype of a model that is not quantized, what gave it that, and whether no unseen code can change it.
+
+    If dtypes are assumed, so is that unseen code leaves a model in the dtype in which it was loaded.
+    """
+    known = state[ModelStates].known.get(model, Model())
+    if known.stored is not None and known.computed is None:
+        return *known.stored, True
+    loaded = machine[Parameters].loaded.get(model) if machine.assumes and known.computed is None else None
+    return (*loaded, False) if loaded is not None else None
+
+
+def _is_plain_layer(machine: Machine, layer: int, whole: int) -> bool:
+    """Whether this is a layer of the model `whole` that casts no input, and neither was cast to float32."""
+    names, model = path_in_model(machine, layer)
+    named = bool(names) and names[0] in PLAIN_LAYERS
+    return named and model == whole and machine[Parameters].lifted.isdisjoint((layer, whole))
+
+
+def _is_loaded(machine: Machine, model: int) -> bool:
+    """Whether a class of transformers or diffusers has loaded `model`."""
+    kind, *more = machine.symbols.key(model)
+    return kind == "call" and str(more[0]).startswith(("transformers.", "diffusers."))
+
+
+def _is_prepared(machine: Machine, layer: int) -> bool:
+    """Whether a framework, which may convert inputs, has prepared the model of a layer."""
+    return any(machine.symbols.key(one)[0] == "prepared" for one in machine.symbols.derivation(layer))
 
 
 def _casts_no_input(machine: Machine, model: Value) -> bool:
@@ -170,12 +237,27 @@ def _name(place: cst.BaseExpression) -> str:
 class HalfModels(Tracker):
     """Tracks the inputs of models in half.
 
-    `converted` are the values of unknown type that `.to(...)` converts, which remain the same values.
+    `converted` are the values of unknown type that `.to(...)` converts, which remain the same values. `layers` are
+    those that the file names, of models that it may load in half.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.converted = set[int]()
+        self.layers = frozenset[str]()
+
+    def words(self, chunks: Sequence[Chunk]) -> Words:
+        """Layers, and casts to float32, in a file that loads a model in half and names a layer of it."""
+        named = frozenset[str]().union(*(chunk.words for chunk in chunks))
+        if Clash.kind in self.machine.wanted and "from_pretrained" in named and not named.isdisjoint(_HALF):
+            self.layers = PLAIN_LAYERS & named
+        return Words(names=self.layers, calls=frozenset({"float", "to"})) if self.layers else Words()
+
+    def has_parts(self, state: State, owner: Value) -> bool:
+        """Whether this is a model in half, the layers of which differ."""
+        if not self.layers or not isinstance(owner, Unknown):
+            return False
+        return _stored(self.machine, state, root(self.machine, owner.symbol)) is not None
 
     def call_begins(self, state: State, call: Call) -> None:
         """Check the inputs of a forward pass."""
@@ -186,3 +268,5 @@ class HalfModels(Tracker):
             fed(self.machine, state, call.node, model, path, call.arguments)
         elif call.name in _ENCODES and isinstance(call.owner, Unknown) and isinstance(call.node.func, cst.Attribute):
             fed(self.machine, state, call.node, call.owner, call.node.func.value, call.arguments)
+        if self.layers:
+            fed_to_layer(self.machine, state, call)

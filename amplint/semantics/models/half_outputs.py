@@ -9,7 +9,7 @@ from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses
-from amplint.semantics.models.parameters import Parameters, root
+from amplint.semantics.models.parameters import path_in_model, root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -85,10 +85,7 @@ def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, 
 
 def ran_in_part(machine: Machine, state: State, part: int, result: Unknown) -> None:
     """Record the output of a `part` of a model whose weights are half, outside of any region."""
-    lifted, names, whole = machine[Parameters].lifted, list[str](), part
-    while machine.symbols.key(whole)[0] == "attribute" and whole not in lifted:
-        names.append(str(machine.symbols.key(whole)[1]))
-        whole = root(machine, machine.symbols.parts(whole)[0])
+    names, whole = path_in_model(machine, part)
     stored = state[ModelStates].known.get(whole, Model()).stored if names else None
     if stored is None or not all(map(SUBMODEL.search, names)) or innermost(machine, state)[0] is not None:
         return

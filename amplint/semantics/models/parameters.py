@@ -178,6 +178,7 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
         return
     if dtype in HALF_DTYPES:
         machine.record_guesses(node, PRETRAINED.guesses(name))
+        machine[Parameters].loaded[symbol_of(machine, model)] = str(dtype), node
         change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
     elif asked is not None and _may_be_float16(asked):
         machine.record_guesses(node, PRETRAINED.guesses(name))
@@ -430,6 +431,18 @@ def root(machine: Machine, symbol: int) -> int:
         behind = {root(machine, part) for part in machine.symbols.parts(symbol)[kind == "if" :]}
         roots[symbol] = behind.pop() if len(behind) == 1 else symbol
     return roots[symbol]
+
+
+def path_in_model(machine: Machine, part: int) -> tuple[list[str], int]:
+    """The attributes that lead from a model to a part of it, last one first, and the model.
+
+    Of a part that was cast to float32, there are none.
+    """
+    lifted, names, whole = machine[Parameters].lifted, list[str](), part
+    while machine.symbols.key(whole)[0] == "attribute" and whole not in lifted:
+        names.append(str(machine.symbols.key(whole)[1]))
+        whole = root(machine, machine.symbols.parts(whole)[0])
+    return names, whole
 
 
 def _cast_on_a_path(machine: Machine, symbol: int) -> cst.CSTNode | None:
@@ -811,7 +824,8 @@ class Parameters(Tracker):
     values that are converted to another dtype than half, `mixed` models of which a part is, and `undone` casts to a
     chosen dtype after which the parameters may have been cast back on a path. `roots` caches the root of joins,
     whose paths grow exponentially. `moves` holds the device types to which functions move models, None for those
-    that are not certain.
+    that are not certain. `loaded` are the half dtypes in which models were loaded, and the calls, whatever unseen code
+    has done with them since.
     """
 
     triggers = frozenset({"half", "float16", "bfloat16"})
@@ -826,6 +840,7 @@ class Parameters(Tracker):
         self.chosen: set[cst.CSTNode] = set()
         self.lifted: set[int] = set()
         self.mixed: set[int] = set()
+        self.loaded: dict[int, tuple[str, cst.CSTNode]] = {}
         self.undone: set[cst.CSTNode | None] = set()
         self.parts: dict[int, list[int]] = {}
         self.quantizers: dict[int, tuple[str, cst.CSTNode]] = {}

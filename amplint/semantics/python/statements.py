@@ -361,6 +361,8 @@ def _unrolled_keys(machine: Machine, state: State, node: cst.For, iterable: Valu
             values = tuple(state.heap.get(held.symbol, {}).values())
         if any(is_one(value) for value in values for is_one in machine.hooks.unrolls):
             return keys
+        if any(has_parts(state, held) for has_parts in machine.hooks.has_parts):
+            return keys
     return None
 
 

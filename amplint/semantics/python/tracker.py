@@ -354,6 +354,10 @@ class Tracker:
         """Whether a loop or comprehension over a few such elements is unrolled, since each has its own state."""
         return False
 
+    def has_parts(self, state: State, owner: Value) -> bool:
+        """Whether a loop over a few names is unrolled that looks them up in `owner`, since its attributes differ."""
+        return False
+
     def has_one_iteration(self, source: int) -> bool:
         """Whether a loop over the value with the symbol `source` certainly has one iteration."""
         return False
