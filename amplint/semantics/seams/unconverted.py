@@ -53,7 +53,7 @@ class Unconverted(Tracker):
 
 @cached_per_chunk
 def _speaks_of_dtypes(chunk: Chunk) -> bool:
-    return "dtype" in chunk.text or ".device)" in chunk.text
+    return "dtype" in chunk.text or ".device)" in chunk.text or ".encode(" in chunk.text or ".decode(" in chunk.text
 
 
 def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
@@ -80,6 +80,8 @@ def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
             beside = _dtypes_read(source).get(path) or _moved(path, before)
             if beside is None and codes:
                 beside = next(filter(None, (like_another(one, path) for one in before)), None)
+            if beside is None and codes and _is_floating(given):
+                beside = _moved_alike(function, path, before)
             if beside is not None:
                 yield given, path, beside, () if codes else _guesses(given)
 
@@ -214,6 +216,22 @@ def _moved(path: str, before: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
             if last == "device" and owner not in ("", "self") and f"{path}.".startswith(f"{owner}."):
                 return call
     return None
+
+
+def _moved_alike(function: cst.FunctionDef, path: str, before: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
+    """The call that moves a model that `function` is given to the device of its input, where both keep their dtypes."""
+    if path not in {one.name.value for one in every(function.params, cst.Param)}:
+        return None
+    devices = {_device(call) for value in before for call in every(value, cst.Call)} - {None}
+    moves = (call for call in every(function.body, cst.Call) if _device(call) in devices)
+    return next(
+        (call for call in moves if isinstance(call.func, cst.Attribute) and dotted(call.func.value) == path), None
+    )
+
+
+def _device(call: cst.Call) -> str | None:
+    """The one argument, a variable or an attribute of one, of a conversion that takes a device or a dtype."""
+    return dotted(call.args[0].value) if last_name(call.func) == "to" and len(call.args) == 1 else None
 
 
 @cached_per_file

@@ -1,4 +1,4 @@
-"""Layers of models loaded in half, called by themselves on float32 inputs."""
+"""Parts of models in half, such as layers and encoders, called by themselves on float32 inputs."""
 
 from __future__ import annotations
 
@@ -127,6 +127,29 @@ def test_layers_without_all_evidence(name: str) -> None:
 @pytest.mark.parametrize("name", SILENT)
 def test_layers_that_take_their_inputs(name: str) -> None:
     assert not _findings(SILENT[name], asked=True)
+
+
+@pytest.mark.parametrize(("conversion", "told"), [("", True), (".to(vae.dtype)", False), (".half()", False)])
+def test_pictures_moved_to_the_device_of_an_autoencoder(conversion: str, told: bool) -> None:
+    program = f"""
+        def train(unet, loader, device, vae):
+            vae = vae.to(device)
+            for batch in loader:
+                pixel_values = batch["pixel_values"].to(device)
+                latents = vae.encode(pixel_values{conversion}).latent_dist.sample()  {"# AMP502" if told else ""}
+                unet(latents)
+    """
+    assert not _findings(program, asked=False)
+    assert _findings(program, asked=True) == dict.fromkeys(_expected(program), Severity.INFO)
+
+
+def test_texts_for_a_tokenizer_are_no_pictures() -> None:
+    program = """
+        def train(texts, device, tokenizer):
+            tokenizer = tokenizer.to(device)
+            return tokenizer.encode(texts.to(device))
+    """
+    assert not _findings(program, asked=True)
 
 
 @pytest.mark.parametrize("layer", [torch.nn.Linear(4, 4), torch.nn.Conv2d(4, 4, 1)])
