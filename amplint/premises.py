@@ -39,6 +39,8 @@ class Premise(enum.Enum):
     HALF_ALIKE = "the dtype that it takes over is half"
     HALF_THERE = "the tensor is half there"
     LONG = "the range is longer than half counts"
+    FAR = "positions reach the hundreds"
+    COUNTED = "times count steps and are no fractions"
     MANY = "there are more of them than half tells apart"
     OUT_OF_RANGE = "a number is past 65504"
     DIGITS = "digits count that the dtype does not have"

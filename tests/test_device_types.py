@@ -633,7 +633,7 @@ GIVEN_BY_CALLERS = """
 )
 def test_the_device_that_all_callers_give(given: str, chosen: bool) -> None:
     messages = [finding.message for finding in lint(textwrap.dedent(GIVEN_BY_CALLERS.format(given=given)))]
-    assert [message.endswith("its work is given `device`") for message in messages] == [chosen]
+    assert [message.endswith("its work is given `device`") for message in messages] == [True] * chosen
 
 
 IN_A_SUBCLASS = """
@@ -778,3 +778,122 @@ def test_an_optional_accelerator_can_be_missing() -> None:
                 return net(x)
     """
     assert told(program) == [("AMP106", INFO)]
+
+
+PASSED_ON = """
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def run(net, batches, other):
+        net = net.to(device)
+
+        def measure(net, batches, device{default}):
+            return collect(net, batches, device)
+
+        def collect(net, batches, device):
+            found = []
+            for x in batches:
+                x = x.to(device)
+                with torch.autocast("cuda"):
+                    found.append(net(x))
+            return found
+
+        return measure({given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "given", "count"),
+    [
+        ('="cuda"', "net, batches", 0),
+        ('="cuda:0"', "net, batches=batches", 0),
+        ("", 'net, batches, "cuda"', 0),
+        ('="cuda"', "net, batches, other", 1),
+        ('="cuda"', "net, batches, device=device", 1),
+        ('="cuda"', "net, *batches", 1),
+        ('="cpu"', "net, batches", 1),
+        ("=None", "net, batches", 1),
+    ],
+)
+def test_a_device_that_callers_pass_on(default: str, given: str, count: int) -> None:
+    assert told(PASSED_ON.format(default=default, given=given)) == [("AMP106", INFO)] * count
+
+
+DEFAULT_OF_A_METHOD = """
+    import torch
+
+    class Meter:
+        def {name}(self, net, x, device="cuda"):
+            x = x.to(device)
+            with torch.autocast("cuda"):
+                return net(x)
+
+        def report(self, net, other, x, where):
+            return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "count"),
+    [
+        ("score", "self.score(net, x)", 0),
+        ("score", "self.score(net, x, where)", 1),
+        ("step", "other.step(net)", 1),
+    ],
+)
+def test_a_device_by_the_default_of_a_method(name: str, call: str, count: int) -> None:
+    assert told(DEFAULT_OF_A_METHOD.format(name=name, call=call)) == [("AMP106", INFO)] * count
+
+
+LIGHTNING = """
+    import torch
+    {imported}
+
+    class Denoiser({prefix}LightningModule):
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def training_step(self, batch, index):
+            level = torch.rand(len(batch)).to(self.device)
+            with torch.autocast("cuda", dtype=torch.float16):
+                return self.net(batch, level).mean()
+
+    def main(net, loader, options):
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        print(f"on {{device}}")
+        {made}.fit(Denoiser(net), loader)
+"""
+PL = "import pytorch_lightning as pl"
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "count"),
+    [
+        (PL, 'pl.Trainer(devices=2, accelerator="gpu", strategy="ddp")', 0),
+        (PL, 'pl.Trainer(accelerator="cuda")', 0),
+        (PL, "pl.Trainer(gpus=1)", 0),
+        (PL, "pl.Trainer(gpus=-1)", 0),
+        (PL, "pl.Trainer(gpus=[0, 1])", 0),
+        (PL, 'pl.Trainer(gpus="0,1")', 0),
+        (PL, 'pl.Trainer.from_argparse_args(options, accelerator="gpu")', 0),
+        ("import lightning as pl", 'pl.Trainer(accelerator="gpu")', 0),
+        ("import lightning.pytorch as pl", 'pl.Trainer(accelerator="gpu")', 0),
+        ("from pytorch_lightning import LightningModule, Trainer", 'Trainer(accelerator="gpu")', 0),
+        (PL, "pl.Trainer(gpus=0)", 1),
+        (PL, "pl.Trainer(gpus=[])", 1),
+        (PL, "pl.Trainer(gpus=options.gpus)", 1),
+        (PL, 'pl.Trainer(accelerator="auto")', 1),
+        (PL, "pl.Trainer(accelerator=options.accelerator)", 1),
+        (PL, "pl.Trainer(**options)", 1),
+        (PL, "pl.Trainer()", 1),
+        (PL, '(pl.Trainer(accelerator="gpu") if torch.cuda.is_available() else pl.Trainer())', 1),
+        (PL, '(pl.Trainer(accelerator="gpu") if options.fast else pl.Trainer(accelerator="cpu"))', 1),
+        ("from transformers import Trainer\n    import pytorch_lightning as pl", 'Trainer(accelerator="gpu")', 1),
+    ],
+)
+def test_the_device_of_a_lightning_module_is_the_loops(imported: str, made: str, count: int) -> None:
+    prefix = "" if imported.startswith("from pytorch_lightning") else "pl."
+    program = LIGHTNING.format(imported=imported, made=made, prefix=prefix)
+    assert told(program) == [("AMP106", INFO)] * count

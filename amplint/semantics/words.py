@@ -192,6 +192,14 @@ POSITION = Guess(
     counterexamples=("x", "position_bias", "weights", "out"),
     decides=True,
 )  # fmt: skip
+TIME = Guess(
+    name="a time",
+    of="the other factor, beside frequencies",
+    pattern=r"(?i)(?:^|_)t$",
+    because="What frequencies are multiplied by may be a step of a diffusion process, or a fraction of its duration.",
+    examples=("t", "next_t"),
+    counterexamples=("timestep", "out", "positions"),
+)
 TIMESTEPS = Guess(
     name="timesteps of a diffusion model",
     of="what is converted to bfloat16, or the variable that it is assigned to",

@@ -82,6 +82,11 @@ INSTEAD = {
 """Framework -> PyTorch's call -> its equivalent in the framework."""
 
 LIGHTNING_PACKAGES = frozenset({"lightning", "pytorch_lightning"})
+LIGHTNING_GPUS = frozenset({"gpu", "cuda"})
+"""Accelerators of Lightning that raise without a GPU.
+
+Source: `_AcceleratorConnector` of lightning 2.0 to 2.6, whose regions of mixed precision are for CUDA with either.
+"""
 LOOPS = {"loop": "train", "lightning loop": "fit", "half loop": "fit"}
 """Kind of an object that runs the training loop -> its method that does."""
 WITHOUT_PARAMETERS = ("Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor")

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 from amplint.edits.arguments import have_equal_arguments
+from amplint.edits.consumers import with_consumers
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
@@ -44,7 +45,8 @@ class EvaluationDtypeDiffers(Rule):
     `torch.autocast("cuda", enabled=False)` says that float32 is meant.
 
     ## Fix safety
-    The evaluation's forward pass gets the region of the training. Its outputs are half then, for other code to convert.
+    The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
+    that region calls with the outputs. Elsewhere these are half then, for other code to convert.
     Where a condition also trains without the region, or the evaluation is given other settings, nothing is written.
 
     ## References
@@ -120,8 +122,13 @@ class EvaluationDtypeDiffers(Rule):
         region = on.region.node
         if not rewrite.means_the_same(region, call) or not have_equal_arguments(region, on.way, event.way, rewrite):
             return None
-        edit = rewrite.wrap_statement(call, f"with {rewrite.text(region)}")
-        return Fix("Enter the region of the training", (edit,), Applicability.UNSAFE) if edit else None
+        header, statements = f"with {rewrite.text(region)}", with_consumers(call, region, rewrite)
+        if len(statements) > 1:
+            edits = rewrite.wrap_statements(statements, header)
+        else:
+            edit = rewrite.wrap_statement(call, header)
+            edits = [edit] if edit else None
+        return Fix("Enter the region of the training", tuple(edits), Applicability.UNSAFE) if edits else None
 
 
 def _unseen(forward: Forward) -> tuple[Premise, ...]:

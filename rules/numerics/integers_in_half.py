@@ -15,6 +15,7 @@ from amplint.semantics.events import (
     INTEGERS,
     PAST,
     SIDES,
+    USUALLY_FEW,
     AnglesCast,
     Because,
     Event,
@@ -127,7 +128,7 @@ class IntegersInHalf(Rule):
             f"frequencies {'can be' if announced else 'are'} rounded to half before positions are multiplied by them",
             reason="Half has few bits for a frequency: an angle of 1000 is off by up to 2 in bfloat16, 0.2 in float16.",
             advice="Compute frequencies and angles in float32, and convert sines and cosines.",
-            premises=(*([Premise.HALF_ALIKE] if announced else ()), Premise.MANY if event.few else Premise.LONG),
+            premises=(*([Premise.HALF_ALIKE] if announced else ()), Premise.MANY if event.few else Premise.FAR),
             claims=(),
             notes=[(event.by, "positions are multiplied by them here")],
         )
@@ -190,6 +191,7 @@ def _lost(event: Operation) -> Evidence | None:
         announced = event.becomes is not None and event.becomes.because is Because.ANNOUNCED
         wanted = COORDINATES if announced else INTEGERS if rounded or (event.assumed and event.op != "to") else None
         few = SIDES in event.result.traits and event.becomes is not None and event.becomes.dtypes == {"float16"}
+        few = few or (USUALLY_FEW in event.result.traits and event.op != "to")
         return event.becomes if wanted in event.result.traits and not few else None
     if event.op in LOWER and whole:
         return event.becomes if rounded else None

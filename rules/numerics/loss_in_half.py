@@ -12,6 +12,7 @@ from amplint.regex import regex
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import (
     FLAGS,
+    FREQUENCIES,
     UNIFORM,
     Because,
     Event,
@@ -117,6 +118,8 @@ class LossInHalf(Rule):
             return  # a probe for what the device can do
         if isinstance(first.value, Tensor) and (first.value.traits & _TOLD_ELSEWHERE or first.value.floor is not None):
             return  # the logarithm of a mask is exact, and other rules report the rest
+        if FREQUENCIES in event.result.traits:
+            return  # they are no loss, and rounded before: AMP406 reports them
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
             half, lifted = first.half, event.asked and event.region is None

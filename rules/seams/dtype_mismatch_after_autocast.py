@@ -9,6 +9,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import Clash, Event, InputsDiffer, InputUnconverted, LiftedResult, Operand, Operation
+from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.torchlib.names import WIDE_DTYPES
 
@@ -81,7 +82,7 @@ class DtypeMismatchAfterAutocast(Rule):
         if event.op in WRITES:
             advice = "Convert what is written to the dtype of the tensor that takes it."
         elif half is event.weights:
-            advice = f"Convert the input to the dtype of the weights, .to(torch.{half.dtype})."
+            advice = f"Convert the input to the dtype of the weights, .to({_dtype_of(half)})."
         else:
             advice = "Convert the half tensor with .float(), or run this in the region."
         text = f"the weights are {half.dtype} from here on" if half is event.weights else half.half.text
@@ -186,3 +187,9 @@ def _half_weights(event: Operation) -> Operand | None:
     """The half weights of a layer with a wider input."""
     wide = any(operand.dtype in WIDE_DTYPES for operand in event.operands)
     return event.weights if wide else None
+
+
+def _dtype_of(weights: Operand) -> str:
+    """The expression for the dtype of a layer's weights, by its name where it has one."""
+    path = dotted(weights.node) if weights.node is not None else None
+    return f"next({path}.parameters()).dtype" if path else f"torch.{weights.dtype}"

@@ -34,6 +34,8 @@ FREQUENCIES = "frequencies"
 """Powers of a base, one for each channel, that positions are multiplied by."""
 SIDES = "sides"
 """Whole numbers that float16 holds exactly, such as those up to the height or width of an image."""
+USUALLY_FEW = "usually few"
+"""A range that is short enough for bfloat16 by the defaults of parameters."""
 PAST = {"bfloat16": "past 256", "float16": "past 2048"}
 """Dtype -> whole numbers known to go past what it counts exactly."""
 ANGLES = "angles"

@@ -48,16 +48,18 @@ class ScalerState:
 class Progress(Part):
     """The stages of pairs of scalers and optimizers, the scalers, and the gradients of optimizers.
 
-    `spent` is the loss whose graph the latest pass on a scaled one has used up, and that pass.
+    `spent` is the loss whose graph the latest pass on a scaled one has used up, and that pass. `unskipped` are the
+    optimizers that, since the latest pass, have stepped by themselves on gradients of a scaled loss.
     """
 
-    __slots__ = ("_cached_keys", "gradients", "pairs", "scalers", "spent")
+    __slots__ = ("_cached_keys", "gradients", "pairs", "scalers", "spent", "unskipped")
 
     def __init__(self) -> None:
         self.pairs: dict[tuple[int, int], Stage] = {}
         self.scalers: dict[int, ScalerState] = {}
         self.gradients: dict[int, Gradients] = {}
         self.spent: tuple[Value, cst.CSTNode] | None = None
+        self.unskipped: frozenset[int] = frozenset()
         self._cached_keys: dict[tuple[Iteration, bool], Hashable] = {}
 
     def changes(self) -> None:
@@ -71,6 +73,7 @@ class Progress(Part):
         twin.scalers = dict(self.scalers)
         twin.gradients = dict(self.gradients)
         twin.spent = self.spent
+        twin.unskipped = self.unskipped
         twin._cached_keys = {}
         return twin
 
@@ -95,6 +98,7 @@ class Progress(Part):
                 for pair, stage in self.pairs.items()
             ),
             frozenset((scaler, key) for scaler, known in self.scalers.items() if (key := known.key(now)) is not None),
+            self.unskipped,
             *self._gradient_classes(meeting),
         )
 
@@ -149,6 +153,7 @@ class Progress(Part):
         """The join in which whatever differs is unknown."""
         blurred = self.copy()
         blurred.spent = self.spent if self.spent is other.spent else None
+        blurred.unskipped = self.unskipped & other.unskipped
         for pair in self.pairs.keys() | other.pairs.keys():
             ours, theirs = self.pairs.get(pair), other.pairs.get(pair)
             if ours is None or theirs is None or ours.state is not theirs.state:

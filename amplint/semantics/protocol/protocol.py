@@ -193,6 +193,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if not any(waiting(before[other]) for other in known if other != optimizer):
             after[optimizer] = added(before[optimizer], fresh, True)
     state.change(Progress).gradients = after
+    state[Progress].unskipped = frozenset()
 
 
 def _leave_overflow(machine: Machine, state: State) -> None:
@@ -526,6 +527,8 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
     parameters.step(machine, state, node, optimizer)
     stale_copies.stepped(machine, state, node, optimizer, scaled=False)
     _consume(machine, state, optimizer, node)
+    if gradients.scaler is not None:
+        state.change(Progress).unskipped |= {optimizer.symbol}
     state.note(node, "the optimizer steps")
 
 
@@ -826,6 +829,7 @@ def gradient_set(machine: Machine, state: State, value: Value) -> None:
 def forget_gradients(state: State) -> None:
     """Unseen code ran backward or changed the gradients."""
     state.change(Progress).gradients = dict.fromkeys([ANY_OPTIMIZER, *state[Progress].gradients], NO_GRADIENTS)
+    state[Progress].unskipped = frozenset()
 
 
 def _scale_of(value: Value) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from amplint.findings import Guessed
 from amplint.semantics.events import OptState, SchedulerStep
+from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
 from amplint.semantics.protocol.skips import knows_finite, reads_skips
 from amplint.semantics.python import attributes
@@ -47,6 +48,8 @@ def _advanced(
     latest = next((found for now in rounds if (found := _stepped(machine, state, now)) is not None), None)
     if latest is not None:
         scaler, call = latest
+        if state[Progress].unskipped.issuperset(machine[CallIndex].index.partners.get(scaler, (ANY_OPTIMIZER,))):
+            return  # no step was skipped
         waits = knows_finite(machine, state) or reads_skips(machine, state, call)
         machine.emit(state, SchedulerStep, node, call=node, scaler=scaler, stepped=call, waits=waits, guesses=guesses)
 

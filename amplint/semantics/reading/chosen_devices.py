@@ -13,6 +13,7 @@ from amplint.source.imports import imports
 from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
+from amplint.torchlib.frameworks import LIGHTNING_GPUS, loop_kind
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
@@ -87,7 +88,7 @@ def chosen_device(source: Source, node: cst.CSTNode) -> cst.BaseExpression | Non
 
     A file that needs CUDA has none.
     """
-    return device_of_work(source, node) if not any(map(_needs_cuda, source.chunks)) else None
+    return device_of_work(source, node) if not _file_needs_cuda(source) else None
 
 
 def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = False) -> cst.BaseExpression | None:
@@ -106,10 +107,13 @@ def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = Fals
     inherited = [base for above in around if isinstance(above, cst.ClassDef) for base in _bases(source, above)]
     top = [chunk.module for chunk in source.chunks if chunk.name is None]
     for tree in (*around, *inherited, *top):
-        for value in _devices_given(tree):
+        given = list(_devices_given(tree))
+        for value in given:
             seen = isinstance(tree, cst.FunctionDef) or (isinstance(tree, cst.ClassDef) and _key(value))
             if (seen or _is_seen_outside(source, value)) and _is_open(source, value):
                 return value
+        if isinstance(tree, cst.FunctionDef) and any(_function_with_parameter(source, one) is tree for one in given):
+            return None  # every caller of the function gives it one fixed device
     return None
 
 
@@ -207,7 +211,7 @@ def device_of_function(source: Source, node: cst.CSTNode) -> cst.BaseExpression 
     """
     function = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), None)
     top = (chunk for chunk in source.chunks if chunk.name is None)
-    if function is None or _tree_needs_cuda(source, function) or any(map(_needs_cuda, top)):
+    if function is None or _tree_needs_cuda(source, function) or any(map(_needs_cuda, top)) or _loops_on_gpus(source):
         return None
     return device_of_work(source, node, beside_cpu=True)
 
@@ -238,15 +242,21 @@ def runs_on_given_device(source: Source, node: cst.CSTNode) -> bool:
         return False
     if _moves_to_cuda(source, function) or _has_region_for_device(function, node) or _needs_scaler(source, node):
         return False
-    return not _is_guarded(source, node, beside_cpu=True) and not any(map(_needs_cuda, source.chunks))
+    return not _is_guarded(source, node, beside_cpu=True) and not _file_needs_cuda(source)
 
 
 @cached_per_file
 def _moves_to_cuda(source: Source, function: cst.FunctionDef) -> bool:
     """Whether a function moves something to a variable for a CUDA device, perhaps by its index."""
     moved = (call.args[0].value for call in every(function, cst.Call) if last_name(call.func) == "to" and call.args)
-    values = (_assigned(source).get(dotted(device) or "", []) for device in moved)
-    return any(given and all(map(_ON_CUDA.match, given)) for given in values)
+    for device in moved:
+        given = _assigned(source).get(dotted(device) or "", [])
+        parameter = isinstance(device, cst.Name) and _function_with_parameter(source, device) is function
+        if (given and all(map(_ON_CUDA.match, given))) or (
+            parameter and _is_fixed_by_callers(source, function, source.code(device))
+        ):
+            return True
+    return False
 
 
 def _has_region_for_device(function: cst.FunctionDef, node: cst.CSTNode) -> bool:
@@ -498,6 +508,50 @@ def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.Bas
             yield statement.test
 
 
+def _file_needs_cuda(source: Source) -> bool:
+    return any(map(_needs_cuda, source.chunks)) or _loops_on_gpus(source)
+
+
+@cached_per_file
+def _loops_on_gpus(source: Source) -> bool:
+    """Whether every Lightning Trainer of a file is for GPUs alone, so that its modules and their devices are on one."""
+    if "Trainer" not in source.text or "lightning" not in source.text:
+        return False
+    made = [
+        call
+        for chunk in source.chunks
+        if "Trainer" in chunk.text
+        for call in every(chunk.module, cst.Call)
+        if _is_lightning_loop(source, call.func)
+    ]
+    return bool(made) and all(_asks_for_gpus(call) and not _is_guarded(source, call) for call in made)
+
+
+def _is_lightning_loop(source: Source, called: cst.BaseExpression) -> bool:
+    """Whether a callee is Lightning's Trainer, or a method that makes one."""
+    root, _, rest = (dotted(called) or "").partition(".")
+    bound = source.imports.get(root)
+    if bound is None:
+        return False
+    name = ".".join(filter(None, (bound.module, bound.name, rest)))
+    return "lightning loop" in (loop_kind(name), loop_kind(name.rpartition(".")[0]))
+
+
+def _asks_for_gpus(call: cst.Call) -> bool:
+    """Whether a Trainer gets an accelerator, or a number of GPUs, without which it raises."""
+    given = {_keyword(argument): argument.value for argument in call.args}
+    accelerator, gpus = given.get("accelerator"), given.get("gpus")
+    if isinstance(accelerator, cst.SimpleString) and accelerator.raw_value in LIGHTNING_GPUS:
+        return True
+    if isinstance(gpus, (cst.List, cst.Tuple)):
+        return bool(gpus.elements)
+    if isinstance(gpus, cst.UnaryOperation):
+        gpus = gpus.expression
+    if isinstance(gpus, cst.SimpleString):
+        return gpus.raw_value != "0"
+    return isinstance(gpus, cst.Integer) and gpus.value != "0"
+
+
 @cached_per_chunk
 def _needs_cuda(chunk: Chunk) -> bool:
     """Whether `chunk` raises on a machine without CUDA, irrespective of its arguments."""
@@ -582,30 +636,67 @@ def _is_open(source: Source, value: cst.BaseExpression) -> bool:
                 return True  # a device for the whole program
             return HOLDS_SETTINGS.search(last) is not None or any(map(HOLDS_SECTIONS.search, outer))
         return _can_differ(_assigned(source).get(f"self.{value.attr.value}", []), nowhere=True)
-    for above in source.ancestors(value):
-        if isinstance(above, cst.FunctionDef) and value.value in _parameters(above):
-            return not _is_fixed_by_callers(source, above, value.value)
+    function = _function_with_parameter(source, value)
+    if function is not None:
+        return not _is_fixed_by_callers(source, function, value.value)
     return _can_differ(_assigned(source).get(value.value, []), nowhere=False)
 
 
-def _parameters(function: cst.FunctionDef) -> list[str]:
-    return [parameter.name.value for parameter in (*function.params.params, *function.params.kwonly_params)]
+def _function_with_parameter(source: Source, value: cst.BaseExpression) -> cst.FunctionDef | None:
+    """The innermost function around a name that has a parameter of that name."""
+    if not isinstance(value, cst.Name):
+        return None
+    above = (one for one in source.ancestors(value) if isinstance(one, cst.FunctionDef))
+    return next((one for one in above if value.value in (known.name.value for known in _parameters(one))), None)
 
 
-def _is_fixed_by_callers(source: Source, function: cst.FunctionDef, parameter: str) -> bool:
-    """Whether the file calls a function, each time with a rank or another fixed device for a parameter."""
-    name, position = function.name.value, _parameters(function).index(parameter)
-    given = [
-        argument.value
-        for chunk in source.chunks
-        if name in chunk.words
-        for call in every(chunk.module, cst.Call)
-        if last_name(call.func) == name
-        for index, argument in enumerate(call.args)
-        if _keyword(argument) == parameter or (not _keyword(argument) and index == position)
-    ]
-    values = [source.code(value) for value in given if not isinstance(value, cst.SimpleString)]
-    return bool(values) and len(values) == len(given) and not _can_differ(values, nowhere=True)
+def _parameters(function: cst.FunctionDef) -> list[cst.Param]:
+    return [*function.params.params, *function.params.kwonly_params]
+
+
+def _is_fixed_by_callers(
+    source: Source, function: cst.FunctionDef, parameter: str, seen: frozenset[cst.FunctionDef] = frozenset()
+) -> bool:
+    """Whether the file calls a function, each time with a rank or another fixed device for a parameter, or with its
+    default.
+
+    A caller can pass such a parameter of its own.
+    """
+    known, others = False, list[str]()
+    for value in _given_by_callers(source, function, parameter):
+        text = source.code(value) if value is not None else ""
+        passing = _function_with_parameter(source, value) if value is not None and not _FIXED.search(text) else None
+        if passing is not None and passing not in seen:
+            known = _is_fixed_by_callers(source, passing, text, seen | {function})
+        elif isinstance(value, cst.SimpleString):
+            known = _ON_CUDA.match(text) is not None
+        else:
+            others.append(text)
+            continue
+        if not known:
+            return False
+    return (known or bool(others)) and not _can_differ(others, nowhere=not known)
+
+
+def _given_by_callers(source: Source, function: cst.FunctionDef, parameter: str) -> Iterator[cst.BaseExpression | None]:
+    """What the calls of a function in its file give for a parameter, or its default; None where that is unknown."""
+    name, parameters = function.name.value, _parameters(function)
+    position = next(index for index, one in enumerate(parameters) if one.name.value == parameter)
+    for chunk in source.chunks if parameters else ():
+        for call in every(chunk.module, cst.Call) if name in chunk.words else ():
+            if last_name(call.func) != name:
+                continue
+            own = isinstance(call.func, cst.Name) or dotted(call.func) == f"self.{name}"
+            bound = parameters[0].name.value == "self" and isinstance(call.func, cst.Attribute)
+            given = [
+                argument.value
+                for index, argument in enumerate(call.args, start=int(bound))
+                if _keyword(argument) == parameter or (not _keyword(argument) and index == position)
+            ]
+            if given:
+                yield given[0]
+            elif parameters[position].default is not None:
+                yield parameters[position].default if own and not any(one.star for one in call.args) else None
 
 
 def _holds_device(source: Source, value: cst.BaseExpression) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from amplint.findings import Guessed
+from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.events import ANGLES, FREQUENCIES, INTEGERS, SIDES, Evidence, FrequenciesRounded, Operand
@@ -18,7 +19,7 @@ from amplint.semantics.tensors.evidence import evidence, evidence_of_source
 from amplint.semantics.tensors.tensors import FROM_PARAMETER
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor
-from amplint.semantics.words import POSITION
+from amplint.semantics.words import POSITION, TIME
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
@@ -122,22 +123,25 @@ def _emit_products(
         found = next(_found(machine, rounded, value.symbol), None) if positions is not None else None
         if positions is None or found is None:
             continue
-        few, guesses = positions
+        few, guesses, unseen = positions
         machine.emit(
             state, FrequenciesRounded, found.node, half=found.half, by=node, follows=found.follows, few=few,
-            assumed=found.follows, guesses=guesses,
+            assumed=found.follows, guesses=guesses, premises=unseen,
         )  # fmt: skip
 
 
-def _positions(others: Sequence[Operand]) -> tuple[bool, tuple[Guessed, ...]] | None:
-    """Whether the positions among the factors are rows or columns of an image, and the guesses; None without any."""
+def _positions(others: Sequence[Operand]) -> tuple[bool, tuple[Guessed, ...], tuple[Premise, ...]] | None:
+    """Whether the positions among the factors are rows or columns of an image, the guesses and the premises.
+
+    None without any positions.
+    """
     for one in others:
         traits = one.value.traits if isinstance(one.value, Tensor) else frozenset()
         name = name_within(one.node)
         if INTEGERS in traits:
-            return SIDES in traits, ()
+            return SIDES in traits, (), ()
         if POSITION.search(name):
-            return False, POSITION.guesses(name)
+            return False, POSITION.guesses(name), (Premise.COUNTED,) if TIME.search(name) else ()
     return None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import add, floordiv, mul, sub, truediv
 
 from amplint.findings import Guessed
 from amplint.regex import regex
@@ -22,6 +23,7 @@ from amplint.semantics.events import (
     SCORES,
     SIDES,
     SQUARES,
+    USUALLY_FEW,
     ZEROS,
 )
 from amplint.semantics.python.machine import Machine
@@ -76,6 +78,14 @@ _NORMS = words("norm vector_norm")
 _MATRIX_PRODUCTS = words("matmul bmm mm")
 _TRANSPOSES = operations_with("transposes")
 _SHIFTS = words("add sub")
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "Add": add,
+    "Subtract": sub,
+    "Multiply": mul,
+    "Divide": truediv,
+    "FloorDivide": floordiv,
+}
+"""Operations on two numbers, by the kind of their symbol."""
 _SHARES = frozenset({"Divide", "FloorDivide", "Multiply"})
 _WITHIN_ONE = words("sigmoid hardsigmoid softmax tanh sin cos sign normalize cosine_similarity")
 _SUMS_AND_PARTS = words("Add Subtract Multiply Minus abs index part mean")
@@ -114,14 +124,33 @@ def counted(machine: Machine, op: str, arguments: Arguments) -> frozenset[str]:
     placed = any(isinstance(node, cst.Name) and node.value in _PLACING for node in running(machine))
     grid = placed and not any(isinstance(node, cst.Name) and node.value in _TURNING for node in running(machine))
     can_be_half = placed and any(map(_mentions_half, machine.program.main.chunks))
+    usual = [_usual(machine, argument.value) for argument in named]
     return frozenset(
         {
             INTEGERS,
+            *([USUALLY_FEW] if all(bound is not None and abs(bound) <= FEW for bound in usual) else ()),
             *([COORDINATES] if can_be_half else ()),
             *([SIDES] if grid or any(map(_is_side, named)) else ()),
             *_past(bounds),
         }
     )
+
+
+def _usual(machine: Machine, value: Value | None) -> float | None:
+    """A number, or the one that it is by the defaults of parameters."""
+    known = number(value)
+    return known if known is not None or not isinstance(value, Unknown) else _by_default(machine, value.symbol)
+
+
+def _by_default(machine: Machine, symbol: int, depth: int = 4) -> float | None:
+    key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
+    if key[0] == "value":
+        return number(key[1]) if isinstance(key[1], Const) else None
+    compute = _ARITHMETIC.get(str(key[0]))
+    if compute is None or len(parts) != 2 or not depth:
+        return number(machine.defaults.get(symbol))
+    left, right = (_by_default(machine, part, depth - 1) for part in parts)
+    return compute(left, right) if left is not None and right is not None and abs(right) >= 1 else None
 
 
 def _past(bounds: Iterable[float | None]) -> Iterator[str]:
@@ -223,7 +252,7 @@ def of(machine: Machine, op: str, values: Sequence[Value], dtype: str | None) ->
     factors = [traits for value, traits in zip(values, known, strict=True) if not is_number(machine, value)]
     if op in _PRODUCTS and INTEGERS in given and len(factors) > 1:
         found.add(ANGLES)
-    if _are_frequencies(op, values, known):
+    if _are_frequencies(machine, op, values, known):
         found.add(FREQUENCIES)
     found |= _of_products(machine, op, values, known)
     if op == "cumsum" and dtype in INTEGRAL:
@@ -242,12 +271,13 @@ def _may_be_whole(value: Value) -> bool:
     return not value.traits.isdisjoint({INTEGERS, ZEROS})
 
 
-def _are_frequencies(op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:
+def _are_frequencies(machine: Machine, op: str, values: Sequence[Value], known: Sequence[frozenset[str]]) -> bool:
     """Whether these are powers of a base, one per channel, `base ** (arange(n) / n)`, or their multiples."""
     if op == "pow":
         return "positions" in known[-1] and number(values[-1]) is None
     if op == "exp":
-        return "positions" in known[0] and INTEGERS not in known[0]
+        shifted = machine.symbols.key(symbol_of(machine, values[0]))[0] in ("Add", "Subtract")
+        return "positions" in known[0] and INTEGERS not in known[0] and not shifted
     scaled = op in ("reciprocal", "mul", "div") and sum(isinstance(value, Tensor) for value in values) == 1
     return scaled and any(FREQUENCIES in traits for traits in known)
 

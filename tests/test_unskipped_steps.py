@@ -1,0 +1,78 @@
+"""Schedules behind a step that an optimizer takes by itself, so that none is skipped."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP206", "AMP212"))
+LOOP = """
+import torch
+
+def fit(net, batches, chosen, optimizer, other, schedule, scaler):
+    for x in batches:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = net(x).mean()
+        scaler.scale(loss).backward()
+{steps}
+"""
+SCALED = "scaler.step(optimizer)\nscaler.update()\n"
+WRAPPER = """
+class Stepper:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def __call__(self, loss, optimizer):
+        self.scaler.scale(loss).backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+def run(net, batches, optimizer, schedule):
+    stepper = Stepper()
+    for x in batches:
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = net(x).mean()
+        stepper(loss, optimizer)
+        {step}
+        schedule.step()
+        optimizer.zero_grad()
+"""
+
+
+def told(program: str) -> list[str]:
+    found = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
+    return [finding.code for finding in found]
+
+
+@pytest.mark.parametrize(
+    ("steps", "codes"),
+    [
+        (SCALED + "optimizer.step()\nschedule.step()", ["AMP206"]),
+        (SCALED + "optimizer.step()\noptimizer.zero_grad()\nschedule.step()", ["AMP206"]),
+        (SCALED + "if chosen:\n    optimizer.step()\n    schedule.step()", ["AMP206"]),
+        (SCALED + "if chosen:\n    optimizer.step()\nschedule.step()", ["AMP206", "AMP212"]),
+        (SCALED + "schedule.step()", ["AMP212"]),
+        (SCALED + "schedule.step()\noptimizer.step()", ["AMP212", "AMP206"]),
+        ("scaler.step(other)\n" + SCALED + "optimizer.step()\nschedule.step()", ["AMP206", "AMP212"]),
+    ],
+)
+def test_a_schedule_behind_a_step_that_the_optimizer_takes_anyway(steps: str, codes: list[str]) -> None:
+    assert told(LOOP.format(steps=textwrap.indent(steps, " " * 8))) == codes
+
+
+def test_a_step_behind_a_class_that_steps() -> None:
+    program = f"import torch\n{WRAPPER}"
+    assert told(program.format(step="optimizer.step()")) == ["AMP206"]
+    assert told(program.format(step="print(loss.item())")) == ["AMP212"]
+
+
+def test_a_plain_step_on_another_path() -> None:
+    steps = "if chosen:\n    scaler.step(optimizer)\n    scaler.update()\nelse:\n    optimizer.step()\nschedule.step()"
+    assert "AMP212" in told(LOOP.format(steps=textwrap.indent(steps, " " * 8)))
