@@ -433,7 +433,8 @@ def _has_other_counter_test(
         spelled = machine[Rhythm].spelled.get(symbol) if isinstance(symbol, int) else None
         if not isinstance(symbol, int) or spelled is guard:
             continue
-        if boundary(machine, symbol) is not None and machine.symbols.key(symbol)[0] != "==":
+        tested = boundary(machine, symbol)
+        if tested is not None and (tested.modulo is not None or machine.symbols.key(symbol)[0] != "=="):
             continue
         if found_in(machine, [symbol], *name) is not None and (
             spelled is None or not _follows_all_steps(machine, loop, spelled, steps)
