@@ -34,6 +34,7 @@ class Premise(enum.Enum):
     SCALER_ON = "the caller leaves the scaler on"
     SCALER_PASSED = "a caller passes a scaler"
     HALF_CHOSEN = "a half dtype is what is chosen"
+    FLOAT16_MEANT = "float16 is meant to be one of the dtypes"
     FLOAT16_CHOSEN = "float16 is what is chosen"
     BFLOAT16_CHOSEN = "bfloat16 is what is chosen"
     HALF_ALIKE = "the dtype that it takes over is half"
@@ -99,6 +100,7 @@ _SLIGHT = frozenset(
         Premise.UNEVEN,
         Premise.BFLOAT16_PASSED,
         Premise.SCALER_ON,
+        Premise.FLOAT16_MEANT,
     }
 )
 

@@ -106,3 +106,142 @@ def train(model, loader, optimizer, criterion, every, state):
 def test_counter_with_a_value_before(program: str) -> None:
     found = analyse(Job("program.py", "", program.encode(), RULES), Modules()).findings
     assert [one.code for one in found] == ["AMP302"]
+
+
+ALL = tuple(load_registry().rules.values())
+MANUAL = """
+import torch
+import lightning.pytorch as pl
+from torch import nn
+
+class Model(pl.LightningModule):
+    def __init__(self, every):
+        super().__init__()
+        self.automatic_optimization = False
+        self.every = every
+        self.net = nn.Linear(8, 8)
+
+    def training_step(self, batch, batch_idx):
+        {optimizers} = self.optimizers()
+        x, y = batch
+        {before}
+        self.manual_backward(nn.functional.mse_loss(self.net(x), y) / self.every)
+        if (batch_idx + 1) % self.every == 0:
+            opt.step()
+            {after}
+"""
+COUNTER = """
+import torch
+
+def train(model, loader, opt, args):
+    if args.resume:
+        step = torch.load(args.resume)["step"]
+    else:
+        step = {start}
+    batches = iter(loader)
+    while True:
+        x, y = next(batches)
+        {ahead}
+        (model(x, y) / args.every).backward()
+        if step % args.every == 0:
+            opt.step()
+            opt.zero_grad()
+        step += 1
+        if step > args.steps:
+            break
+"""
+EPOCHS = """
+import torch
+
+def train(model, loader, opt, epochs, every):
+    step = 0
+    for epoch in range(epochs):
+        for i, (x, y) in enumerate(loader):
+            {ahead}
+            loss = model(x, y) / every
+            loss.backward()
+            step += 1
+            if {ends}:
+                {skips}
+                opt.step()
+                opt.zero_grad()
+        {behind}
+"""
+SKIPS = "if not torch.isfinite(loss):\n                    opt.zero_grad()\n                    continue"
+LAST_STEP = "if len(loader) % every:\n            opt.step()\n            opt.zero_grad()"
+ON = """
+import torch
+
+def train(model, loader, opt, args):
+    if torch.cuda.is_available():
+        dtype = torch.{there}
+    else:
+        dtype = torch.float32
+    scaler = torch.amp.GradScaler("cuda", enabled=args.amp and dtype == torch.float16)
+    for x, y in loader:
+        opt.zero_grad()
+        with torch.autocast("cuda", dtype=dtype, enabled=args.amp):
+            loss = model(x, y)
+        {use}
+"""
+SCALED = "scaler.scale(loss).backward()\n        scaler.step(opt)\n        scaler.update()"
+PLAIN = "loss.backward()\n        opt.step()\n        if dtype == torch.float16:\n            scaler.scale(loss)"
+
+
+def selected(program: str, code: str, asked: bool = True) -> list[str]:
+    job = Job("program.py", "", program.encode(), ALL, asked=frozenset({code} if asked else ()))
+    return [one.severity.name.lower() for one in analyse(job, Modules()).findings if one.code == code]
+
+
+@pytest.mark.parametrize(
+    ("optimizers", "before", "after", "found"),
+    [
+        ("opt", "opt.zero_grad()", "", ["error"]),
+        ("opt, other", "opt.zero_grad()", "", ["error"]),
+        ("opt", "", "opt.zero_grad()", []),
+        ("opt", "if batch_idx % self.every == 0:\n            opt.zero_grad()", "", []),
+    ],
+)
+def test_cleared_in_manual_optimization(optimizers: str, before: str, after: str, found: list[str]) -> None:
+    program = MANUAL.format(optimizers=optimizers, before=before or "pass", after=after or "pass")
+    assert selected(program, "AMP304") == found
+
+
+@pytest.mark.parametrize(
+    ("start", "ahead", "found"),
+    [
+        ("0", "pass", ["warning"]),
+        ("1", "pass", []),
+        ("0", "if step == 0:\n            step += 1\n            continue", []),
+    ],
+)
+def test_first_window_of_a_run_that_is_not_resumed(start: str, ahead: str, found: list[str]) -> None:
+    assert selected(COUNTER.format(start=start, ahead=ahead), "AMP305") == found
+
+
+@pytest.mark.parametrize(
+    ("ends", "skips", "ahead", "behind", "found"),
+    [
+        ("(i + 1) % every == 0", "pass", "pass", "pass", ["info"]),
+        ("(i + 1) % every == 0", SKIPS, "pass", "pass", ["info"]),
+        ("(i + 1) % every == 0", SKIPS, "pass", LAST_STEP, []),
+        ("(i + 1) % every == 0", "pass", "pass", "opt.step()", []),
+        ("(i + 1) % every == 0 or i + 1 == len(loader)", SKIPS, "pass", "pass", []),
+        ("full or last", SKIPS, "full, last = (i + 1) % every == 0, i + 1 == len(loader)", "pass", []),
+        ("step % every == 0", "pass", "pass", "pass", []),
+    ],
+)
+def test_windows_that_go_on_in_the_next_epoch(ends: str, skips: str, ahead: str, behind: str, found: list[str]) -> None:
+    program = EPOCHS.format(ends=ends, skips=skips, ahead=ahead, behind=behind)
+    assert selected(program, "AMP303") == found
+    assert selected(program, "AMP303", asked=False) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "use", "found"),
+    [("bfloat16", SCALED, ["info"]), ("float16", SCALED, []), ("bfloat16", PLAIN, [])],
+)
+def test_scaler_that_is_never_on(there: str, use: str, found: list[str]) -> None:
+    program = ON.format(there=there, use=use)
+    assert selected(program, "AMP209") == found
+    assert selected(program, "AMP209", asked=False) == []

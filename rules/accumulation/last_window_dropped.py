@@ -24,7 +24,8 @@ class LastWindowDropped(Rule):
     it the same ones in all of them.
 
     Where the rule is selected by its code, loops over batches of unknown number are reported, too, in an epoch or in a
-    function that clears the gradients first.
+    function that clears the gradients first, and loops whose gradients nothing clears between two epochs: those left
+    over are added to the first window of the next one, and the last ones reach no step.
 
     ## Example
     ```python
@@ -53,7 +54,7 @@ class LastWindowDropped(Rule):
     ## Fix safety
     The fix steps at the last batch too. It is unsafe: there are more steps than before, and the shorter window is still
     divided by the length of a full one; divide by `len(loader) % accumulation_steps` to weigh it in full. A loader
-    with `drop_last`, gradients that carry over into the next epoch, and a step behind the loop are not reported.
+    with `drop_last`, a counter that goes on through all epochs, and a step behind the loop are not reported.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -67,6 +68,14 @@ class LastWindowDropped(Rule):
     reason = "Unless the number of batches is a multiple of the window, some are left over at the end of every epoch."
 
     def on_window_lost(self, event: WindowLost) -> Iterator[Report]:
+        if event.cleared is None:
+            yield self.report(
+                event,
+                "micro-batches after the last full window of an epoch are added to the first one of the next",
+                reason="Nothing clears their gradients between two epochs, and those of the last epoch reach no step.",
+                advice="Step at the last batch as well: ... or i + 1 == len(loader).",
+            )
+            return
         yield self.report(
             event,
             "micro-batches after the last full window of an epoch never reach a step",

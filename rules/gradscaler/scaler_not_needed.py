@@ -30,7 +30,8 @@ class ScalerNotNeeded(Rule):
     A scaler that nothing uses only looks as if losses were scaled.
 
     Where the rule is selected by its code, a scaler that is always on beside a region whose dtype comes from out of
-    sight is reported, too, and one that a function is given and scales the loss of a bfloat16 region with.
+    sight is reported, too, one that a function is given and scales the loss of a bfloat16 region with, and one whose
+    flag asks for float16 where no choice in sight is that, so that its calls pass everything through.
 
     ## Example
     ```python
@@ -70,14 +71,19 @@ class ScalerNotNeeded(Rule):
         self.either: set[cst.CSTNode] = set()
         self.unknown: set[cst.CSTNode] = set()
         self.undecided: set[cst.CSTNode] = set()
+        self.ruled_out: dict[cst.CSTNode, list[ScalerCreated]] = {}
+        self.in_float16 = False
         self.regions: dict[cst.CSTNode, cst.CSTNode] = {}
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
-        if event.scaler.enabled != FALSE:
+        if event.ruled_out:
+            self.ruled_out.setdefault(event.node, []).append(event)
+        elif event.scaler.enabled != FALSE:
             self.made.setdefault(event.node, []).append(event)
         yield from ()
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
+        self.in_float16 |= any(one.context.is_float16_on_cuda for one in event.regions)
         if event.scaler is not None and event.scaler.created is not None:
             known = self.backwards.setdefault(event.scaler.created, {}).setdefault(event.node, set())
             known |= {True} if event.scales_bfloat16 else set()
@@ -96,6 +102,16 @@ class ScalerNotNeeded(Rule):
             )
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for node, off in self.ruled_out.items():
+            used = node not in self.made and not self.in_float16
+            if used and any(one.scaler.symbol in event.index.idle for one in off):
+                yield self.report(
+                    replace(off[0], guesses=()),
+                    "this scaler is never switched on",
+                    reason="Its flag asks for float16, and none of the dtypes that are chosen from is that.",
+                    advice="Remove it, or choose float16 where the hardware has no bfloat16.",
+                    premises=(Premise.FLOAT16_MEANT,),
+                )
         for node, made in self.made.items():
             seen = self.backwards.get(node, {}).values()
             shown = bool(seen) and all(True in known for known in seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.semantics.accumulation.boundaries import COUNTER
+from amplint.semantics.accumulation.boundaries import COUNTER, found_in
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
@@ -103,6 +103,14 @@ def _paths(node: cst.CSTNode) -> Iterator[str]:
             yield path
 
 
+def _start(machine: Machine, before: Value | None) -> int | None:
+    """The number at which a counter starts, on one of the paths that lead to the loop: the other ones resume."""
+    if isinstance(before, Unknown) and machine.symbols.key(before.symbol)[0] == "either":
+        options = [one for one in machine.symbols.key(before.symbol)[1:] if isinstance(one, Const)]
+        before = options[0] if len(options) == 1 and found_in(machine, [before.symbol], COUNTER) is None else None
+    return before.value if isinstance(before, Const) and type(before.value) is int else None
+
+
 def begin_iteration(machine: Machine, state: State, loop: cst.For | cst.While, first: bool) -> None:
     """Forget the counters of `loop` as an iteration begins; the `first` one records their initial values."""
     for path in counters(machine, loop) | _method_counters(machine, state, loop):
@@ -114,7 +122,7 @@ def begin_iteration(machine: Machine, state: State, loop: cst.For | cst.While, f
             before = state.heap.get(symbol, {}).get(name)
         else:
             before = state.frames[state.frame].get(name)
-        number = before.value if isinstance(before, Const) and type(before.value) is int else None
+        number = _start(machine, before)
         key = (id(loop), path)
         if first:
             machine[Rhythm].starts[key] = number

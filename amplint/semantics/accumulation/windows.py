@@ -114,6 +114,9 @@ def end_iteration(machine: Machine, loop: cst.CSTNode, states: list[State], firs
     _inner_windows(machine, rounds)
     _lost_windows(machine, rounds)
     asked = {node: found for one in rounds for node, (_, found) in one.asked(machine).items()}
+    if len(asked) == 1:
+        for one in rounds:
+            one.suppose(machine, *next(iter(asked.items())))
     for guard, found in asked.items():
         if found.counter is not None or isinstance(loop, cst.FunctionDef):
             _outer_window(machine, loop, rounds, guard, found)
@@ -165,6 +168,12 @@ class _Round:
                     self._asked[node] = (bool(fact.value) is found.holds, found)
         return self._asked
 
+    def suppose(self, machine: Machine, guard: cst.BaseExpression, found: Boundary) -> None:
+        """Take `guard` to end a window on joined paths whose every step is taken where one ends."""
+        steps = self.of(Job.STEP)
+        if steps and guard not in self.asked(machine) and all(done.closes and not done.mixed for done in steps):
+            self.asked(machine)[guard] = (True, found)
+
     def ends(self, machine: Machine, guard: cst.BaseExpression) -> bool | None:
         """Whether `guard` ends a window on this path, None if it was not tested or joined paths differ."""
         found = self.asked(machine).get(guard)
@@ -179,7 +188,7 @@ def _outer_window(
     rest = [one for one in rounds if one.ends(machine, guard) is False]
     partial = [one for one in rest if not one.steps and not _assumes_single_batch(machine, one, found)]
     untested = any(one.ends(machine, guard) is None for one in full)
-    others = found.others or len(partial) < len(rest) or untested
+    others = found.others or len(partial) < len(rest) or any(one.has(Job.STEP) for one in rest) or untested
     decides = not untested and (
         len(partial) == len(rest) or all(one.has(Job.STEP) for one in rounds if one.ends(machine, guard))
     )
@@ -277,7 +286,7 @@ def _assumes_single_batch(machine: Machine, one: _Round, found: Boundary) -> boo
 
 
 def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
-    """Emit loops over a data loader, or over unknown batches, whose last, shorter window is cleared before any step."""
+    """Emit loops over a data loader, or over unknown batches, whose last, shorter window no step follows."""
     for loop in {done.loops[one.depth] for one in rounds for done in one.work if len(done.loops) > one.depth}:
         remainder = machine[Rhythm].exact.get(loop)
         if remainder is None or not isinstance(loop, cst.For) or not may_be_uneven(machine, loop):
@@ -290,6 +299,17 @@ def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
                 guesses=pass_through_guesses(machine, loop) if known else (),
                 premises=() if known else (Premise.UNEVEN,),
             )  # fmt: skip
+        elif all(_carries_over(one, loop) for one in rounds):
+            machine.emit(
+                rounds[0].state, WindowLost, remainder, loop=loop, remainder=remainder, cleared=None,
+                premises=(Premise.UNEVEN,),
+            )  # fmt: skip
+
+
+def _carries_over(one: _Round, loop: cst.CSTNode) -> bool:
+    """Whether the gradients that `loop` leaves stay for its next run: nothing around it clears or uses them."""
+    ran = any(loop in done.loops for done in one.work)
+    return ran and one.depth > 0 and all(loop in done.loops for done in one.work)
 
 
 def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
@@ -389,7 +409,7 @@ def _first(
     """The number of micro-batches in the first window, None if it is as long as the others or unknown."""
     if found.counter is None or found.remainder is None or found.every is None:
         return None
-    if any(_has_other_counter_test(machine, one, guard, found.counter) for one in full):
+    if any(_has_other_counter_test(machine, loop, one, guard, found.counter) for one in full):
         return None
     start = first_value(machine, found.counter, loop)
     if start is None:
@@ -402,17 +422,25 @@ def _first(
     return held if held > 0 else None
 
 
-def _has_other_counter_test(machine: Machine, one: _Round, guard: cst.BaseExpression, counter: int) -> bool:
-    """Whether another condition on this path tests the counter as well."""
+def _has_other_counter_test(
+    machine: Machine, loop: cst.CSTNode, one: _Round, guard: cst.BaseExpression, counter: int
+) -> bool:
+    """Whether another condition on this path, which the steps do not precede, tests the counter as well."""
     base, _ = shifted(machine, counter)
     name = machine.symbols.key(base)
-    return any(
-        isinstance(symbol, int)
-        and machine[Rhythm].spelled.get(symbol) is not guard
-        and boundary(machine, symbol) is None
-        and found_in(machine, [symbol], *name) is not None
-        for symbol in one.state.facts
-    )
+    steps = [done.node for done in one.of(Job.STEP)]
+    for symbol in one.state.facts:
+        spelled = machine[Rhythm].spelled.get(symbol) if isinstance(symbol, int) else None
+        if not isinstance(symbol, int) or spelled is guard:
+            continue
+        tested = boundary(machine, symbol)
+        if tested is not None and (tested.modulo is not None or machine.symbols.key(symbol)[0] != "=="):
+            continue
+        if found_in(machine, [symbol], *name) is not None and (
+            spelled is None or not _follows_all_steps(machine, loop, spelled, steps)
+        ):
+            return True
+    return False
 
 
 def _inner_windows(machine: Machine, rounds: list[_Round]) -> None:

@@ -44,6 +44,9 @@ class WorkDone(Part):
         """The work of either path; certain if both did it."""
         joined = {**self._work, **{node: done for node, done in other._work.items() if node not in self._work}}
         for node, done in joined.items():
+            theirs = other._work.get(node, done)
+            if not done.mixed and (theirs.mixed or theirs.closes is not done.closes):
+                joined[node] = done = replace(done, mixed=True)
             if done.certain and not (self._is_certain(node) and other._is_certain(node)):
                 joined[node] = replace(done, certain=False)
         return WorkDone(joined)

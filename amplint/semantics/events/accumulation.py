@@ -26,7 +26,8 @@ class Job(enum.Enum):
 class Work:
     """A call that does such a job, in which round of which loops, and whether every joined path has done it.
 
-    `closes` means that it ran where a window was known to end, `in_vain` that it found no gradients to clear.
+    `closes` means that it ran where a window was known to end, `mixed` that it did so on some joined paths only,
+    `in_vain` that it found no gradients to clear.
     """
 
     job: Job
@@ -35,6 +36,7 @@ class Work:
     iteration: tuple[int, ...] = ()
     certain: bool = True
     closes: bool = False
+    mixed: bool = False
     in_vain: bool = False
 
 
@@ -73,11 +75,14 @@ class Accumulation(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowLost(Event):
-    """What `loop` leaves after its last full window, by `remainder`, is thrown away by `cleared` in the next epoch."""
+    """What `loop` leaves after its last full window, by `remainder`, is thrown away by `cleared` in the next epoch.
+
+    Where nothing clears it, the next run of `loop` adds it to its first window.
+    """
 
     loop: cst.For
     remainder: cst.BinaryOperation
-    cleared: cst.CSTNode
+    cleared: cst.CSTNode | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -27,7 +27,7 @@ class Index:
     loss, `halves` are calls of `.half()` and `lowered` all conversions to a half dtype that is written out, `made`
     construct optimizers, of the parameters of models with the names in `trained`. `lifted` holds, by its statement in a
     region that is off, a conversion to float32 of a value that came into the region, and `of_data` the operations in
-    such regions that also run on an entry of a batch.
+    such regions that also run on an entry of a batch. `idle` are scalers that are off where they scale a loss.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Index:
     lowered: list[cst.Call] = field(default_factory=list)
     made: dict[int, cst.Call] = field(default_factory=dict)
     trained: dict[int, frozenset[str]] = field(default_factory=dict)
+    idle: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

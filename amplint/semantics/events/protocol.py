@@ -185,7 +185,8 @@ class ScalerCreated(Event):
     """A gradient scaler is constructed.
 
     `for_bfloat16` means that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
-    `never_read` that the variable it goes to is not used for anything.
+    `never_read` that the variable it goes to is not used for anything, `ruled_out` that it is off on this path because
+    of a comparison with float16.
     """
 
     call: cst.Call
@@ -193,6 +194,7 @@ class ScalerCreated(Event):
     for_bfloat16: bool = False
     also_bfloat16: bool = False
     never_read: bool = False
+    ruled_out: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -274,6 +274,12 @@ def manager_of(machine: Machine, optimizer: int) -> Manager | None:
     return more[0] if kind == PREPARED and isinstance(more[0], Manager) else None
 
 
+def is_kept(machine: Machine, optimizer: int) -> bool:
+    """Whether Lightning's trainer holds an optimizer, which every call of `self.optimizers()` returns again."""
+    manager = manager_of(machine, optimizer)
+    return manager is not None and manager.kind == "lightning"
+
+
 def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, arguments: Arguments) -> Value:
     loss = arguments.given[0]
     machine.idle.add(node)

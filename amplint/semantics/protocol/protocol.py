@@ -29,6 +29,7 @@ from amplint.semantics.events import (
     Stage,
     Unscale,
 )
+from amplint.semantics.frameworks import frameworks
 from amplint.semantics.losses import penalties, readings, zeros
 from amplint.semantics.memory import undone
 from amplint.semantics.memory.call_index import CallIndex
@@ -120,6 +121,7 @@ def scale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argume
     value = arguments.values[0] if arguments.given else Unknown(machine.fresh())
     if is_off(machine, state, scaler.enabled):
         machine[Protocol].idle_scales.add(node)
+        machine[CallIndex].index.idle.add(scaler.symbol)
         return value
     if isinstance(value, Items):
         return Items(tuple(_scaled(machine, state, node, scaler, item) for item in value.values))
@@ -890,6 +892,7 @@ class Protocol(Tracker):
         symbols = {*progress.gradients, *progress.scalers, *(symbol for pair in progress.pairs for symbol in pair)}
         symbols |= {scaler for known in progress.gradients.values() for scaler in known.scalers}
         young = {symbol for symbol in symbols if symbol >= 0 and self.machine.is_created_on_path(symbol)}
+        young = {symbol for symbol in young if not frameworks.is_kept(self.machine, symbol)}
         if not young:
             return
         for table in [*state.frames.values(), *state.heap.values()]:

@@ -19,6 +19,7 @@ from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import assume
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.regions import ran
+from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -37,7 +38,7 @@ from amplint.semantics.words import LOSS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every, walk
-from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, GRAD_SCALERS, derives_optimizer, is_optimizer
+from amplint.torchlib.names import ANY_OPTIMIZER_CLASS, DTYPES, GRAD_SCALERS, derives_optimizer, is_optimizer
 
 _OF_BACKWARD = frozenset({"gradient", "retain_graph", "create_graph", "inputs"})
 """The parameters of a tensor's `backward`."""
@@ -65,6 +66,8 @@ class ProtocolCalls(Tracker):
         machine.emit(
             state, ScalerCreated, node, call=node, scaler=scaler, never_read=never_read(machine, node),
             for_bfloat16=asked is not None, also_bfloat16=either is not None, guesses=asked or either or (),
+            ruled_out=machine.supposition is None and not machine.configs
+            and is_off(machine, state, scaler.enabled) and _compares_with_float16(node),
         )  # fmt: skip
         return scaler
 
@@ -144,6 +147,16 @@ class ProtocolCalls(Tracker):
             machine.idle.add(node)
             return machine.unknown("call", name, parts=(owner.symbol,))
         return None
+
+
+@cached_per_file
+def _compares_with_float16(node: cst.Call) -> bool:
+    """Whether the flag of a scaler is, or combines, a comparison of a dtype with float16."""
+    flags = (argument.value for argument in node.args if argument.keyword and argument.keyword.value == "enabled")
+    compared = (one for flag in flags for one in every(flag, cst.Comparison))
+    operands = [one for each in compared for one in (each.left, *(target.comparator for target in each.comparisons))]
+    named = [f"torch.{one.evaluated_value!s}" if isinstance(one, cst.SimpleString) else dotted(one) for one in operands]
+    return any(DTYPES.get(name or "") == "float16" for name in named)
 
 
 def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optimizer, arguments: Arguments) -> None:
