@@ -26,6 +26,8 @@ class Premise(enum.Enum):
     ANOTHER_DEVICE = "the device is of another type"
     REGION_OF_CALLER = "a caller has a region on"
     APPLIED_THERE = "the function is applied there"
+    INPUTS_WIDE = "its inputs are float32"
+    RUNS_THERE = "the condition around it holds"
     REGION_THERE = "a region is on there"
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"

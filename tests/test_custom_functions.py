@@ -10,6 +10,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
+from amplint.findings import Severity
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP601", "AMP605"))
 HEADER = """
@@ -316,6 +317,167 @@ SILENT = [
     REGION.format(found="", further=PLAIN),
 ]
 
+CONTIGUOUS = """
+def contiguous(function):
+    def inner(ctx, *arguments):
+        return function(ctx, *(one.contiguous() for one in arguments))
+    return inner
+"""
+BLOCKS = """
+class Blocks:
+    def multiply(self, data, weights):
+        out = data.new_zeros(data.shape[0], weights.shape[1])
+        for start in range(0, data.shape[0], 8):
+            out[start:start + 8] = torch.mm(data[start:start + 8], weights{cast})
+        return out
+
+class Convolution(Function):
+    @staticmethod
+    {decorator}
+    def forward(ctx, data, weights, size):  {found}
+        {before}
+        ctx.blocks = Blocks()
+        ctx.save_for_backward(data, weights)
+        return ctx.blocks.multiply(data, weights)
+
+    @staticmethod
+    {decorator}
+    def backward(ctx, grad):
+        data, weights = ctx.saved_tensors
+        found = ctx.blocks.multiply(grad, weights.t())
+        return (found, data.t().mm(grad)) + (None,) * 1
+{after}
+"""
+ALL_HALF = """
+class Attention(Function):
+    @staticmethod
+    def forward(ctx, q, k, v):  {found}
+        scores = torch.softmax(torch.einsum("nqd,nkd->nqk", q, k), dim=-1)
+        ctx.save_for_backward(q, k, v, scores)
+        return torch.einsum("nqk,nkd->nqd", scores, v)
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, scores = ctx.saved_tensors
+        dv = torch.einsum("nqk,nqd->nkd", scores{cast}, grad)
+        return grad @ k, grad.mT @ q, dv
+"""
+GATED = """
+class Gated(Function):
+    @staticmethod
+    def forward(ctx, q, k, gate):
+        product = torch.matmul(q, k)
+        ctx.save_for_backward(q, k, gate, product)
+        return gate * product
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, gate, product = ctx.saved_tensors
+        inner = gate * grad
+        return inner @ k.t(), product.t() @ inner, product * grad
+"""
+FUSED = """
+def gradients(x, weight):
+    made = torch.zeros_like(weight)
+    for part in x.split(2):
+        logits = part @ weight.t()
+        {product}
+    return made
+
+class Fused(Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda"{cast})
+    def forward(ctx, x, weight):
+        made = gradients(x, weight)  {found}
+        ctx.save_for_backward(made)
+        return x.sum()
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx, grad):
+        made, = ctx.saved_tensors
+        return None, made * grad
+"""
+MULTIPLYING = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def matmul(x, weight, out, N: tl.constexpr):
+    offsets = tl.arange(0, N)
+    x_pointers = x + offsets
+    block = tl.load(x_pointers, mask=offsets < N)
+    other = tl.load(weight + offsets){cast}
+    tl.store(out + offsets, {combined})
+
+def launch(x, weight):
+    if not x.is_contiguous():
+        raise ValueError
+    out = torch.empty_like(x)
+    matmul[(1,)](x, weight, out, 16)
+    return out
+
+class Multiply(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return launch(x, weight)  {found}
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        return launch(grad, weight), launch(x, grad)
+"""
+FIXED = """
+class Dequantized(Function):
+    @staticmethod
+    def forward(ctx, x, packed, scales):  {found}
+        ctx.save_for_backward(packed, scales)
+        return torch.matmul(x.to(torch.float16), _C.unpack(packed, scales))
+
+    @staticmethod
+    def backward(ctx, grad):
+        packed, scales = ctx.saved_tensors
+        return grad.matmul(_C.unpack(packed, scales){cast}.t()), None, None
+"""
+ALIASES = """
+import functools
+if torch.__version__ >= "2.4":
+    before = functools.partial(torch.amp.custom_fwd, device_type="cuda")
+    behind = functools.partial(torch.amp.custom_bwd, device_type="cuda")
+else:
+    before, behind = torch.cuda.amp.custom_fwd, torch.cuda.amp.custom_bwd
+    from torch.cuda.amp import custom_fwd as before, custom_bwd as behind
+"""
+
+
+def blocks(*, decorator: str = "", before: str = "", cast: str = "", after: str = "", found: str = "") -> str:
+    return BLOCKS.format(decorator=decorator, before=before, cast=cast, after=after, found=found)
+
+
+def multiplying(*, cast: str = "", combined: str = "tl.dot(block, other)", found: str = "") -> str:
+    return MULTIPLYING.format(cast=cast, combined=combined, found=found)
+
+
+RAISING = [
+    blocks(found="# found"),
+    blocks(found="# found", decorator="@contiguous").replace("class Blocks", CONTIGUOUS + "\nclass Blocks"),
+    ALL_HALF.format(cast="", found="# found"),
+    FUSED.format(cast="", product="torch.addmm(made, logits.t(), part, out=made)", found="# found"),
+    FUSED.format(cast="", product="made.addmm_(logits.t(), part)", found="# found"),
+    multiplying(found="# found"),
+]
+NOT_RAISING = [
+    blocks(cast=".to(data.dtype)"),
+    blocks(before="weights = weights.to(data.dtype)"),
+    blocks(after="def run(x, w):\n    with torch.autocast('cuda', enabled=False):\n        Convolution.apply(x, w, 1)"),
+    ALL_HALF.format(cast=".to(grad.dtype)", found=""),
+    FUSED.format(cast="", product="made += (logits.t() @ part).float()", found=""),
+    FUSED.format(cast=", cast_inputs=torch.float32", product="made.addmm_(logits.t(), part)", found=""),
+    multiplying(cast=".to(block.dtype)"),
+    multiplying(combined="block * other"),
+]
+
 
 def rows(code: str, asked: frozenset[str]) -> list[int]:
     found = analyse(Job("function.py", "", code.encode(), RULES, asked=asked), Modules()).findings
@@ -339,3 +501,44 @@ def test_a_recomputation_outside_of_a_region_in_one_of_two_loops() -> None:
     code = HEADER + REGION.format(found="  # found", further=OUTSIDE)
     marked = [row for row, line in enumerate(code.splitlines(), 1) if "# found" in line]
     assert rows(code, frozenset()) == marked
+
+
+@pytest.mark.parametrize("code", RAISING)
+def test_what_raises_under_a_region_of_a_caller_is_an_info(code: str) -> None:
+    code = HEADER + textwrap.dedent(code)
+    marked = [row for row, line in enumerate(code.splitlines(), 1) if "# found" in line]
+    found = analyse(Job("function.py", "", code.encode(), RULES), Modules()).findings
+    assert [finding.span.start.row for finding in found] == marked
+    assert {finding.severity for finding in found} == {Severity.INFO}
+    assert all("a caller has a region on" in (finding.reason or "") for finding in found)
+
+
+@pytest.mark.parametrize("code", NOT_RAISING)
+def test_silent_where_nothing_raises(code: str) -> None:
+    assert not rows(HEADER + textwrap.dedent(code), frozenset())
+
+
+def test_float32_inputs_are_supposed_where_asked() -> None:
+    assert not rows(HEADER + GATED, frozenset())
+    assert rows(HEADER + GATED, frozenset({"AMP601"}))
+
+
+@pytest.mark.parametrize(("cast", "number"), [("", 1), (".to(grad.dtype)", 0)])
+def test_a_dtype_that_forward_names_says_nothing_about_gradients(cast: str, number: int) -> None:
+    assert len(rows(HEADER + FIXED.format(cast=cast, found=""), frozenset({"AMP601"}))) == number
+
+
+@pytest.mark.parametrize(("second", "number"), [("", 1), ("@behind", 0)])
+def test_decorators_chosen_for_a_version_are_known(second: str, number: int) -> None:
+    rule = load_registry().rules["AMP602"]
+    for aliases in (
+        ALIASES,
+        ALIASES.replace("before, behind = torch.cuda.amp.custom_fwd, torch.cuda.amp.custom_bwd", "pass"),
+    ):
+        code = (
+            HEADER
+            + aliases
+            + blocks(decorator="@before").replace("@before\n    def backward", f"{second}\n    def backward")
+        )
+        found = analyse(Job("function.py", "", code.encode(), (rule,)), Modules()).findings
+        assert len(found) == number

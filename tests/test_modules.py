@@ -279,7 +279,8 @@ FUNCTION = """
         ("fast_kernels.mix(x, weight)", ["AMP601:7"]),
         ("loaded.mix(x, weight)", ["AMP601:7"]),
         ("fast_kernels.mix(x.to(weight.dtype), weight)", []),
-        ("torch.mm(x, weight)", []),
+        ("torch.mm(x, weight)", ["AMP601:7"]),
+        ("torch.mm(x, weight.to(x.dtype))", []),
     ],
 )
 def test_functions_of_other_files_that_hand_on_to_a_kernel(tmp_path: Path, body: str, found: list[str]) -> None:

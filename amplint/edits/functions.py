@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Edit, Fix
-from amplint.semantics.events import MixedBackward, Unpaired
+from amplint.semantics.events import MixedBackward, PassRaises, Unpaired
 from amplint.source import syntax as cst
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ def pair(event: Unpaired, rewrite: Rewriter) -> Fix | None:
     call = event.decorator if isinstance(event.decorator, cst.Call) else None
     spelled = call.func if call is not None else event.decorator
     imports: tuple[str, ...] = ()
-    if not module:
-        text = f"{rewrite.text(spelled).removesuffix(present)}{kin}"
-        if isinstance(spelled, cst.Name) and text not in rewrite.source.text:
+    if not module or event.bound:
+        whole = rewrite.text(spelled)
+        text = f"{whole.removesuffix(present)}{kin}"
+        named = isinstance(spelled, cst.Name) and text not in rewrite.source.text
+        if named or not whole.endswith(present):
             return None
     elif isinstance(spelled, cst.Attribute):
         text = f"{rewrite.text(spelled.value)}.{kin}"
@@ -43,7 +45,7 @@ def decorate(method: cst.FunctionDef, text: str, rewrite: Rewriter) -> Edit | No
     return rewrite.replace(last, f"{rewrite.text(last)}{rewrite.source.newline}{indentation}{text}")
 
 
-def restore(event: MixedBackward, rewrite: Rewriter) -> Fix | None:
+def restore(event: MixedBackward | PassRaises, rewrite: Rewriter) -> Fix | None:
     """Decorate both passes, so that backward runs in the autocast state of forward."""
     forward = decorate(event.forward, f'torch.amp.custom_fwd(device_type="{event.device}")', rewrite)
     backward = decorate(event.backward, f'torch.amp.custom_bwd(device_type="{event.device}")', rewrite)

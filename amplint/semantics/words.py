@@ -143,7 +143,7 @@ KERNEL_WHOLE_NUMBERS = Guess(
     pattern=(
         r"(?:^|_)(?:idx|inds?|index|indexes|indices|ids?|labels?|targets?|shapes?|starts?|ends?|offsets?|lengths?|"
         r"lens?|counts?|cnts?|counters?|nums?|perm|order|sizes?|batch|masks?|keys?|rulebook|pairs?|segments?|splits?|"
-        r"tokens?|experts?)\d?(?:_|$)"
+        r"tokens?|experts?|strides?|rules?)\d?(?:_|$)"
     ),
     because=(
         "Point clouds, sparse convolutions and mixtures of experts hand tables of positions to their kernels, which "
@@ -153,6 +153,7 @@ KERNEL_WHOLE_NUMBERS = Guess(
         "idx", "ind", "index1", "indexes", "indices", "id_map", "labels", "targets", "spatial_shapes", "level_starts",
         "ends", "offset", "lengths", "lens", "counts", "cnt", "counter", "num_points", "perm", "order", "sizes",
         "xyz_batch", "mask", "keys", "rulebook", "indice_pairs", "segments", "splits", "tokens", "expert",
+        "pool_stride", "map_rule",
     ),
     counterexamples=("features", "weight", "keypoints", "grad_out", "value"),
 )  # fmt: skip
@@ -395,9 +396,9 @@ PROJECTED = Guess(
 LIKE_WEIGHT = Guess(
     name="a weight",
     of="an input of a custom autograd function",
-    pattern=r"(?:^|_)(?:weights?|kernel|[wW])\d?$",
+    pattern=r"(?:^|_)(?:weights?|kernel|bias|[wW])\d?$",
     because="A weight is float32 in backward, where its product with a half gradient raises.",
-    examples=("weight", "weights", "conv_kernel", "w", "W", "w1"),
+    examples=("weight", "weights", "conv_kernel", "bias", "w", "W", "w1"),
     counterexamples=("x", "weighted", "window", "kernel_size"),
     decides=True,
 )

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 from amplint.edits.functions import restore
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
+from amplint.regex import regex
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Event, LeftOut, MixedBackward, OffInBackward, UncastKernelCall
+from amplint.semantics.events import (
+    CustomFunctionEvent,
+    Event,
+    LeftOut,
+    MixedBackward,
+    OffInBackward,
+    PassRaises,
+    UncastKernelCall,
+)
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_EITHER = regex(r"b?float16")
+_CHOSEN = {"float16": Premise.FLOAT16_CHOSEN, "bfloat16": Premise.BFLOAT16_CHOSEN}
 _DECORATE = "Decorate forward with torch.amp.custom_fwd and backward with torch.amp.custom_bwd."
 
 
@@ -26,10 +37,17 @@ class CustomFunctionWithoutCustomFwd(Rule):
     same dtype`. A kernel of an extension is not cast for at all: what autocast made half and what it left in float32
     meet there.
 
-    Where the rule is selected by its code, functions that nothing is seen to apply in a region, and those that hand
-    tensors to a kernel as they come, or compute in both passes what autocast casts for, are reported as infos although
+    Both passes are followed with dtypes alone, into functions and methods of the tree, as if a caller had autocast on:
+    inputs that are named like weights, or for which an attribute is passed, are float32, others in the dtype of the
+    region. What raises then is reported, as an info where nothing is seen to apply the function in a region: products
+    of two dtypes, in-place operations and those that are given `out=`, for which autocast does not cast, and Triton
+    kernels whose `tl.dot` meets two dtypes. That goes for functions with `custom_fwd` as well, which casts nothing
+    without `cast_inputs`.
+
+    Where the rule is selected by its code, what raises for inputs that are all float32 is reported, too, and functions
+    that hand tensors to another kernel as they come, or compute in both passes what autocast casts for, although
     nothing tells that they run under autocast. So are those that hand two tensors to a kernel in a forward pass with
-    `custom_fwd`, which casts neither without `cast_inputs`.
+    `custom_fwd`.
 
     ## Example
     ```python
@@ -59,8 +77,8 @@ class CustomFunctionWithoutCustomFwd(Rule):
     With `cast_inputs=torch.float32` forward runs in float32 and with autocast off, which suits kernels.
 
     ## Fix safety
-    The fix adds both decorators, for the device of the region. Backward then runs its products in half too, which
-    changes gradients.
+    The fix adds both decorators, for the device of the region, where nothing raises with them. Backward then runs its
+    products in half too, which changes gradients.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#autocast-and-custom-autograd-functions>
@@ -82,7 +100,27 @@ class CustomFunctionWithoutCustomFwd(Rule):
             at=event.node if event.managed else event.forward.name,
             notes=[(event.product, "autocast makes the result half here"), (event.node, "and the two meet here")],
             severity=None if event.announced else Severity.INFO,
-            premises=() if event.applied is not None else (Premise.REGION_OF_CALLER, Premise.APPLIED_THERE),
+            premises=_of_caller(event, () if event.certain else (Premise.APPLIED_THERE,)),
+        )
+
+    def on_pass_raises(self, event: PassRaises) -> Iterator[Report]:
+        method = event.backward if event.in_backward else event.forward
+        reason = event.reason if event.low is not None else _EITHER.sub("half", event.reason)
+        if event.in_backward and not event.decorated:
+            why = "Backward runs with autocast off, on a gradient in the dtype of what forward returned."
+        else:
+            why = "Autocast casts nothing for it."
+        unseen = [(event.wide, Premise.INPUTS_WIDE), (event.unsure, Premise.RUNS_THERE)]
+        unseen += [(event.low == dtype, premise) for dtype, premise in _CHOSEN.items()]
+        yield self.report(
+            event,
+            f"{event.op} in {method.name.value} of {event.name} raises under autocast: {reason}",
+            reason=why,
+            advice=_DECORATE if event.curable else "Convert what it combines to one dtype.",
+            at=event.forward.name if event.curable else event.node,
+            notes=[(event.node, "it runs here")] if event.curable else (),
+            severity=None if event.announced else Severity.INFO,
+            premises=_of_caller(event, tuple(premise for holds, premise in unseen if holds)),
         )
 
     def on_left_out(self, event: LeftOut) -> Iterator[Report]:
@@ -132,4 +170,13 @@ class CustomFunctionWithoutCustomFwd(Rule):
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        return restore(event, rewrite) if isinstance(event, MixedBackward) else None
+        if isinstance(event, MixedBackward) or (isinstance(event, PassRaises) and event.curable):
+            return restore(event, rewrite)
+        return None
+
+
+def _of_caller(event: CustomFunctionEvent, further: tuple[Premise, ...]) -> tuple[Premise, ...]:
+    """The premises of a finding in a function that nothing is seen to apply in a region, `further` ones besides."""
+    if event.applied is not None:
+        return tuple(premise for premise in further if premise is not Premise.APPLIED_THERE)
+    return (Premise.REGION_OF_CALLER, *further)

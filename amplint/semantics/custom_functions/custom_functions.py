@@ -7,25 +7,36 @@ Forward runs in the autocast state of its caller, backward in that of the caller
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from amplint.findings import Guessed
 from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.custom_functions.function_passes import (
+    Mixed,
     Passes,
     cast_in_both,
     computes_again,
+    differentiable,
     left_out,
     mixed,
     runs_again,
 )
-from amplint.semantics.custom_functions.kernels import handles_dtypes, has_casting_caller, uncast_call, unprepared
+from amplint.semantics.custom_functions.kernels import (
+    handles_dtypes,
+    has_casting_caller,
+    leaves_backward,
+    uncast_call,
+    unprepared,
+)
+from amplint.semantics.custom_functions.rehearsal import Refusal, refusals
 from amplint.semantics.events import (
     DecoratorRefused,
     LeftOut,
     MixedBackward,
     OffInBackward,
+    PassRaises,
     RunsAgain,
     UncastKernelCall,
     Unpaired,
@@ -35,22 +46,32 @@ from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently
 from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.reading.demos import is_of_script
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.callers import is_custom_function
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.exchanges import exchange
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
-from amplint.semantics.values.values import Autocast, Class, Partial, Ref, Unknown, Value
-from amplint.semantics.words import MINDS_AUTOCAST, TORCH_MODULES
+from amplint.semantics.values.values import Autocast, Class, Function, Partial, Ref, Unknown, Value
+from amplint.semantics.words import LIKE_WEIGHT, MINDS_AUTOCAST, TORCH_MODULES
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
-from amplint.source.source import Chunk
-from amplint.source.tree import every, target_names, walk
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import bound_by, every, target_names, walk
 
 KINDS = frozenset(
     event.kind
-    for event in (DecoratorRefused, Unpaired, RunsAgain, MixedBackward, LeftOut, UncastKernelCall, OffInBackward)
+    for event in (
+        DecoratorRefused,
+        Unpaired,
+        RunsAgain,
+        MixedBackward,
+        LeftOut,
+        UncastKernelCall,
+        OffInBackward,
+        PassRaises,
+    )
 )
 BASES = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
 _SIGNS = regex(r"autocast|GradScaler|custom_[fb]wd|\bamp\b")
@@ -167,17 +188,51 @@ def _decoration(machine: Machine, state: State, method: cst.FunctionDef) -> Deco
         api = value.name if isinstance(value, Ref) else ""
         if api.startswith("torch.") and api.rpartition(".")[2] in _PAIR:
             found = Decoration(node, api, bound)
-        elif (known := next((kind for kind in _PAIR if name.endswith(kind)), None)) is not None:
+        elif (
+            known := next((kind for kind in _PAIR if name.endswith(kind)), None) or _alias(machine, name)
+        ) is not None:
             found = Decoration(node, known)
-        elif name.rpartition(".")[2] not in _PLAIN:
+        elif name.rpartition(".")[2] not in _PLAIN and not _leaves_dtypes(value):
             return Decoration(unclear=True)
     return found
+
+
+def _alias(machine: Machine, name: str) -> str | None:
+    """The decorator that every binding of a variable gives, such as those of branches for versions of PyTorch."""
+    source = machine.program.main
+    target = machine.program.resolve(source, name) if "." not in name and name not in _PLAIN else ""
+    if isinstance(target, str):
+        module, _, name = target.rpartition(".")
+        if name in _PAIR or not module:
+            return name if name in _PAIR else None
+        target = machine.program.imported(source, module, "")
+    if target is not None:
+        if isinstance(target, str):
+            return None
+        source = target if isinstance(target, Source) else target.source
+    kinds = {kind for chunk in source.chunks if chunk.name is None for kind in _bindings(chunk, name)} - {name}
+    return kinds.pop() if len(kinds) == 1 and kinds <= _PAIR.keys() else None
+
+
+def _bindings(chunk: Chunk, name: str) -> Iterator[str]:
+    """The decorator, or the name itself, that each binding of `name` mentions; empty for another value."""
+    for node in walk(chunk.module) if name in chunk.words else ():
+        if isinstance(node, cst.ImportAlias) and bound_by(node) == name:
+            yield last_name(node.name)
+        elif isinstance(node, cst.Assign) and any(name in target_names(one.target) for one in node.targets):
+            mentioned = {last_name(one) for one in every(node.value, cst.Name, cst.Attribute)}
+            yield next((kind for kind in (*_PAIR, name) if kind in mentioned), "")
+
+
+def _leaves_dtypes(decorator: Value) -> bool:
+    """Whether a decorator of the tree neither casts nor enters regions, such as one that makes tensors contiguous."""
+    return isinstance(decorator, Function) and not handles_dtypes(node_of(decorator))
 
 
 def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst.ClassDef, passes: Passes) -> None:
     forward, backward = (_decoration(machine, state, method) for method in (passes.forward, passes.backward))
     calls = machine[CustomFunctions].applied.get(chunk, [])
-    details = {
+    details: dict[str, Any] = {
         "name": cls.name.value,
         "announced": any(_SIGNS.search(other.code) for other in machine.program.chunks),
         "applied": next((call.node for call in calls if call.on), None),
@@ -194,8 +249,11 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
     if calls and all(call.off for call in calls):
         return
     modules = _torch_guesses(machine, state, cls)
-    if paired and not forward.bound and not _casts_inputs(forward) and machine.assumes:
-        _emit_uncast(machine, state, cls.name.value, passes, details, modules, decorated=True)
+    if paired and not _casts_inputs(forward):
+        if _emit_raising(machine, state, passes, details, modules, decorated=True):
+            return
+        if not forward.bound and machine.assumes:
+            _emit_uncast(machine, state, cls.name.value, passes, details, modules, decorated=True)
     if forward.node is not None or backward.node is not None:
         return
     if (again := runs_again(passes)) is not None and not (_names_autocast(cls) or _enters_autocast(machine, again[1])):
@@ -205,10 +263,12 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
             assumed=not details["announced"], **details,
         )  # fmt: skip
     given = _given_attributes(machine, cls.name.value, passes)
-    if (found := mixed(passes, given, named=not has_casting_caller(machine, cls.name.value))) is not None:
+    found = mixed(passes, given, named=not has_casting_caller(machine, cls.name.value))
+    raising = _emit_raising(machine, state, passes, details, modules, instead=found)
+    if found is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
-            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward,
+            managed=_names_autocast(cls), forward=passes.forward, backward=passes.backward, certain=raising,
             guesses=(*found.guesses, *modules), **details,
         )  # fmt: skip
     if (missing := left_out(passes)) is not None:
@@ -221,11 +281,87 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
             argument=missing.argument,
             **details,
         )
-    elif machine.assumes and found is None and again is None:
+    elif machine.assumes and found is None and again is None and not raising:
         _emit_assumed(machine, state, cls.name.value, passes, details, modules)
 
 
-def _check_device_type(machine: Machine, state: State, decoration: Decoration, details: dict[str, object]) -> None:
+def _emit_raising(
+    machine: Machine,
+    state: State,
+    passes: Passes,
+    details: dict[str, Any],
+    modules: tuple[Guessed, ...],
+    *,
+    decorated: bool = False,
+    instead: Mixed | None = None,
+) -> bool:
+    """Emit the first operation of the passes that raises under a caller's autocast; whether there is one.
+
+    If another event is emitted `instead`, only its weights are supposed to be float32, and nothing is emitted.
+    """
+    name = details["name"]
+    source = machine.program.source_of(passes.forward)
+    is_private = details["applied"] is None and source is not None and is_of_script(source, passes.forward)
+    if is_private or has_casting_caller(machine, name):
+        return False
+    given = _given_attributes(machine, name, passes)
+    floating = [one for one in passes.inputs if one in differentiable(passes)]
+    weights = tuple(one for one in floating if one in given or LIKE_WEIGHT.search(one))
+    named = [one for one in weights if one not in given]
+    for wide in (False, True) if machine.assumes and instead is None else (False,):
+        wides = floating if wide else weights
+        for low, other in (("float16", "bfloat16"), ("bfloat16", "float16")):
+            dtypes = {one: "float32" if one in wides else low for one in floating}
+            found = _refused(machine, state, passes, dtypes, low, details["device"], decorated=decorated)
+            if found is None:
+                continue
+            plain = dict.fromkeys(floating, "float32")
+            if _refused(machine, state, passes, plain, None, details["device"], decorated=decorated) is not None:
+                return False  # it raises without autocast
+            if instead is not None:
+                return not found.unsure
+            dtypes = {one: "float32" if one in wides else other for one in floating}
+            same = _refused(machine, state, passes, dtypes, other, details["device"], decorated=decorated)
+            cured = _refused(machine, state, passes, dtypes, other, details["device"], decorated=True) is None
+            machine.emit(
+                state, PassRaises, found.site, op=found.op, reason=found.reason, in_backward=found.in_backward,
+                weights=weights, wide=wide, unsure=found.unsure, low=low if same is None else None,
+                curable=cured and not decorated, decorated=decorated, forward=passes.forward, backward=passes.backward,
+                guesses=(*(guess for one in named for guess in LIKE_WEIGHT.guesses(one)), *modules), **details,
+            )  # fmt: skip
+            return True
+    return False
+
+
+def _refused(
+    machine: Machine,
+    state: State,
+    passes: Passes,
+    dtypes: dict[str, str],
+    low: str | None,
+    device: str,
+    *,
+    decorated: bool,
+) -> Refusal | None:
+    """The first operation of the passes that raises, one that is sure to run if there is any.
+
+    Inputs that are None by default are given, or else all left out.
+    """
+    optional = dict.fromkeys(_optional(passes.forward))
+    for inputs in (dtypes, {**dtypes, **optional}) if optional else (dtypes,):
+        found = refusals(machine, state, passes, inputs, low, device, decorated=decorated)
+        if found:
+            return min(found, key=lambda one: one.unsure)
+    return None
+
+
+def _optional(forward: cst.FunctionDef) -> list[str]:
+    """The parameters that are None by default."""
+    parameters = (one for one in forward.params.params if isinstance(one.default, cst.Name))
+    return [one.name.value for one in parameters if isinstance(one.default, cst.Name) and one.default.value == "None"]
+
+
+def _check_device_type(machine: Machine, state: State, decoration: Decoration, details: dict[str, Any]) -> None:
     """Emit `DecoratorRefused` for a decorator that is given no device type."""
     if decoration.node is None or decoration.bound or decoration.api not in _TYPED:
         return
@@ -253,22 +389,24 @@ def _emit_assumed(
     state: State,
     name: str,
     passes: Passes,
-    details: dict[str, object],
+    details: dict[str, Any],
     modules: tuple[Guessed, ...],
 ) -> None:
     """Emit the first effect of autocast on a function that does not handle dtypes."""
-    if unprepared(machine, name, passes):
-        if _emit_uncast(machine, state, name, passes, details, modules):
-            return
-        if (same := computes_again(passes)) is not None:
-            op, first, node = same
-            machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
-        elif (both := cast_in_both(passes, _helpers(machine, passes))) is not None:
-            op, first, node = both
-            machine.emit(
-                state, OffInBackward, node, op=op, first=first, forward=passes.forward, backward=passes.backward,
-                assumed=True, **details,
-            )  # fmt: skip
+    prepared = not unprepared(machine, name, passes)
+    if not prepared and _emit_uncast(machine, state, name, passes, details, modules):
+        return
+    if not prepared and (same := computes_again(passes)) is not None:
+        op, first, node = same
+        machine.emit(state, RunsAgain, node, first=first, backward=passes.backward, op=op, assumed=True, **details)
+        return
+    both = cast_in_both(passes, _helpers(machine, passes)) if leaves_backward(machine, name, passes) else None
+    if both is not None:
+        op, first, node = both
+        machine.emit(
+            state, OffInBackward, node, op=op, first=first, forward=passes.forward, backward=passes.backward,
+            assumed=True, **details,
+        )  # fmt: skip
 
 
 def _emit_uncast(
@@ -276,7 +414,7 @@ def _emit_uncast(
     state: State,
     name: str,
     passes: Passes,
-    details: dict[str, object],
+    details: dict[str, Any],
     modules: tuple[Guessed, ...],
     *,
     decorated: bool = False,
@@ -315,7 +453,7 @@ def _emit_unpaired(
     passes: Passes,
     forward: Decoration,
     backward: Decoration,
-    details: dict[str, object],
+    details: dict[str, Any],
 ) -> None:
     for own, other, method, kind in (
         (forward, backward, passes.backward, "custom_fwd"),
@@ -324,7 +462,7 @@ def _emit_unpaired(
         if own.last == kind and own.node is not None:
             machine.emit(
                 state, Unpaired, own.node, api=own.api, decorator=own.node, method=method, instead=other.node,
-                casts=_casts_inputs(own), **details,
+                casts=_casts_inputs(own), bound=own.bound, **details,
             )  # fmt: skip
             return
 

@@ -11,6 +11,7 @@ from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.words import LIKE_WEIGHT, RUNS_BACK
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.policy import FLOAT32, LOWER, words
 
 PRODUCTS = LOWER - {"prelu", "scaled_dot_product_attention"}
@@ -18,6 +19,8 @@ _HALF = "<dtype of the region>"
 _GRADIENT = "<gradient>"
 _STEEP = words("acos asin cosh cumprod exp expm1 log log10 log1p log2 prod rsqrt sinh softmax softplus tan")
 """Operations that lose too much in float16, which autocast therefore runs in float32."""
+_OF_CONTENT = operations_with("of-content")
+"""Functions that make a tensor of numbers, such as sizes."""
 _LIBRARIES = frozenset({"torch", "F", "nn", "np", "math", "ctx", "self"})
 
 
@@ -229,6 +232,8 @@ def _cast_operation(node: cst.CSTNode) -> str:
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return ""
     name, owner = node.func.attr.value, dotted(node.func.value)
+    if node.args and isinstance(node.args[0].value, cst.Call) and last_name(node.args[0].value.func) in _OF_CONTENT:
+        return ""
     return name if name in LOWER | FLOAT32 and owner not in ("math", "np", "numpy") else ""
 
 
@@ -275,7 +280,7 @@ def differentiable(passes: Passes) -> set[str]:
             continue
         if len(values) < len(passes.inputs) or not all(map(_is_none, values[len(passes.inputs) :])):
             return set()
-        found |= {name for name, value in zip(passes.inputs, values, strict=False) if not _is_none(value)}
+        found |= {name for name, value in zip(passes.inputs, values, strict=False) if not _is_nothing(value)}
     return found
 
 
@@ -287,6 +292,11 @@ def _saved(passes: Passes) -> set[str]:
     return names & set(passes.inputs)
 
 
+def _is_nothing(value: cst.BaseExpression) -> bool:
+    """Whether an input gets no gradient, or zeros as integers do."""
+    return _is_none(value) or (isinstance(value, cst.Call) and last_name(value.func) == "zeros_like")
+
+
 def _is_none(value: cst.BaseExpression) -> bool:
     return isinstance(value, cst.Name) and value.value == "None"
 
@@ -294,5 +304,25 @@ def _is_none(value: cst.BaseExpression) -> bool:
 def _returned(method: cst.FunctionDef) -> Iterator[list[cst.BaseExpression]]:
     for node in walk(method.body):
         if isinstance(node, cst.Return) and node.value is not None:
-            value = node.value
-            yield [element.value for element in value.elements] if isinstance(value, cst.Tuple) else [value]
+            yield _elements(node.value)
+
+
+def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The elements of a tuple, of a sum of tuples, or of one that is repeated; a single value by itself."""
+    if isinstance(value, cst.Tuple):
+        return [element.value for element in value.elements]
+    if isinstance(value, cst.BinaryOperation):
+        if isinstance(value.operator, cst.Add) and _is_tuple(value.left) and _is_tuple(value.right):
+            return [*_elements(value.left), *_elements(value.right)]
+        if isinstance(value.operator, cst.Multiply) and _is_tuple(value):
+            assert isinstance(value.right, cst.Integer)
+            return _elements(value.left) * int(value.right.evaluated_value)
+    return [value]
+
+
+def _is_tuple(value: cst.BaseExpression) -> bool:
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply):
+        return _is_tuple(value.left) and isinstance(value.right, cst.Integer)
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+        return _is_tuple(value.left) and _is_tuple(value.right)
+    return isinstance(value, cst.Tuple)

@@ -34,6 +34,7 @@ _COMPUTATIONS = (FLOAT32 | LOWER | operations_with("promotes")) - operations_wit
 _OF_TENSORS = words("size shape device contiguous is_cuda is_contiguous new_zeros new_empty")
 _LEGACY = {("torch", "FloatTensor"), ("torch.cuda", "FloatTensor")}
 _INTEGERS = frozenset(name.removeprefix("torch.") for name, dtype in DTYPES.items() if dtype in INTEGRAL)
+_INTEGER_DTYPES = {("torch", name) for name in _INTEGERS}
 _CONVERSIONS = FLOATING_CASTS | {"type", "type_as"}
 _LIBRARIES = words("torch builtins math numpy np functools itertools warnings logging time os sys random einops typing")
 
@@ -60,8 +61,23 @@ def unprepared(machine: Machine, name: str, passes: Passes) -> bool:
     return not (handles_dtypes(passes.forward) or handles_dtypes(passes.backward) or has_casting_caller(machine, name))
 
 
-def has_casting_caller(machine: Machine, name: str) -> bool:
-    """Whether a caller of the class `name` in the file casts its arguments, or disables autocast around the call."""
+def leaves_backward(machine: Machine, name: str, passes: Passes) -> bool:
+    """Whether nothing prepares backward for the dtype of a gradient: casts in forward and its callers name theirs."""
+    casts = (node for node in walk(passes.forward) if _handles_dtypes(node) and not _is_written_cast(node))
+    return not (any(casts) or handles_dtypes(passes.backward) or has_casting_caller(machine, name, arguments=False))
+
+
+def _is_written_cast(node: cst.CSTNode) -> bool:
+    """Whether a cast names its dtype, as `x.half()` and `x.to(torch.float16)` do."""
+    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+        return False
+    if node.func.attr.value in FLOATING_CASTS:
+        return True
+    return any(dotted(argument.value) in DTYPES for argument in node.args)
+
+
+def has_casting_caller(machine: Machine, name: str, *, arguments: bool = True) -> bool:
+    """Whether a caller of the class `name` in the file disables autocast around the call, or casts its `arguments`."""
     aliasing = re.compile(rf"\b(\w+)\s*=\s*{name}\.apply\b")
     chunks = [chunk for chunk in machine.program.main.chunks if chunk in machine.relevant and chunk.name != name]
     aliases = {alias for chunk in chunks for alias in aliasing.findall(chunk.text)}
@@ -72,7 +88,9 @@ def has_casting_caller(machine: Machine, name: str) -> bool:
                 calls = [node for node in walk(code) if isinstance(node, cst.Call)]
                 given = [call for call in calls if dotted(call.func) in {f"{name}.apply", *aliases}]
                 wrapped = any(dotted(argument.value) == f"{name}.apply" for call in calls for argument in call.args)
-                if ((given or wrapped) and _casts(code)) or any(_converts(call, code) for call in given):
+                if ((given or wrapped) and _casts(code)) or (
+                    arguments and any(_converts(call, code) for call in given)
+                ):
                     return True
     return False
 
@@ -184,6 +202,8 @@ def _kernel_guesses(
     value = evaluate_silently(machine, state, MODULE_FRAME, cst.Name(first), {})
     for name in rest:
         value = member(machine, state, value, name) if isinstance(value, Namespace) else value
+    if grid and isinstance(value, Function):  # Triton converts what it combines but in products (`triton`)
+        return None
     if isinstance(value, Function) and value.chunk.source is not machine.program.main:
         return () if _only_forwards(machine, value) else None
     if isinstance(value, Ref):
@@ -192,8 +212,7 @@ def _kernel_guesses(
         if grid or "." in path:
             return ()
         return KERNEL.guesses(value.name) if KERNEL.search(value.name) else None
-    found = isinstance(value, Function) if grid else isinstance(value, Unknown) and "." in path
-    return () if found else None
+    return () if isinstance(value, Unknown) and "." in path and not grid else None
 
 
 def _is_imported(machine: Machine, state: State, func: cst.BaseExpression, local: set[str]) -> bool:
@@ -261,10 +280,13 @@ def _is_of_buffer(side: cst.BaseExpression) -> bool:
 
 
 def _is_place(argument: cst.Arg) -> bool:
-    """Whether an argument of `.to()` is a device and no dtype."""
+    """Whether an argument of `.to()` is a device, or the dtype of indices."""
+    given = dotted(argument.value)
+    if given is not None and given.partition(".")[::2] in _INTEGER_DTYPES:
+        return True
     if argument.keyword is not None:
         return argument.keyword.value != "dtype"
-    return (dotted(argument.value) or "device").rpartition(".")[2] == "device"
+    return (given or "device").rpartition(".")[2] == "device"
 
 
 def _buffer(node: cst.BaseExpression, origins: Origins) -> str | None:

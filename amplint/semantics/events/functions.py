@@ -26,8 +26,8 @@ class Unpaired(CustomFunctionEvent):
     """One pass has `decorator`, which is `custom_fwd` or `custom_bwd` as `api`, the other one, `method`, not its kin.
 
     `api` is a qualified name, without a module where the decorator is known by its name only. `instead` is a decorator
-    of the wrong kind in that place. `casts` means that `custom_fwd` converts the inputs, so that forward runs with
-    autocast off.
+    of the wrong kind in that place. `bound` means that `functools.partial` gives its arguments, `casts` that
+    `custom_fwd` converts the inputs, so that forward runs with autocast off.
     """
 
     api: str
@@ -35,6 +35,7 @@ class Unpaired(CustomFunctionEvent):
     method: cst.FunctionDef
     instead: cst.BaseExpression | None
     casts: bool
+    bound: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -65,13 +66,15 @@ class MixedBackward(CustomFunctionEvent):
     """Backward multiplies the gradient, which has the dtype of forward's result, by a weight saved as it came in.
 
     `forward` and `backward` are the passes, `product` what gave the result its dtype, `weight` how forward calls it.
-    `managed` means that the passes enter or leave regions themselves.
+    `managed` means that the passes enter or leave regions themselves, `certain` that the product raises whatever the
+    region's dtype.
     """
 
     op: str
     weight: str
     product: cst.CSTNode
     managed: bool
+    certain: bool
     forward: cst.FunctionDef
     backward: cst.FunctionDef
 
@@ -113,5 +116,28 @@ class OffInBackward(CustomFunctionEvent):
 
     op: str
     first: cst.CSTNode
+    forward: cst.FunctionDef
+    backward: cst.FunctionDef
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PassRaises(CustomFunctionEvent):
+    """An operation of a pass, an `op`, raises for the `reason` where a caller has autocast on.
+
+    The event is at the statement of the pass that leads there. The inputs named in `weights` are float32, the others in
+    the dtype of the region; if `wide`, all are float32. `unsure` means that an unknown condition leads there, `low`
+    that only this dtype of a region does. `decorated` passes have `custom_fwd` and `custom_bwd`, `curable` ones raise
+    nothing once they have.
+    """
+
+    op: str
+    reason: str
+    in_backward: bool
+    weights: tuple[str, ...]
+    wide: bool
+    unsure: bool
+    low: str | None
+    curable: bool
+    decorated: bool
     forward: cst.FunctionDef
     backward: cst.FunctionDef

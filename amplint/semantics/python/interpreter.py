@@ -31,8 +31,8 @@ from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Instance, Method, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
-from amplint.source.source import Chunk, Source
-from amplint.source.tree import every, walk
+from amplint.source.source import Chunk
+from amplint.source.tree import every
 
 START_LIMIT = 4
 
@@ -193,13 +193,7 @@ def _defined_in_blocks(machine: Machine, starts: list[State]) -> list[Function |
     values = [value for state in starts for value in state.frames[MODULE_FRAME].values()]
     found = (one for one in values if isinstance(one, (Function, Class)) and one.chunk in unnamed)
     defined = {node_of(one): one for one in found if isinstance(one.node, (cst.FunctionDef, cst.ClassDef))}
-    return [one for node, one in defined.items() if not _is_of_script(one.chunk.source, node)]
-
-
-def _is_of_script(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` stands in `if __name__ == "__main__":`."""
-    tests = (above.test for above in source.ancestors(node) if isinstance(above, cst.If))
-    return any(isinstance(name, cst.Name) and name.value == "__name__" for test in tests for name in walk(test))
+    return [one for node, one in defined.items() if not demos.is_of_script(one.chunk.source, node)]
 
 
 def _run_nested_roots(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Self-tests, and demonstrations of a module on random or constant tensors.
+"""Code of scripts alone, self-tests, and demonstrations of a module on random or constant tensors.
 
 Their arguments say little about those of other callers.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from amplint.semantics.values.values import Function
 from amplint.semantics.words import SELF_TEST
 from amplint.source import syntax as cst
+from amplint.source.source import Source
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import operations_with
 
@@ -25,6 +26,12 @@ def is_self_test(function: Function) -> bool:
 def is_within_test(calls: Iterable[cst.CSTNode]) -> bool:
     """Whether one of the running functions, `calls`, is a test, by its name."""
     return any(isinstance(one, cst.FunctionDef) and SELF_TEST.search(one.name.value) is not None for one in calls)
+
+
+def is_of_script(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in `if __name__ == "__main__":`."""
+    tests = (above.test for above in source.ancestors(node) if isinstance(above, cst.If))
+    return any(isinstance(name, cst.Name) and name.value == "__name__" for test in tests for name in walk(test))
 
 
 def is_demonstration(statement: cst.CSTNode) -> bool:
