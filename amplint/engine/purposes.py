@@ -32,9 +32,11 @@ _USES_GRADIENTS = regex(r"(?i)\.step\(|\.grad\b|loss|criteri")
 _CATCHES = regex(r"except\b[^:\n]{0,200}\b(?:RuntimeError|OutOfMemoryError)\b")
 """What ends a search for the largest batch that memory holds."""
 
-_ANSWERS = regex(r"\bTrue\b[\s\S]*\bexcept\b[\s\S]*\b(?:False|None)\b|\bFalse\b[\s\S]*\bexcept\b[\s\S]*\bTrue\b")
-"""What a function contains that says whether memory holds something: one answer, and another where it raises."""
+_YES, _NO = regex(r"\bTrue\b"), regex(r"\b(?:False|None)\b")
+"""What a function answers that says whether memory holds something."""
 _RUNS_OUT = regex(r"OutOfMemoryError|out of memory")
+_STEPS = regex(r"(?<!prof)(?<!profiler)\.step\(")
+"""A step, but that of a profiler."""
 _COUNTS = regex(r"\bFlopCounterMode\(|\bwith_flops\s*=|\bprofiler\.profile\(")
 """PyTorch's means to count operations, and to profile them."""
 
@@ -48,7 +50,7 @@ def purposes_of_function(text: str) -> tuple[Premise, ...]:
     """The premises of every finding in a function with this text, which may only measure a backward pass."""
     if "backward(" not in text:
         return ()
-    if ".step(" not in text and _only_tries(text):
+    if _only_tries(text) and not _STEPS.search(text):
         return (Premise.MEASURED,)
     if _LEARNS_OR_KEEPS.search(text):
         return ()
@@ -66,7 +68,13 @@ def _only_tries(text: str) -> bool:
     if not _CATCHES.search(text):
         return False
     tries = _READS_MEMORY.search(text) or _MAKES_UP.search(text)
-    return bool(tries or (_RUNS_OUT.search(text) and _ANSWERS.search(text)))
+    return bool(tries or (_RUNS_OUT.search(text) and _answers(text)))
+
+
+def _answers(text: str) -> bool:
+    """Whether a function has one answer, and the other one behind an exception."""
+    before, _, behind = text.partition("except")
+    return any(one.search(before) and other.search(behind) for one, other in ((_YES, _NO), (_NO, _YES)))
 
 
 def purposes(source: Source) -> tuple[Premise, ...]:

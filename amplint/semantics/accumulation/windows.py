@@ -307,9 +307,10 @@ def _lost_windows(machine: Machine, rounds: list[_Round]) -> None:
 
 
 def _carries_over(one: _Round, loop: cst.CSTNode) -> bool:
-    """Whether the gradients that `loop` leaves stay for its next run: nothing around it clears or uses them."""
-    ran = any(loop in done.loops for done in one.work)
-    return ran and one.depth > 0 and all(loop in done.loops for done in one.work)
+    """Whether the gradients that `loop` leaves stay for its next run: nothing around it or at its start clears them."""
+    if not one.work or one.depth == 0 or any(loop not in done.loops for done in one.work):
+        return False
+    return not any(done.job is Job.CLEAR and done.node in _before_backward(one) for done in one.work)
 
 
 def _cleared_first(one: _Round, loop: cst.CSTNode) -> cst.CSTNode | None:
