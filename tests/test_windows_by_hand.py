@@ -10,6 +10,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 
 RULES = tuple(rule for rule in load_registry().rules.values() if rule.code in ("AMP302", "AMP304"))
+WINDOWS = tuple(rule for rule in load_registry().rules.values() if rule.code.startswith("AMP30"))
 PROGRAM = """
 import torch
 from accelerate import Accelerator
@@ -245,3 +246,25 @@ def test_scaler_that_is_never_on(there: str, use: str, found: list[str]) -> None
     program = ON.format(there=there, use=use)
     assert selected(program, "AMP209") == found
     assert selected(program, "AMP209", asked=False) == []
+
+
+ALONE = """
+def train(a, b, loader, first, second, every):
+    for i, x in enumerate(loader):
+        if i % every == 0:
+            first.zero_grad()
+        a(x).mean().backward()
+        torch.nn.utils.clip_grad_norm_(a.parameters(), 1.0)
+        if i % every == 0:
+            first.step()
+        if i % every == 0:
+            second.zero_grad()
+        b(x).mean().backward()
+        if i % every == 0:
+            second.step()
+"""
+
+
+def test_what_each_step_takes_is_of_one_micro_batch() -> None:
+    found = analyse(Job("program.py", "", f"import torch\n{ALONE}".encode(), WINDOWS), Modules()).findings
+    assert [one.code for one in found] == ["AMP304"]

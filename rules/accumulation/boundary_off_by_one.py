@@ -58,7 +58,7 @@ class BoundaryOffByOne(Rule):
     reason = "The counter of the first micro-batch is 0, which every number divides."
 
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
-        if event.first is not None and event.guard is not None:
+        if event.first is not None and event.guard is not None and event.discards is None:
             many = "1 micro-batch" if event.first == 1 else f"{event.first} micro-batches"
             yield self.report(
                 event,

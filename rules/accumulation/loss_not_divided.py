@@ -80,6 +80,8 @@ class LossNotDivided(Rule):
         """Loops that clear the gradients of every micro-batch, so that none add up, which AMP304 reports."""
 
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
+        if event.discards is not None:
+            return
         for backward in event.by_position:
             yield self.report(
                 event,

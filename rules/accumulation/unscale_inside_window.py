@@ -70,6 +70,8 @@ class UnscaleInsideWindow(Rule):
         early = [done for done in event.inside if done.job in _WHAT]
         if not early or self.first.setdefault(event.node, early[0].node) is not early[0].node:
             return
+        if event.discards is not None and all(done.job is Job.CLIP for done in early):
+            return
         if event.supposed:
             yield self.report(
                 event,

@@ -200,6 +200,8 @@ def _outer_window(
         full, partial
     ):
         return
+    if _is_unsettled(full, partial):
+        return
     if _has_own_loss(full, partial) or any(_accumulated_before(machine, one) for one in partial):
         return
     if found.modulo is None and found.counter is not None and not _resets_counter(machine, full, found.counter):
@@ -229,6 +231,12 @@ def _outer_window(
     )
 
 
+def _is_unsettled(full: list[_Round], partial: list[_Round]) -> bool:
+    """Whether both kinds of paths clear gradients in vain: a later round tells whether a condition decides it."""
+    vain = ({done.node for one in some for done in one.of(Job.CLEAR) if done.in_vain} for some in (full, partial))
+    return not set.isdisjoint(*vain)
+
+
 def _stepped_within(machine: Machine, rounds: list[_Round], guard: cst.BaseExpression) -> None:
     """Emit a step on every micro-batch with gradients that are cleared only where `guard` holds."""
     full, rest = ([one for one in rounds if one.ends(machine, guard) is ends] for ends in (True, False))
@@ -254,14 +262,24 @@ def _discarded(partial: list[_Round], full: list[_Round]) -> cst.CSTNode | None:
 
 
 def _discarding(one: _Round) -> cst.CSTNode | None:
-    """The call that clears gradients before the backward pass of a round that steps, if none clears them behind it."""
-    jobs = [done.job for done in one.work]
-    if Job.CLEAR not in jobs or Job.STEP not in jobs:
-        return None
-    last = max(place for place, job in enumerate(jobs) if job is Job.CLEAR)
-    found = one.work[last]
-    behind = Job.BACKWARD in jobs[:last] or Job.STEP in jobs[:last]
-    return found.node if found.certain and not behind else None
+    """The first call that clears gradients, if what each step of a round takes is cleared before its backward pass."""
+    clearing: list[Work] = []
+    ran = stepped = False
+    for done in one.of(Job.CLEAR, Job.BACKWARD, Job.STEP):
+        if done.job is Job.CLEAR and (not done.certain or (ran and not stepped)):
+            return None
+        if done.job is Job.CLEAR:
+            clearing.append(done)
+            ran = stepped = False
+        elif done.job is Job.BACKWARD:
+            if not clearing or stepped:
+                return None
+            ran = True
+        else:
+            if not ran:
+                return None
+            stepped = True
+    return clearing[0].node if stepped else None
 
 
 def _follows_all_steps(machine: Machine, loop: cst.CSTNode, guard: cst.CSTNode, steps: Sequence[cst.CSTNode]) -> bool:
