@@ -468,6 +468,20 @@ RAISING = [
     multiplying(found="# found"),
 ]
 NOT_RAISING = [
+    """
+    class Auxiliary(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return torch.matmul(x, weight.t())
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, weight = ctx.saved_tensors
+            kept = torch.matmul(x, weight.t())
+            scale = 1.0 + kept.mean()
+            return torch.matmul(grad, weight.to(grad.dtype)) * scale, torch.matmul(grad.t(), x.to(grad.dtype))
+    """,
     blocks(cast=".to(data.dtype)"),
     blocks(before="weights = weights.to(data.dtype)"),
     blocks(after="def run(x, w):\n    with torch.autocast('cuda', enabled=False):\n        Convolution.apply(x, w, 1)"),

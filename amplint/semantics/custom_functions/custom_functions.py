@@ -59,6 +59,7 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import bound_by, every, target_names, walk
+from amplint.torchlib.methods import FLOATING_CASTS
 
 KINDS = frozenset(
     event.kind
@@ -80,6 +81,7 @@ _EXCHANGES = regex(r"\.data\s*=[^=]|\bout=")
 _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _TYPED = frozenset(f"torch.amp.{module}{name}" for module in ("", "autocast_mode.") for name in _PAIR)
 """The decorators that need a device type."""
+_CONVERTS = frozenset({"to", "type", "type_as", *FLOATING_CASTS})
 _VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
@@ -307,6 +309,8 @@ def _emit_raising(
     given = _given_attributes(machine, name, passes)
     floating = [one for one in passes.inputs if one in differentiable(passes)]
     weights = tuple(one for one in floating if one in given or LIKE_WEIGHT.search(one))
+    converted = _converted(passes)
+    floating = [one for one in floating if one in weights or one not in converted]
     named = [one for one in weights if one not in given]
     for wide in (False, True) if machine.assumes and instead is None else (False,):
         wides = floating if wide else weights
@@ -331,6 +335,13 @@ def _emit_raising(
             )  # fmt: skip
             return True
     return False
+
+
+def _converted(passes: Passes) -> set[str]:
+    """The names in backward of what it converts, whose dtype is then not that of the gradient, and so open."""
+    methods = (one.func for one in every(passes.backward, cst.Call) if isinstance(one.func, cst.Attribute))
+    owners = (one.value for one in methods if one.attr.value in _CONVERTS)
+    return {name.value for owner in owners for name in every(owner, cst.Name)}
 
 
 def _refused(
