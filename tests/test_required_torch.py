@@ -96,3 +96,25 @@ def test_a_variant_of_checkpoints_needs_a_version_that_has_it(
     assert [finding.code for finding in findings] == ["AMP603"] * found
     assert any(finding.fix is not None for finding in findings) == repaired
     assert all(("use_reentrant" in finding.advice) == repaired for finding in findings)
+
+
+HANDED_ON = """import torch
+
+class Trainer:
+    def __init__(self, net, name="cuda"):
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        self.net, self.device = net, torch.device({given})
+
+    def run(self, x):
+        return step(self.net, x, self.device)
+
+def step(net, x, device):
+    with torch.autocast(str(device)):
+        return net(x.to(device))
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [("kind", False), ("'cuda'", False), ("name", True), ("GPUS[0]", True)])
+def test_the_caller_of_a_function_chooses_a_device_without_an_index(tmp_path: Path, given: str, found: bool) -> None:
+    findings = lint(tmp_path, HANDED_ON.format(given=given), "torch==2.1\n")
+    assert [finding.code for finding in findings] == ["AMP107"] * found
