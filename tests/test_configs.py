@@ -38,6 +38,22 @@ NAMING = 'import deepspeed\nengine, *_ = deepspeed.initialize(config="conf/ds.js
 TRAINER = """from transformers import TrainingArguments
 arguments = TrainingArguments("out", bf16=True, max_grad_norm=0.5, deepspeed="ds.json")
 """
+READING = """import json
+import deepspeed
+
+def start(model):
+    with open("ds.json") as file:
+        config = json.load(file)
+    {change}
+    engine, *_ = deepspeed.initialize(model=model, config=config)
+    return engine
+"""
+
+
+def places(amplint: Command) -> list[str]:
+    """Where AMP722 is told in a project."""
+    out = amplint("--output-format", "concise", "--no-cache", "--select", "AMP722", ".").out
+    return [line.partition(": ")[0] for line in out.splitlines()]
 
 
 def plain(value: Value) -> object:
@@ -203,6 +219,24 @@ def test_a_file_that_is_named_must_be_readable(amplint: Command, project: Path) 
         'ds.json:2:10: AMP001[syntax-error] error: not JSON: "," or "}" is expected'
         in amplint("--output-format", "concise", "ds.json").out
     )
+
+
+def test_what_a_script_reads_of_a_file_is_told_at_the_file(amplint: Command, project: Path) -> None:
+    (project / "ds.json").write_text(CONTRADICTION, encoding="utf-8")
+    (project / "train.py").write_text(READING.format(change="pass"), encoding="utf-8")
+    assert places(amplint) == ["ds.json:4:3"]
+    fine = CONTRADICTION.replace('"fp16": {"enabled": true}', '"fp16": {"enabled": false}')
+    (project / "ds.json").write_text(fine, encoding="utf-8")
+    assert places(amplint) == []
+    change = 'config["fp16"] = {"enabled": True}'
+    (project / "train.py").write_text(READING.format(change=change), encoding="utf-8")
+    assert [place.partition(":")[0] for place in places(amplint)] == ["train.py"]
+
+
+def test_a_file_that_is_no_configuration_by_itself_is_told_in_the_script(amplint: Command, project: Path) -> None:
+    (project / "ds.json").write_text(CONTRADICTION.replace("train_batch_size", "model"), encoding="utf-8")
+    (project / "train.py").write_text(READING.format(change="pass"), encoding="utf-8")
+    assert [place.partition(":")[0] for place in places(amplint)] == ["train.py"]
 
 
 @pytest.mark.parametrize("name", ["ds.json", "ds.yaml"])

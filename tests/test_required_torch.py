@@ -12,7 +12,7 @@ from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Applicability, Finding
 
-RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP107", "AMP701"))
+RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP107", "AMP603", "AMP701"))
 SCALER = "import torch\nscaler = torch.cuda.amp.GradScaler()\n"
 REGION = "import torch\nregion = torch.cuda.amp.autocast()\n"
 TEXT = "import torch\n\ndef run(net, x, device):\n    with torch.autocast({text}):\n        return net(x.to(device))\n"
@@ -65,3 +65,56 @@ def test_conda_names_it_otherwise(tmp_path: Path) -> None:
 )
 def test_the_text_of_a_device_needs_an_older_version(tmp_path: Path, text: str, requirements: str, found: bool) -> None:
     assert [finding.code for finding in lint(tmp_path, TEXT.format(text=text), requirements)] == ["AMP107"] * found
+
+
+CHECKPOINTED = """import torch
+from torch.utils.checkpoint import checkpoint
+
+def run(block, loader, x):
+    for batch in loader:
+        checkpoint(block, {given})
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "requirement", "found", "repaired"),
+    [
+        ("x", "pytorch=1.9.0", False, False),
+        ("x", "pytorch=1.11.0", True, True),
+        ("x", "pytorch>=1.9", True, True),
+        ("x", "numpy=1.9.0", True, True),
+        ("x, mask=x", "pytorch=1.9.0", True, False),
+        ("batch", "pytorch=1.9.0", True, False),
+        ("batch", "pytorch=2.1.0", True, True),
+    ],
+)
+def test_a_variant_of_checkpoints_needs_a_version_that_has_it(
+    tmp_path: Path, given: str, requirement: str, found: bool, repaired: bool
+) -> None:
+    program = CHECKPOINTED.format(given=given)
+    findings = lint(tmp_path, program, f"dependencies:\n  - {requirement}\n", "environment.yaml")
+    assert [finding.code for finding in findings] == ["AMP603"] * found
+    assert any(finding.fix is not None for finding in findings) == repaired
+    assert all(("use_reentrant" in finding.advice) == repaired for finding in findings)
+
+
+HANDED_ON = """import torch
+
+class Trainer:
+    def __init__(self, net, name="cuda"):
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+        self.net, self.device = net, torch.device({given})
+
+    def run(self, x):
+        return step(self.net, x, self.device)
+
+def step(net, x, device):
+    with torch.autocast(str(device)):
+        return net(x.to(device))
+"""
+
+
+@pytest.mark.parametrize(("given", "found"), [("kind", False), ("'cuda'", False), ("name", True), ("GPUS[0]", True)])
+def test_the_caller_of_a_function_chooses_a_device_without_an_index(tmp_path: Path, given: str, found: bool) -> None:
+    findings = lint(tmp_path, HANDED_ON.format(given=given), "torch==2.1\n")
+    assert [finding.code for finding in findings] == ["AMP107"] * found

@@ -59,6 +59,9 @@ DEFAULT_AUTOCAST_DTYPE = {
 INDEX_TAKEN_SINCE = (2, 4)
 """The first version whose `torch.autocast` accepts a device with an index (`cuda:0`) as its type."""
 
+REENTRANT_CHOSEN_SINCE = (1, 11)
+"""The first version whose `torch.utils.checkpoint` has `use_reentrant`; earlier ones refuse the keyword."""
+
 AUTOCAST_DEVICES = frozenset(DEFAULT_AUTOCAST_DTYPE) | {"ipu", "maia"}
 """The device types that `torch.autocast` of torch 2.13 accepts without a plug-in."""
 

@@ -108,7 +108,7 @@ class AutocastArguments(Rule):
                 severity=Severity.INFO,
                 claims=(),
                 premises=(*event.indexed, *stated),
-                on_one_path=True,
+                on_one_path=not event.indexed,
             )
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Checkpointed, Event
+from amplint.torchlib.names import REENTRANT_CHOSEN_SINCE
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -25,6 +26,9 @@ class CheckpointInputsWithoutGrad(Rule):
 
     It passes no keywords to the segment either: `checkpoint(block, x, mask=mask)` is an error, as it raises
     `ValueError: Unexpected keyword arguments: mask`.
+
+    PyTorch before 1.11 has the reentrant variant alone, and refuses `use_reentrant`: where the project asks for no
+    later version, a call without it is not reported, and no repair is offered.
 
     ## Example
     ```python
@@ -59,7 +63,9 @@ class CheckpointInputsWithoutGrad(Rule):
                 event,
                 f"this reentrant checkpoint is given keywords for its segment and raises ValueError: {given}",
                 reason="Without use_reentrant=False the reentrant variant runs: it takes positional inputs alone.",
-                advice="Pass use_reentrant=False."
+                advice=f"Pass {given} by position."
+                if _has_one_variant(event)
+                else "Pass use_reentrant=False."
                 if event.taken
                 else f"Pass use_reentrant=False, and let the segment take {given}.",
                 severity=Severity.ERROR,
@@ -69,9 +75,11 @@ class CheckpointInputsWithoutGrad(Rule):
                 event,
                 "none of the inputs of this reentrant checkpoint requires a gradient: its parameters get none",
                 reason="The reentrant variant records a segment only when one of its inputs requires a gradient.",
-                advice="Pass use_reentrant=False.",
+                advice="Let one of the inputs require a gradient."
+                if _has_one_variant(event)
+                else "Pass use_reentrant=False.",
             )
-        elif event.reentrant and not event.chosen and not event.wanted:
+        elif event.reentrant and not event.chosen and not event.wanted and not _has_one_variant(event):
             yield self.report(
                 event,
                 f"{name} is called without use_reentrant, which PyTorch warns about and means to refuse",
@@ -82,7 +90,12 @@ class CheckpointInputsWithoutGrad(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, Checkpointed)
-        if event.passed and not event.taken:
+        if (event.passed and not event.taken) or _has_one_variant(event):
             return None
         edit = rewrite.set_argument(event.call, "use_reentrant", "False")
         return Fix("Use the variant without reentrance", (edit,)) if edit else None
+
+
+def _has_one_variant(event: Checkpointed) -> bool:
+    """Whether the versions of PyTorch that the project asks for have the reentrant variant alone."""
+    return event.torch is not None and event.torch.before is not None and event.torch.before <= REENTRANT_CHOSEN_SINCE

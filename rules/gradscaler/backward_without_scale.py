@@ -21,7 +21,8 @@ class BackwardWithoutScale(Rule):
 
     ## Why is this bad?
     `scaler.step()` and `unscale_()` divide the gradients by the loss scale. Gradients of a loss that was never
-    multiplied by it end up 65536 times too small: the model barely learns, and nothing raises.
+    multiplied by it end up 65536 times too small: the model barely learns, and nothing raises. A scaler that has scaled
+    nothing at all before has no scale yet: its first call raises `AssertionError: Attempted step but _scale is None`.
 
     ## Example
     ```python
@@ -38,7 +39,8 @@ class BackwardWithoutScale(Rule):
     ```
 
     ## Fix safety
-    The loss is scaled before backward, which the division behind it takes back.
+    The loss is scaled before backward, which the division behind it takes back. There is no repair where the scaler can
+    be None, and where a pass on the scaled loss follows, which has to move.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.scale>
@@ -76,9 +78,18 @@ class BackwardWithoutScale(Rule):
             yield self.report(
                 event,
                 f"backward runs on a loss without its scale, and the scaler's {call} unscales the gradients",
-                advice="Write scaler.scale(loss).backward().",
+                reason=f"Nothing is scaled before: {call} raises AssertionError, as there is no scale yet."
+                if event.first
+                else "",
+                advice="Move the pass on the scaled loss here, in place of the plain one where there is a scaler."
+                if event.behind is not None
+                else "Write scaler.scale(loss).backward().",
                 at=gradients.raw,
-                notes=[*event.steps_from(gradients.raw), (event.node, "divides by the scale here")],
+                notes=[
+                    *event.steps_from(gradients.raw),
+                    (event.node, "divides by the scale here"),
+                    *([(event.behind, "the pass on the scaled loss, too late")] if event.behind is not None else []),
+                ],
             )
         if event.foreign is not None:
             yield self.report(
@@ -95,7 +106,11 @@ class BackwardWithoutScale(Rule):
         backward = gradients.raw if gradients.again is None else None
         if not isinstance(backward, cst.Call) or not isinstance(backward.func, cst.Attribute):
             return None
+        if event.behind is not None:
+            return None
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), backward, rewrite)
+        if scaler in event.index.absent.get(backward, ()):
+            return None
         loss = backward.func.value
         edit = rewrite.replace(loss, protocol.scaled(loss, scaler, rewrite)) if scaler is not None else None
         return Fix("Scale the loss", (edit,)) if edit is not None else None

@@ -44,6 +44,7 @@ class ConfigFiles(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.referring: set[Value] = set()
+        self.contents: set[Value] = set()
 
     def is_needed(self) -> bool:
         """Whether configuration files are taken into account."""
@@ -71,6 +72,10 @@ class ConfigFiles(Tracker):
             "os.path.dirname": self._folder,
             "os.path.join": self._join,
         }
+
+    def holds(self, value: Items) -> bool:
+        """Whether a dictionary is the whole content, or a part, of a file that was read, without a change."""
+        return any(_has(content, value) for content in self.contents)
 
     # Paths.
 
@@ -114,7 +119,11 @@ class ConfigFiles(Tracker):
     def _load(self, state: State, call: Call) -> Value | None:
         first = _first(call.arguments)
         file = self._file(first.path) if isinstance(first, FileText) else None
-        return Reader(self.machine.fresh).value(file.root) if file is not None else None
+        if file is None:
+            return None
+        value = Reader(self.machine.fresh).value(file.root)
+        self.contents.add(value)
+        return value
 
     def _load_omega(self, state: State, call: Call) -> Value | None:
         first = _first(call.arguments)
@@ -126,6 +135,7 @@ class ConfigFiles(Tracker):
         made = reader.resolved(value)
         if refers(value):
             self.referring.add(made)
+        self.contents.add(made)
         return made
 
     def _merge(self, state: State, call: Call) -> Value | None:
@@ -235,6 +245,10 @@ class ConfigFiles(Tracker):
 
 
 _HYDRA = frozenset(map(Ref, known.HYDRA_MAIN))
+
+
+def _has(content: Value, value: Items) -> bool:
+    return content == value or (isinstance(content, Items) and any(_has(one, value) for one in content.values))
 
 
 def _first(arguments: Arguments) -> Value | None:

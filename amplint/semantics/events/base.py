@@ -27,7 +27,8 @@ class Index:
     loss, `halves` are calls of `.half()` and `lowered` all conversions to a half dtype that is written out, `made`
     construct optimizers, of the parameters of models with the names in `trained`. `lifted` holds, by its statement in a
     region that is off, a conversion to float32 of a value that came into the region, and `of_data` the operations in
-    such regions that also run on an entry of a batch. `idle` are scalers that are off where they scale a loss.
+    such regions that also run on an entry of a batch. `idle` are scalers that are off where they scale a loss, and
+    `absent` maps plain backward passes to the variables and attributes that are None on a path there.
     """
 
     scalers: dict[int, list[cst.BaseExpression]] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Index:
     made: dict[int, cst.Call] = field(default_factory=dict)
     trained: dict[int, frozenset[str]] = field(default_factory=dict)
     idle: set[int] = field(default_factory=set)
+    absent: dict[cst.CSTNode, set[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

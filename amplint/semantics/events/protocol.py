@@ -204,7 +204,9 @@ class PairEvent(Event):
     `latest` is the last `unscale_` or `step` with this scaler since its `updated` call. `inner_loop` is the outermost
     loop that makes the scaler anew each time round while the optimizer lives on, and `loop_binds` the names that loop
     binds. `foreign` is the latest pass scaled by what is certainly another scaler.
-    `inside_window` means that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it.
+    `inside_window` means that an `Accumulation` already holds an `unscale_` of this stage among what runs inside it,
+    `first` that nothing is scaled before, and `behind` is a pass on the scaled loss of a plain one that follows the
+    call.
     """
 
     scaler: Scaler
@@ -219,6 +221,8 @@ class PairEvent(Event):
     loop_binds: Set[str]
     inside_window: bool
     foreign: Gradients | None
+    first: bool
+    behind: cst.CSTNode | None
 
     @property
     def divides(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amplint.records import dataclass
 from amplint.semantics.events.base import Event
 from amplint.source import syntax as cst
+from amplint.torchlib.versions import Wanted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -15,7 +16,7 @@ class Checkpointed(Event):
     inputs can require a gradient, `wanted` that one was asked and does. `sequential` means that it divides a list of
     modules, `passed` are the keywords that are meant for the segment, and `taken` that it takes them, as far as it is
     seen. `forgets` is the argument that has the random state not restored, `random` what the segment draws random
-    numbers with.
+    numbers with. `torch` are the versions of PyTorch that the project requires.
     """
 
     call: cst.Call
@@ -28,6 +29,7 @@ class Checkpointed(Event):
     wanted: bool
     forgets: cst.Arg | None
     random: cst.CSTNode | None
+    torch: Wanted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -10,6 +10,7 @@ from amplint.premises import Premise
 from amplint.records import dataclass
 from amplint.regex import regex
 from amplint.semantics.configs.display import Reader, find, get, names
+from amplint.semantics.configs.files import ConfigFiles
 from amplint.semantics.events import (
     Because,
     ClippingLost,
@@ -183,6 +184,9 @@ class DeepSpeed(Tracker):
                 self._configured(state, written, _Config(value, written, False))
 
     def _configured(self, state: State, node: cst.CSTNode, config: _Config) -> None:
+        """Emit a configuration, unless a file has it as it is, which is linted itself."""
+        if config.in_file or (_is_identified(config.value) and self._is_content(config.value)):
+            return
         written = {name: self.made.get(block) for name in PRECISIONS if (block := get(config.value, name)) is not None}
         blocks = {name: place for name, place in written.items() if place is not None}
         version = self.machine.program.wanted("deepspeed")
@@ -195,6 +199,9 @@ class DeepSpeed(Tracker):
             blocks=blocks or None,
             version=version,
         )
+
+    def _is_content(self, config: Items) -> bool:
+        return self.machine.configs and self.machine[ConfigFiles].holds(config)
 
     def _is_put_elsewhere(self, state: State, config: Items) -> bool:
         """Whether entries of a configuration were set in an unseen way."""
@@ -298,7 +305,7 @@ class DeepSpeed(Tracker):
         """Check the configuration of an engine, gradient clipping outside of it, and its forward pass in a region."""
         if isinstance(call.callee, Ref) and _is_configured(call.callee.name):
             config = self._config(state, call.arguments)
-            if config is not None and not config.in_file:
+            if config is not None:
                 self._configured(state, call.node, config)
             self._compare(state, call, call.callee.name, config)
         elif isinstance(call.callee, Ref) and CLIPPERS.get(call.callee.name) and _clips(call.arguments):

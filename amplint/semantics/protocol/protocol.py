@@ -59,7 +59,15 @@ from amplint.semantics.memory.progress import (
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models import outside, parameters, stale_copies
-from amplint.semantics.protocol import independence, mistaken, overflow_tests, short_lived, skips, two_choices
+from amplint.semantics.protocol import (
+    first_scales,
+    independence,
+    mistaken,
+    overflow_tests,
+    short_lived,
+    skips,
+    two_choices,
+)
 from amplint.semantics.python.machine import Machine, Sites
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import may_be_none, symbol_of
@@ -178,6 +186,7 @@ def backward(machine: Machine, state: State, node: cst.Call, loss: Value) -> Non
         if plain is not None and not _retains_graph(node):
             state.change(Progress).spent = plain, node
     else:
+        machine[CallIndex].index.absent.setdefault(node, set()).update(first_scales.without_object(state))
         discarded = _discarded_scale(machine, state, loss)
         if discarded is not None:
             machine.emit(state, ScaleDiscarded, discarded[1], scaler=discarded[0], loss=symbol_of(machine, loss))
@@ -382,6 +391,8 @@ def _pair_event(
     else:
         machine[CallIndex].index.partners.setdefault(scaler.symbol, []).append(optimizer.symbol)
         machine[CallIndex].index.steps.setdefault(optimizer.symbol, []).append(node)
+    raw = next((one.raw for one in gradients.passes if one.state is GradState.RAW), None)
+    behind = first_scales.behind(machine, node, raw)
     machine.emit(
         state,
         kind,
@@ -398,6 +409,8 @@ def _pair_event(
         inside_window=stage.node in machine[Rhythm].inside,
         foreign=next((one for one in gradients.passes if _is_other(machine, one.scaler, scaler)), None),
         loop_binds=machine.slice.bound(loop) if loop is not None else frozenset(),
+        first=raw is not None and first_scales.is_missing(machine, scaler, behind),
+        behind=behind,
         premises=_unseen_of_pair(machine, state, node, scaler, stage, gradients),
         **more,
     )

@@ -60,6 +60,7 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
         wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
         forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
         random=chance.drawn(machine, state, arguments.values[0]) if preserves is not None else None,
+        torch=machine.program.wanted_torch(),
     )  # fmt: skip
 
 
