@@ -54,6 +54,6 @@ def without_object(state: State) -> set[str]:
     for name, value in {**state.frames.get(MODULE_FRAME, {}), **state.frames[state.frame]}.items():
         if value == NONE:
             found.add(name)
-        held = state.heap.get(getattr(value, "symbol", None), {})
+        held = state.heap.get(symbol, {}) if (symbol := getattr(value, "symbol", None)) is not None else {}
         found.update(f"{name}.{attribute}" for attribute, one in held.items() if one == NONE)
     return found
