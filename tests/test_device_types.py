@@ -897,3 +897,27 @@ def test_the_device_of_a_lightning_module_is_the_loops(imported: str, made: str,
     prefix = "" if imported.startswith("from pytorch_lightning") else "pl."
     program = LIGHTNING.format(imported=imported, made=made, prefix=prefix)
     assert told(program) == [("AMP106", INFO)] * count
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ("first, label = data[0]", 0),
+        ("first = data[0]['image'].to(device)", 0),
+        ("first = net(data[0].to(device))", 1),
+        ("first = data[choose(net)]", 1),
+    ],
+)
+def test_a_region_around_an_item_has_no_work(body: str, count: int) -> None:
+    program = f"""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        net = torch.nn.Linear(4, 4).to(device)
+        data = Shapes("shapes")
+        with torch.no_grad():
+            with torch.autocast("cuda"):
+                {body}
+        print(first.std())
+    """
+    assert told(program) == [("AMP106", INFO)] * count

@@ -118,19 +118,22 @@ def device_of_work(source: Source, node: cst.CSTNode, *, beside_cpu: bool = Fals
 
 
 def _is_around_making(source: Source, node: cst.CSTNode) -> bool:
-    """Whether a region has no work on any device: its statements only make objects, and may move them."""
+    """Whether a region has no work on any device: its statements only make objects or take items, and may move them."""
     region = source.parent(node)
     region = source.parent(region) if isinstance(region, cst.WithItem) else None
     if not isinstance(region, cst.With) or not isinstance(region.body, cst.IndentedBlock):
         return False
     lines = region.body.body
     simple = [one for line in lines if isinstance(line, cst.SimpleStatementLine) for one in line.body]
-    return len(simple) == len(lines) and all(isinstance(one, cst.Assign) and _is_made(one.value) for one in simple)
+    assigned = [one.value for one in simple if isinstance(one, cst.Assign)]
+    return len(assigned) == len(simple) == len(lines) and all(map(_is_made_or_item, assigned))
 
 
-def _is_made(value: cst.BaseExpression) -> bool:
+def _is_made_or_item(value: cst.BaseExpression) -> bool:
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _MOVES:
         value = value.func.value
+    if isinstance(value, cst.Subscript):
+        return not any(every(value, cst.Call))
     return isinstance(value, cst.Call) and (last_name(value.func) or "")[:1].isupper()
 
 
