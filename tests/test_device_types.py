@@ -921,3 +921,36 @@ def test_a_region_around_an_item_has_no_work(body: str, count: int) -> None:
         print(first.std())
     """
     assert told(program) == [("AMP106", INFO)] * count
+
+
+@pytest.mark.parametrize(
+    ("held", "count"),
+    [
+        ('place = "cuda"', 0),
+        ('place = "cuda:1"', 0),
+        ('place = "mps"', 1),
+        ("place = options.device", 1),
+        ('place = "cuda"\n            place = options.device', 1),
+        ('place = "cuda"\n            place += options.index', 1),
+        ('place = "cuda"\n            for place in options.devices: print(place)', 1),
+        ('global place\n            place = "cuda"', 1),
+    ],
+)
+def test_callers_pass_what_a_variable_holds(held: str, count: int) -> None:
+    program = f"""
+        import torch
+
+        usual = "cuda" if torch.cuda.is_available() else "cpu"
+
+        def check(net, loader, device):
+            net = net.to(device)
+            with torch.autocast("cuda"):
+                return [net(batch) for batch in loader]
+
+        def main(net, loader, options):
+            {held}
+            for epoch in range(3):
+                check(net, loader, place)
+            check(net, loader, device=place)
+    """
+    assert told(program) == [("AMP106", INFO)] * count

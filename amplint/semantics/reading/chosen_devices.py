@@ -667,6 +667,7 @@ def _is_fixed_by_callers(
     """
     known, others = False, list[str]()
     for value in _given_by_callers(source, function, parameter):
+        value = _held(source, value) if isinstance(value, cst.Name) else value
         text = source.code(value) if value is not None else ""
         passing = _function_with_parameter(source, value) if value is not None and not _FIXED.search(text) else None
         if passing is not None and passing not in seen:
@@ -679,6 +680,24 @@ def _is_fixed_by_callers(
         if not known:
             return False
     return (known or bool(others)) and not _can_differ(others, nowhere=not known)
+
+
+def _held(source: Source, name: cst.Name) -> cst.BaseExpression:
+    """The string that a variable holds in the innermost function around it, which binds it once; else the variable."""
+    function = next((above for above in source.ancestors(name) if isinstance(above, cst.FunctionDef)), None)
+    if function is None or _function_with_parameter(source, name) is function:
+        return name
+    assigns = every(function, cst.Assign)
+    bound = [one for one in assigns for target in one.targets if name.value in target_names(target.target)]
+    others: list[cst.CSTNode] = [one.target for one in every(function, cst.AnnAssign)]
+    others += [one.target for one in every(function, cst.AugAssign)]
+    others += [one.target for one in every(function, cst.NamedExpr)]
+    others += [one.target for one in every(function, cst.For)]
+    others += [one.name for one in every(function, cst.AsName)]
+    others += [one.name for one in every(function, cst.NameItem)]
+    if len(bound) != 1 or any(name.value in target_names(other) for other in others):
+        return name
+    return bound[0].value if isinstance(bound[0].value, cst.SimpleString) else name
 
 
 def _given_by_callers(source: Source, function: cst.FunctionDef, parameter: str) -> Iterator[cst.BaseExpression | None]:
