@@ -96,7 +96,8 @@ def make(
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
         symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
-        among=dtypes if dtype is None else None, rank=rank, device=_device(machine, op, arguments, like, content),
+        among=dtypes if dtype is None else None, rank=rank,
+        device=_device(machine, op, arguments, like, content, dtypes),
         supposed=is_dtype_assumed(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if op in _DRAWS:
@@ -201,9 +202,17 @@ def _kind(machine: Machine, value: Value) -> str | None:
 
 
 def _device(
-    machine: Machine, op: str, arguments: Arguments, like: Tensor | None, content: Argument | None
+    machine: Machine,
+    op: str,
+    arguments: Arguments,
+    like: Tensor | None,
+    content: Argument | None,
+    dtypes: frozenset[str] | None,
 ) -> str | None:
-    """The device type of a new tensor; None if it may be that of another tensor, or a default device may be set."""
+    """The device type of a new tensor; None if it may be that of another tensor, or a default device may be set.
+
+    Unknown `dtypes` are those of another tensor, which a region may have cast.
+    """
     wanted = arguments.get("device")
     if wanted is not None:
         return device_type(wanted.value)
@@ -213,7 +222,7 @@ def _device(
         return "cpu"
     if op in _CONTENT and (content is None or not isinstance(content.value, Items)):
         return content.value.device if content is not None and isinstance(content.value, Tensor) else None
-    placed = op == "normal" or op not in PLAIN or arguments.get("out") is not None
+    placed = dtypes is None or op == "normal" or op not in PLAIN or arguments.get("out") is not None
     return "cpu" if not placed and not _sets_device(machine.program.main) else None
 
 
