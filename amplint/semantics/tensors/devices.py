@@ -23,8 +23,6 @@ def moved_to(name: str, arguments: Arguments) -> str | None:
     """The device type to which `x.cuda()`, `x.cpu()` or `x.to(...)` moves `x`; None if that is not certain."""
     if name in ("cuda", "cpu"):
         return name
-    if name == "type":
-        return None
     return next((found for value in arguments.values if (found := device_type(value)) is not None), None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amplint.regex import regex
 from amplint.semantics.events import ONE, UNIFORM, ZEROS, Because
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.tensors import flow, numbers, provenance, ranks
@@ -22,7 +21,7 @@ from amplint.semantics.tensors.tensors import (
     is_size,
 )
 from amplint.semantics.tensors.traits import counted
-from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     TRUE,
@@ -35,8 +34,6 @@ from amplint.semantics.values.values import (
     number_operand,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
-from amplint.source.source import Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import DTYPES, HALF_DTYPES, LEGACY_TENSORS
@@ -48,8 +45,6 @@ _SIZED, _CONTENT = operations_with("sized"), operations_with("of-content")
 _DRAWS = frozenset({"rand", "rand_like", "randn", "randn_like"})
 _HALF_ARRAY = frozenset({"float16", "half", "bfloat16"})
 """Names of half dtypes of arrays and lists of other libraries."""
-_SETS_DEVICE = regex(r"\bset_default_(?:device|tensor_type)\b|\bwith\b[^\n]{0,200}\bdevice\b")
-"""A call that sets the default device, and a context that may."""
 NEVER_HALF = frozenset({"bool", "int64", "float32", "float64"})
 """The possible dtypes of a tensor created from numbers of unknown type."""
 
@@ -96,8 +91,7 @@ def make(
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
         symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
-        among=dtypes if dtype is None else None, rank=rank,
-        device=_device(machine, op, arguments, like, content, dtypes),
+        among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
         supposed=is_dtype_assumed(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if op in _DRAWS:
@@ -201,35 +195,12 @@ def _kind(machine: Machine, value: Value) -> str | None:
     return "int64" if isinstance(constant, int) else default_dtype(machine)
 
 
-def _device(
-    machine: Machine,
-    op: str,
-    arguments: Arguments,
-    like: Tensor | None,
-    content: Argument | None,
-    dtypes: frozenset[str] | None,
-) -> str | None:
-    """The device type of a new tensor; None if it may be that of another tensor, or a default device may be set.
-
-    Unknown `dtypes` are those of another tensor, which a region may have cast.
-    """
+def _device(arguments: Arguments, like: Tensor | None) -> str | None:
+    """The device type of a new tensor; None if no argument says it, since the default device can be any."""
     wanted = arguments.get("device")
     if wanted is not None:
         return device_type(wanted.value)
-    if like is not None:
-        return like.device
-    if op == "from_numpy":
-        return "cpu"
-    if op in _CONTENT and (content is None or not isinstance(content.value, Items)):
-        return content.value.device if content is not None and isinstance(content.value, Tensor) else None
-    placed = dtypes is None or op == "normal" or op not in PLAIN or arguments.get("out") is not None
-    return "cpu" if not placed and not _sets_device(machine.program.main) else None
-
-
-@cached_per_file
-def _sets_device(source: Source) -> bool:
-    """Whether a file sets the device of tensors that are created without one."""
-    return _SETS_DEVICE.search(source.text) is not None
+    return like.device if like is not None else None
 
 
 def _rank(machine: Machine, op: str, arguments: Arguments, like: Tensor | None) -> int | None:

@@ -147,7 +147,7 @@ def converted(machine: Machine, node: cst.Call, owner: Value, name: str, argumen
     if isinstance(owner, (Tensor, Unknown)) and not known and _is_comparison(machine, owner.symbol):
         owner = replace(tensor(machine, owner), dtype="bool")
     if isinstance(owner, Tensor):
-        device = owner.device if _only_casts(name, arguments, dtype) else moved_to(name, arguments)
+        device = owner.device if name != "to" or (dtype is not None and stays(arguments)) else moved_to(name, arguments)
         if dtype is None and (name == "type_as" or not _only_moves(arguments)):
             symbol = chosen_symbol(machine) if _is_chosen(machine, node, arguments) else machine.fresh()
             made = replace(cast(machine, node, owner, None), symbol=symbol, why_half=None, made=None)
@@ -162,14 +162,6 @@ def converted(machine: Machine, node: cst.Call, owner: Value, name: str, argumen
     if dtype is None or not isinstance(owner, Unknown):
         return None
     return machine.unknown("converted", dtype, node, parts=(owner.symbol,))
-
-
-def _only_casts(name: str, arguments: Arguments, dtype: str | None) -> bool:
-    """Whether `x.name(...)` leaves `x` on its device: its argument is a dtype, and no class or other tensor."""
-    if not arguments.given or not stays(arguments):
-        return not arguments.given
-    (given,) = arguments.values
-    return is_dtype(given) or (name == "to" and dtype is not None and not isinstance(given, Tensor))
 
 
 def _is_comparison(machine: Machine, symbol: int) -> bool:

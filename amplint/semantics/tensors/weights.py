@@ -61,7 +61,7 @@ def asked(machine: Machine, arguments: Arguments) -> str | None:
 
 def kept(machine: Machine, value: Tensor, *, as_parameter: bool = False, frozen: bool = False) -> Tensor:
     """`value` as a parameter or buffer; in a hypothetical object of its class, the model may have been cast since."""
-    kept = replace(value, symbol=provenance.kept(machine, as_parameter=as_parameter, frozen=frozen), device=None)
+    kept = replace(value, symbol=provenance.kept(machine, as_parameter=as_parameter, frozen=frozen))
     coarse_frequencies.keep(machine, value.symbol, kept.symbol)
     if not machine.hypothetical or value.dtype != "float32":
         return kept
