@@ -73,14 +73,13 @@ from amplint.torchlib.frameworks import (
     PREPARING,
     TRAINER_STEP,
     UNWRAPPING,
+    WINDOW,
     is_lightning_module,
 )
 from amplint.torchlib.names import HALF_DTYPES
 
 PREPARED = "prepared"
 _MICRO_BATCHES = "micro-batches of a window"
-WINDOW_CONTEXT = "accumulate"
-"""The method of an Accelerator that counts micro-batches."""
 _PLUGIN_STEPS = "num_steps"
 _PLUGINS = ("accelerate.utils.GradientAccumulationPlugin", "accelerate.GradientAccumulationPlugin")
 _NAMES = {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}
@@ -299,7 +298,7 @@ def _backward(machine: Machine, state: State, node: cst.Call, manager: Manager, 
 
 def _runs_by_hand(machine: Machine, manager: Manager) -> bool:
     """Whether a script counts micro-batches itself, beside a framework that is not asked to."""
-    return not manager.accumulates and not any(WINDOW_CONTEXT in chunk.words for chunk in machine.program.chunks)
+    return not manager.accumulates and not any(WINDOW in chunk.words for chunk in machine.program.chunks)
 
 
 def _record_clip(machine: Machine, state: State, node: cst.Call) -> None:

@@ -385,7 +385,7 @@ def fill(machine: Machine, state: State, owner: Value) -> None:
     if not isinstance(owner, Instance):
         return
     names = {name for cls in lineage(machine, state, owner.cls) for name in members(cls)}
-    names |= state.heap.get(owner.symbol, {}).keys()
+    names |= set(filter(str.isidentifier, state.heap.get(owner.symbol, {})))
     for name in names:
         if isinstance(get(machine, state, node_of(owner.cls), owner, name), Const):
             state.set_attribute(owner.symbol, name, machine.unknown("attribute", name, parts=(owner.symbol,)))

@@ -660,10 +660,9 @@ def _parameters(function: cst.FunctionDef) -> list[cst.Param]:
 def _is_fixed_by_callers(
     source: Source, function: cst.FunctionDef, parameter: str, seen: frozenset[cst.FunctionDef] = frozenset()
 ) -> bool:
-    """Whether the file calls a function, each time with a rank or another fixed device for a parameter, or with its
-    default.
+    """Whether the file calls a function, each time with a rank or another fixed device for a parameter.
 
-    A caller can pass such a parameter of its own.
+    That can be the default of the parameter, or such a parameter of the caller's own.
     """
     known, others = False, list[str]()
     for value in _given_by_callers(source, function, parameter):
