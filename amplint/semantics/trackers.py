@@ -60,6 +60,7 @@ from amplint.semantics.protocol.script_ends import ScriptEnds
 from amplint.semantics.protocol.short_lived import ShortLived
 from amplint.semantics.protocol.unended import Updates
 from amplint.semantics.python.tracker import Tracker
+from amplint.semantics.regions.devices import Devices
 from amplint.semantics.regions.fixed_devices import FixedDevices
 from amplint.semantics.regions.half_results import HalfResults
 from amplint.semantics.regions.ran import RegionUse
@@ -82,6 +83,7 @@ from amplint.semantics.tensors.kernel_sums import KernelSums
 from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.lifted_results import LiftedResults
+from amplint.semantics.tensors.limits import DtypeLimits
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.off_inputs import OffInputs
 from amplint.semantics.tensors.probabilities import Probabilities
@@ -138,6 +140,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Schedulers,
     Regions,
     RegionUse,
+    Devices,
     FixedDevices,
     # parameters and tensors
     Parameters,
@@ -167,6 +170,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Shares,
     Readings,
     Sums,
+    DtypeLimits,
     Numerics,
     StoredItems,
     Copies,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from amplint.premises import Premise
+from amplint.semantics.configs.defaults import texts
 from amplint.semantics.events import (
     AllHalf,
     Because,
@@ -22,7 +23,6 @@ from amplint.semantics.models import half_outputs, parameters
 from amplint.semantics.models.model_states import ModelStates
 from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
-from amplint.semantics.python.defaults import texts
 from amplint.semantics.python.functions import call_function
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result

@@ -9,13 +9,13 @@ from typing import Any
 from amplint.findings import Guessed
 from amplint.premises import Premise
 from amplint.regex import regex
+from amplint.semantics.configs.defaults import is_off_by_default
 from amplint.semantics.events import HalfStepped, HalfUnscaled, OptState, ScalerMeetsShards, ShardedStep, Stage
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.gradients import carrying
 from amplint.semantics.memory.progress import gradients_of
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.python.attributes import bases, lineage
-from amplint.semantics.python.defaults import is_off_by_default
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import decide_value, symbol_of

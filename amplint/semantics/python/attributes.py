@@ -27,7 +27,6 @@ from amplint.semantics.values.values import (
     Method,
     Module,
     Namespace,
-    OneOf,
     Ref,
     Unknown,
     Value,
@@ -73,8 +72,6 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         return module_member(machine, state, owner, name)
     if isinstance(owner, (Instance, Class)):
         return member(machine, state, owner, name, node)
-    if isinstance(owner, Device) and name == "type":
-        return _device_type(machine, owner)
     if isinstance(owner, Items) and owner.keys is not None:
         put = state.heap.get(symbol_of(machine, owner), {}).get(name)
         if put is not None:
@@ -130,12 +127,6 @@ def _by_annotation(machine: Machine, state: State, cls: Class, name: str, value:
             twin.frame = candidate.frame
             return annotated(machine, twin, annotation, value)
     return value
-
-
-def _device_type(machine: Machine, device: Device) -> Value:
-    if device.types is None:
-        return machine.unknown("device type")
-    return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
 
 
 def member(

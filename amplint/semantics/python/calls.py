@@ -37,7 +37,6 @@ from amplint.semantics.values.values import (
     Partial,
     Ref,
     Several,
-    Tensor,
     Unknown,
     Value,
 )
@@ -306,7 +305,7 @@ def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> V
             value = _call_module(machine, state, passed_on, part)
         else:
             value = Unknown(machine.fresh())
-    return replace(value, traits=value.traits - {"sigmoid"}) if isinstance(value, Tensor) else value
+    return value
 
 
 def _call_several(machine: Machine, state: State, made: Call, callee: Several) -> Value:

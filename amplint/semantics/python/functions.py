@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from amplint.semantics.python.choosers import chooses
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.garbage import collect
@@ -15,6 +14,7 @@ from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading import demos
+from amplint.semantics.reading.choosers import chooses
 from amplint.semantics.reading.scopes import is_short_function
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import RESULT, Region, State

@@ -17,7 +17,7 @@ from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds_in
 from amplint.semantics.reading.slicing import Slice
-from amplint.semantics.values.choices import alternatives, choice_of, either_device
+from amplint.semantics.values.choices import alternatives, choice_of
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
 from amplint.semantics.values.symbols import Symbols
@@ -25,7 +25,6 @@ from amplint.semantics.values.values import (
     NONE,
     Class,
     Const,
-    Device,
     Function,
     Items,
     Module,
@@ -59,7 +58,7 @@ _clock = time.perf_counter
 EXACT_STEPS = 500
 
 
-_UNKNOWN, _CONSTANTS, _DEVICES = (Unknown, Unknown), (Const, Const), (Device, Device)
+_UNKNOWN, _CONSTANTS = (Unknown, Unknown), (Const, Const)
 _OPTIONS = frozenset({Module, Ref, Several})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
@@ -407,8 +406,6 @@ class Machine:
                 return known
         if (one_of := alternatives((left, right))) is not None:
             return one_of
-        if kinds == _DEVICES:
-            return either_device(left, right)  # type: ignore[arg-type]
         if isinstance(left, Items) and isinstance(right, Items) and _are_alike(left, right):
             return Items(tuple(map(self._joined_value, left.values, right.values)), left.keys)
         symbol = self.joined_symbol(left, right)

@@ -15,11 +15,10 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
-from amplint.semantics.values.values import TRUE, Const, Device, Items, Method, OneOf, Ref, Unknown, Value
+from amplint.semantics.values.values import TRUE, Const, Items, Method, OneOf, Ref, Unknown, Value
 from amplint.semantics.values.values import number as number_of
 from amplint.source import syntax as cst
-from amplint.torchlib.constants import FUNCTIONS, LIMITS, computed
-from amplint.torchlib.names import DTYPES
+from amplint.torchlib.constants import FUNCTIONS, computed
 
 MOST_SUMMED = 8
 """The largest number of known values that a `sum` adds."""
@@ -75,8 +74,6 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return is_instance(machine, state, *values)
     if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
         return found
-    if name == "builtins.str" and len(values) == 1 and isinstance(values[0], Device) and values[0].types is not None:
-        return attributes.get(machine, state, node, values[0], "type")
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
         return values[0]
     if name in ("builtins.enumerate", "builtins.zip"):
@@ -100,28 +97,13 @@ def _run_unseen(machine: Machine, state: State, name: str, values: Sequence[Valu
 
 
 def computed_number(name: str, arguments: Arguments) -> Value | None:
-    """The number that a function returns for numbers, or the limits of a dtype; None for any other call."""
+    """The number that a function returns for numbers; None for any other call."""
     values = arguments.values
-    if name in LIMITS and len(values) <= 1:
-        dtype = _dtype_name(values[0]) if values else "float32"
-        return Ref(f"{name}.{dtype}") if dtype else None
     if name not in FUNCTIONS or any(argument.keyword or argument.star for argument in arguments.given):
         return None
     numbers = [number for value in values if (number := number_of(value)) is not None]
     result = computed(name, numbers) if len(numbers) == len(values) else None
     return Const(result) if result is not None else None
-
-
-def _dtype_name(value: Value) -> str:
-    """The name of the dtype argument of `finfo` or `iinfo`, empty if it is unknown."""
-    if isinstance(value, Const) and isinstance(value.value, str):
-        return value.value
-    if not isinstance(value, Ref):
-        return ""
-    return DTYPES.get(value.name) or _OTHER_NAMES.get(value.name) or value.name.rpartition(".")[2]
-
-
-_OTHER_NAMES = {"builtins.float": "float64", "numpy.double": "float64", "numpy.single": "float32"}
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:

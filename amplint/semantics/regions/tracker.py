@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from amplint.findings import Guessed
 from amplint.semantics.events import AutocastCreated, AutocastEntered, AutocastUnused, NoContext, RegionMissed
 from amplint.semantics.python import attributes, functions
-from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.chosen_devices import float32_elsewhere, returns_device
+from amplint.semantics.reading.chosen_devices import float32_elsewhere
 from amplint.semantics.reading.parts import kept_contexts
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions import device_types
@@ -132,11 +131,6 @@ def _current(
         if isinstance(context, Autocast) and (context.devices is None or context.devices & devices):
             return context.dtypes if context.devices == devices else None
     return None if machine.calls and may_be_inside(machine) else default
-
-
-def device_of(arguments: Arguments) -> Device:
-    """Return the value of `torch.device(...)`."""
-    return Device(device_types.types(arguments.value("type", 0) or arguments.value("device", 0)))
 
 
 def enter(machine: Machine, state: State, value: Value, by: cst.CSTNode) -> None:
@@ -267,8 +261,6 @@ class Regions(Tracker):
         """Functions that construct regions and modes, or read their state."""
         return {
             "torch.is_autocast_enabled": self._is_enabled,
-            "torch.device": self._device,
-            "torch.cuda.device": self._device,
             **dict.fromkeys(NEUTRAL_CONTEXTS | EXIT_STACKS, self._neutral),
             "torch.set_grad_enabled": self._set_grad_enabled,
             **dict.fromkeys(GRAD_MODES, self._grad_mode),
@@ -290,23 +282,11 @@ class Regions(Tracker):
         assert isinstance(call.callee, Ref)
         return Neutral(stack=call.callee.name in EXIT_STACKS)
 
-    def _device(self, state: State, call: Call) -> Value | None:
-        return device_of(call.arguments)
-
     def _is_enabled(self, state: State, call: Call) -> Value | None:
         assert isinstance(call.callee, Ref)
         return unseen_result(
             self.machine, state, call.callee.name, call.arguments, callee=tuple(_symbols(self.machine, state))
         )
-
-    def annotated_value(self, symbol: int, name: str) -> Value | None:
-        """The value of a parameter annotated as a device."""
-        return Device(None) if name == "torch.device" else None
-
-    def unfollowed_value(self, function: Function) -> Value | None:
-        """The device that a function chooses."""
-        body = node_of(function) if "torch.device" in function.chunk.text else None
-        return Device(None) if isinstance(body, cst.FunctionDef) and returns_device(body) else None
 
     def method(self, state: State, call: Call) -> Value | None:
         """Handle `stack.enter_context(...)`, `stack.close()`, `context.__enter__()` and `context.__exit__()`."""

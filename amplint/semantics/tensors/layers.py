@@ -254,6 +254,13 @@ class Layers(Tracker):
         assert isinstance(call.callee, Module)
         return call_layer(self.machine, state, call.node, call.callee, call.arguments)
 
+    def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
+        """The output of a `Sequential`, whose call is not that of a sigmoid that ends it."""
+        if not isinstance(result, Tensor) or "sigmoid" not in result.traits:
+            return None
+        whole = isinstance(call.callee, Module) and call.callee.parts
+        return replace(result, traits=result.traits - {"sigmoid"}) if whole else None
+
     def inherited_call(self, state: State, call: Call, base: Ref) -> Value | None:
         """Run the `forward` of a layer of `torch.nn` from a class that derives from it."""
         if call.name != "forward" or not isinstance(call.owner, Instance) or not self.handles_library_call(base.name):

@@ -355,8 +355,6 @@ def _returned(machine: Machine, name: str, operand: Tensor) -> Value | None:
 def function(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Value | None:
     """The result of `torch.<op>` or `torch.nn.functional.<op>` by its qualified name; None for an unknown operation."""
     op = name.rpartition(".")[2]
-    if op == "finfo" and arguments.given and (dtype := dtype_of(machine, arguments.values[0])) is not None:
-        return Ref(f"torch.finfo.{dtype}")
     if op in ("get_default_dtype", "promote_types"):
         return _named(machine, op, arguments)
     if op in factories.LEGACY:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amplint.semantics.values.facts import Facts
-from amplint.semantics.values.values import Const, Device, Module, OneOf, Option, Ref, Several, Value
+from amplint.semantics.values.values import Const, Module, OneOf, Option, Ref, Several, Value
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import MODULE_OPS
 
@@ -25,11 +25,6 @@ def alternatives(values: tuple[Value, ...]) -> OneOf | None:
         else:
             return None
     return OneOf(frozenset(options)) if options else None
-
-
-def either_device(left: Device, right: Device) -> Device:
-    """A device of the types of either."""
-    return Device(left.types | right.types if left.types is not None and right.types is not None else None)
 
 
 def choice_of(symbol: int, values: Iterable[Value], facts: Iterable[Facts]) -> Several | None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from amplint.semantics.python.attributes import members
 from amplint.semantics.python.machine import Machine
+from amplint.semantics.reading.options import options
 from amplint.semantics.values.values import FALSE, Class, Const, OneOf, Unknown, Value
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
-from amplint.source.source import Source
 
 
 def texts(machine: Machine, value: Value | None) -> frozenset[str]:
@@ -32,7 +29,8 @@ def texts(machine: Machine, value: Value | None) -> frozenset[str]:
             else:
                 todo.append(machine.defaults.get(one.symbol))
             if key[0] == "attribute" and parts:
-                default = _of_field(machine, parts[0], str(key[1])) or _of_option(machine.program.main, str(key[1]))
+                option = options(machine.program.main).get(str(key[1]))
+                default = _of_field(machine, parts[0], str(key[1])) or (option.default if option is not None else None)
                 found.update(() if default is None else (default,))
     return frozenset(found)
 
@@ -44,14 +42,8 @@ def is_off_by_default(machine: Machine, value: Unknown) -> bool:
         return FALSE in key[1:]
     if machine.defaults.get(value.symbol) == FALSE:
         return True
-    return key[0] == "attribute" and bool(parts) and _is_stored_true(machine.program.main, str(key[1]))
-
-
-@cached_per_file
-def _is_stored_true(source: Source, name: str) -> bool:
-    """Whether an option of a command line is a switch that turns on."""
-    spelled = re.escape(name).replace("_", "[-_]")
-    return re.search(rf"--{spelled}[\"'][^()]*?\bstore_true\b", source.text) is not None
+    option = options(machine.program.main).get(str(key[1])) if key[0] == "attribute" and parts else None
+    return option is not None and option.turns_on
 
 
 def _of_field(machine: Machine, owner: int, name: str) -> str | None:
@@ -64,11 +56,3 @@ def _of_field(machine: Machine, owner: int, name: str) -> str | None:
         given = named.get("default")
     value = given.evaluated_value if isinstance(given, cst.SimpleString) else None
     return value if isinstance(value, str) else None
-
-
-@cached_per_file
-def _of_option(source: Source, name: str) -> str | None:
-    """The text that an option of a command line has where it is not given."""
-    spelled = re.escape(name).replace("_", "[-_]")
-    found = re.search(rf"--{spelled}[\"'][^()]*?\bdefault\s*=\s*[\"']([^\"']+)[\"']", source.text)
-    return found.group(1) if found is not None else None

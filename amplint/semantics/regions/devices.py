@@ -1,0 +1,54 @@
+"""Values of `torch.device`: their construction, type and text, and the joins of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from amplint.semantics.python.definitions import node_of
+from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.reading.chosen_devices import returns_device
+from amplint.semantics.regions import device_types
+from amplint.semantics.values.state import State
+from amplint.semantics.values.values import Const, Device, Function, OneOf, Value
+from amplint.source import syntax as cst
+
+
+class Devices(Tracker):
+    """Tracks the type of a device as far as the script shows it."""
+
+    def library(self) -> Mapping[str, Handler]:
+        """Classes that make a device, and its text."""
+        return {"torch.device": self._made, "torch.cuda.device": self._made, "builtins.str": self._text}
+
+    def _made(self, state: State, call: Call) -> Value | None:
+        arguments = call.arguments
+        return Device(device_types.types(arguments.value("type", 0) or arguments.value("device", 0)))
+
+    def _text(self, state: State, call: Call) -> Value | None:
+        values = call.arguments.values
+        device = values[0] if len(values) == 1 else None
+        return self.attribute_value(device, "type") if isinstance(device, Device) and device.types is not None else None
+
+    def annotated_value(self, symbol: int, name: str) -> Value | None:
+        """The value of a parameter annotated as a device."""
+        return Device(None) if name == "torch.device" else None
+
+    def unfollowed_value(self, function: Function) -> Value | None:
+        """The device that a function chooses."""
+        body = node_of(function) if "torch.device" in function.chunk.text else None
+        return Device(None) if isinstance(body, cst.FunctionDef) and returns_device(body) else None
+
+    def attribute_value(self, owner: Value, name: str) -> Value | None:
+        """The type of a device, one of several, or unknown."""
+        if not isinstance(owner, Device) or name != "type":
+            return None
+        if owner.types is None:
+            return self.machine.unknown("device type")
+        return Const(next(iter(owner.types))) if len(owner.types) == 1 else OneOf(owner.types)
+
+    def join(self, left: Value, right: Value) -> Value | None:
+        """A device of the types of either."""
+        if not isinstance(left, Device) or not isinstance(right, Device):
+            return None
+        known = left.types is not None and right.types is not None
+        return Device(left.types | right.types if known else None)  # type: ignore[operator]
