@@ -8,15 +8,16 @@ from dataclasses import replace
 from amplint.codemods.bfloat16_scalers import KIND, Scalers
 from amplint.codemods.conditions import drop_empty, empty_conditions, folded_condition, with_edited_conditions
 from amplint.codemods.conversion import Plan, Remark, Wish
-from amplint.codemods.names import Use, library_uses
-from amplint.codemods.objects import Objects
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.editing import Passes, edited, remarks_on
 from amplint.codemods.rows import rewritten, row_after, row_before, tidied
-from amplint.codemods.script import Passes, Script
 from amplint.findings import Edit
 from amplint.fixes.imports import remove_stale_imports
 from amplint.source import syntax as cst
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS, SUCCESSORS
+from amplint.training.names import Use, library_uses
+from amplint.training.objects import Objects
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _FLOAT16 = ("torch.float16", "torch.half")
 _HALVES = re.compile(r"\.half\(\)|\bfloat16\b|torch\.half\b")
@@ -33,7 +34,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         new = _converted(script)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=remarks_on(refusal, script))
     new = tidied(text, new)
     change = rewritten(text, new, "Use bfloat16, without a scaler")
     if change is None:
@@ -83,10 +84,10 @@ def _converted(script: Script) -> str:
     conditions, empty = scalers.conditions(), empty_conditions(script)
     passes = Passes(script)
     with passes.mapped_refusals():
-        passes.script = script.apply(regions)
+        passes.script = edited(script, regions)
         passes.script = _never_skipped(passes.script)
         scalers = _scalers(passes.script)
-        passes.script = passes.script.apply(scalers.edits())
+        passes.script = edited(passes.script, scalers.edits())
         passes.script = _joined(passes.script, conditions)
         passes.script = drop_empty(passes.script, empty)
         _refuse_remaining_scaler(passes.script, scalers)
@@ -102,7 +103,7 @@ def _never_skipped(script: Script) -> Script:
 
     script = with_edited_conditions(script, edit_of)
     gone = (script.rewrite.remove_statement(node) for node in _scalers(script).readings())
-    return script.apply(edit for edit in gone if edit is not None)
+    return edited(script, (edit for edit in gone if edit is not None))
 
 
 def _region(script: Script, use: Use) -> Edit | None:

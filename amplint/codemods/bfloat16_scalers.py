@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.names import Use
-from amplint.codemods.objects import Known, Objects
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
+from amplint.codemods.editing import without
 from amplint.findings import Edit, Span
 from amplint.source import syntax as cst
+from amplint.training.names import Use
+from amplint.training.objects import Known, Objects
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 KIND = "scaler"
 _NOTHING_LEFT = ("unscale_", "update", "load_state_dict")
@@ -180,7 +181,7 @@ class Scalers:
 
     def _without(self, items: Sequence[cst.CSTNode], item: cst.CSTNode) -> Iterator[Edit]:
         """The edits that remove `item` from a list in brackets."""
-        yield from self.script.without([self.script.source.span(each) for each in items], [list(items).index(item)])
+        yield from without(self.script, [self.script.source.span(each) for each in items], [list(items).index(item)])
 
     def _parameters(self, function: cst.FunctionDef, names: set[str]) -> Iterator[Edit]:
         """The edits that remove the parameters that took a scaler."""
@@ -192,7 +193,7 @@ class Scalers:
             named = []
         for group in (positional, named):
             gone = [index for index, param in enumerate(group) if param.name.value in names]
-            yield from self.script.without([self._extent(param) for param in group], gone)
+            yield from without(self.script, [self._extent(param) for param in group], gone)
 
     def _extent(self, param: cst.Param) -> Span:
         """The span of a parameter with its annotation and its default."""

@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.codemods import outputs
-from amplint.codemods.bindings import called_name
 from amplint.codemods.conversion import Remark
-from amplint.codemods.givers import gives_plain_losses
-from amplint.codemods.halves import halves_of
 from amplint.codemods.islands import RULES, islands, literal_device
 from amplint.codemods.mending import remark_on
 from amplint.codemods.repairs import lint
 from amplint.codemods.rows import row_before
-from amplint.codemods.script import parsed
-from amplint.codemods.surroundings import whole_program
 from amplint.findings import Finding, Severity
 from amplint.fixes.apply import apply_verified
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import NEWLINE, Source
 from amplint.source.tree import every
+from amplint.training.bindings import called_name
+from amplint.training.givers import gives_plain_losses
+from amplint.training.halves import halves_of
+from amplint.training.script import parsed
+from amplint.training.surroundings import whole_program
 
 ROUNDS = 10
 ACCEPTED = ("scaler-not-checkpointed",)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from amplint.codemods.refusal import SHARED, Refusal
-from amplint.codemods.script import Script
+from amplint.codemods.editing import edited
 from amplint.findings import Edit
 from amplint.source import syntax as cst
+from amplint.training.refusal import SHARED, Refusal
+from amplint.training.script import Script
 
 
 def conjunction(test: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -44,7 +45,7 @@ def with_edited_conditions(script: Script, edit_of: Callable[[Script, cst.If], E
         edit = next((edit for edit in edits if edit is not None), None)
         if edit is None:
             return script
-        script = script.apply([edit])
+        script = edited(script, [edit])
 
 
 def drop_empty(script: Script, before: frozenset[str]) -> Script:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.conversion import Plan, Remark, Wish
-from amplint.codemods.names import imported, library_uses
 from amplint.codemods.repairs import plan_repairs, rule_named
-from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SUCCESSORS
+from amplint.training.names import imported, library_uses
+from amplint.training.script import Script
 
 
 def plan(text: str, wish: Wish, path: str) -> Plan:

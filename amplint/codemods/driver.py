@@ -9,8 +9,6 @@ from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, moved, row_before
-from amplint.codemods.surroundings import SECONDS, OutOfTime, amend, check_time, conversion_scope
-from amplint.codemods.surroundings import modules as around
 from amplint.engine.deep import call_deep, deep_recursion
 from amplint.engine.diagnostics import describe
 from amplint.engine.modules import Modules
@@ -18,6 +16,8 @@ from amplint.engine.run import opened
 from amplint.findings import Applicability, Fix
 from amplint.fixes.apply import apply_verified
 from amplint.source.encoding import SourceError
+from amplint.training.surroundings import SECONDS, OutOfTime, amend, check_time, conversion_scope
+from amplint.training.surroundings import modules as around
 
 ROUNDS = 20
 CURES = 4

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from amplint.codemods import parameters
-from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Remark
 from amplint.codemods.options import Kind, add_option
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.training.calls import Calls
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 
 class Flag:

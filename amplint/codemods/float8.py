@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import called_name, constructor, paths
-from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.definitions import values_of
-from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
+from amplint.codemods.editing import remarks_on
 from amplint.findings import Fix
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.torchlib.float8 import MULTIPLE
+from amplint.training.bindings import called_name, constructor, paths
+from amplint.training.calls import Calls
+from amplint.training.definitions import values_of
+from amplint.training.names import Use, library_uses
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 _CONVERTS = "convert_to_float8_training"
 _IMPORT = f"from torchao.float8 import {_CONVERTS}"
@@ -50,7 +51,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script)
     except Refusal as refusal:
-        return Plan(refused=refusal.remarks(script.source))
+        return Plan(refused=remarks_on(refusal, script))
 
 
 def _planned(script: Script) -> Plan:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.bindings import bound_paths, called_name, constructor
-from amplint.codemods.givers import is_model
-from amplint.codemods.halves import halves_of, regions_of
 from amplint.codemods.mending import wrapped_in_float32
-from amplint.codemods.surroundings import whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.findings import Finding, Fix
 from amplint.semantics.models.half_outputs import is_loss
@@ -17,6 +13,10 @@ from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Source
 from amplint.source.tree import every
+from amplint.training.bindings import bound_paths, called_name, constructor
+from amplint.training.givers import is_model
+from amplint.training.halves import halves_of, regions_of
+from amplint.training.surroundings import whole_program
 
 _OF_LOSSES = "bce-in-autocast"
 _OF_OUTPUTS = "loss-in-half"

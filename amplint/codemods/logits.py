@@ -10,22 +10,23 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from amplint.codemods import names
-from amplint.codemods.bindings import paths
-from amplint.codemods.calls import Calls
 from amplint.codemods.conversion import Change, Remark
-from amplint.codemods.definitions import Given
-from amplint.codemods.interpretation import interpreted
-from amplint.codemods.models import Models, Unclear
+from amplint.codemods.editing import edited, without
 from amplint.codemods.rows import changed_edits, row_after, tidied
-from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import conversion_scope
-from amplint.codemods.variables import Held, Variables
 from amplint.edits.repairs import HOME, WITH_LOGITS
 from amplint.findings import Applicability, Edit, Fix
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import operations_with
+from amplint.training import names
+from amplint.training.bindings import paths
+from amplint.training.calls import Calls
+from amplint.training.definitions import Given
+from amplint.training.interpretation import interpreted
+from amplint.training.models import Models, Unclear
+from amplint.training.script import Script, parsed
+from amplint.training.surroundings import conversion_scope
+from amplint.training.variables import Held, Variables
 
 _SIGMOIDS = ("torch.sigmoid", "torch.nn.functional.sigmoid", "torch.special.expit")
 _CLASS = "torch.nn.BCELoss"
@@ -44,7 +45,7 @@ def to_logits(script: Script, calls: Calls) -> Change | None:
         return None
     try:
         moved = _Logits(script, calls)
-        new = tidied(script.text, script.apply(moved.edits()).text)
+        new = tidied(script.text, edited(script, moved.edits()).text)
     except Unclear:
         return None
     rows = sorted(script.row(use.node) for use in moved.losses)
@@ -351,7 +352,7 @@ class _Logits:
         if not isinstance(container, cst.Call):
             raise Unclear
         spans = [self._script.source.span(one) for one in container.args]
-        yield from self._script.without(spans, [len(spans) - 1])
+        yield from without(self._script, spans, [len(spans) - 1])
 
     def _removed(self, node: cst.CSTNode) -> Edit:
         edit = self._script.rewrite.remove_statement(node)

@@ -6,9 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from amplint.codemods.bindings import bound_paths, called_name, paths
 from amplint.codemods.conversion import Cure, Remark
-from amplint.codemods.halves import ABOUT_HALF
 from amplint.edits.casting import tensor_evidence
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
 from amplint.semantics.models.half_outputs import is_loss
@@ -18,23 +16,11 @@ from amplint.source import syntax as cst
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
-from amplint.torchlib.catalogue import OPERATIONS, operations_with
-from amplint.torchlib.policy import BANNED
+from amplint.torchlib.catalogue import OPERATIONS
+from amplint.training.bindings import bound_paths, called_name, paths
+from amplint.training.halves import ABOUT_HALF
+from amplint.training.operands import is_layer, is_lowered, is_off, operands
 
-PRODUCTS = operations_with("matrices") - operations_with("weights")
-"""Products of matrices."""
-_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
-_SECOND = slice(1, 2)
-_OPERANDS = {
-    "einsum": slice(1, None),
-    "grid_sample": _SECOND,
-    "odeint": _SECOND,
-    "odeint_adjoint": _SECOND,
-    "addmm": slice(3),
-    "baddbmm": slice(3),
-    **dict.fromkeys(_LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
-}
-"""Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
 _WIDENING = ("float", "double")
 _DECOMPOSITIONS = frozenset(
     {"svd", "svdvals", "det", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr"}
@@ -151,42 +137,8 @@ def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNo
     """The products of matrices in the statement of one."""
     statement = rewrite.statement_of(node) if is_lowered(node) else None
     for one in every(statement, cst.Call, cst.BinaryOperation) if statement is not None else ():
-        if is_lowered(one) and not _is_layer(one):
+        if is_lowered(one) and not is_layer(one):
             yield one
-
-
-def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
-    """The operands that decide the dtype in which an operation computes; none if its form does not show them."""
-    if isinstance(node, cst.BinaryOperation):
-        return [node.left, node.right] if is_lowered(node) else [node]
-    if not isinstance(node, cst.Call):
-        return []
-    given = [one.value for one in node.args if one.keyword is None and not one.star]
-    path, name = dotted(node.func) or "", called_name(node)
-    if isinstance(node.func, cst.Call) or _is_layer(node):
-        return given
-    if path.partition(".")[0] in source.imports or path == f"self.{name}":
-        return given[_OPERANDS.get(name, slice(1))]
-    return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
-
-
-def is_lowered(node: cst.CSTNode) -> bool:
-    """Whether autocast casts what an operation is given to half, or refuses it."""
-    if isinstance(node, cst.BinaryOperation):
-        return isinstance(node.operator, cst.MatrixMultiply)
-    return _is_layer(node) or called_name(node) in _LOWERED
-
-
-def _is_layer(node: cst.CSTNode) -> bool:
-    """Whether `node` calls an attribute of its object that is no operation of PyTorch by its name."""
-    path = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
-    return path.startswith("self.") and called_name(node) not in OPERATIONS
-
-
-def is_off(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` stands in a region that is off."""
-    above = (one for one in source.ancestors(node) if isinstance(one, cst.With))
-    return any("autocast" in code and "False" in code for one in above for code in map(source.code, one.items))
 
 
 def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
@@ -271,7 +223,7 @@ def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:
     homes = (one for call in calls for one in source.ancestors(call) if isinstance(one, cst.FunctionDef))
     home = next(homes, None)
     found = every(home, cst.Call, cst.BinaryOperation) if home is not None else ()
-    return [one for one in found if is_lowered(one) and not _is_layer(one) and not is_off(source, one)]
+    return [one for one in found if is_lowered(one) and not is_layer(one) and not is_off(source, one)]
 
 
 def _limited(source: Source, span: Span) -> Fix | None:

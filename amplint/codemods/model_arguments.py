@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from amplint.codemods.bindings import matched, paths, positional
 from amplint.codemods.conversion import Remark
-from amplint.codemods.halves import Halves
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
+from amplint.training.bindings import matched, paths, positional
+from amplint.training.halves import Halves
 
 _DEPTH = 3
 """The number of functions through which a model is followed."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import bound_paths, called_name
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use, library_uses
 from amplint.codemods.parameters import New, behind, declared_behind
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.bindings import bound_paths
+from amplint.training.names import Use, library_uses
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,6 @@ class Option:
     done: Remark
     imports: tuple[str, ...] = ()
     since: int = 0
-
-
-def declared(script: Script, name: str) -> cst.Call | None:
-    """The call of `add_argument` that declares the option whose value is the attribute `name` of the arguments."""
-    for call in script.calls:
-        if called_name(call) == "add_argument":
-            given = script.rewrite.find_argument(call, "dest")
-            values = [given.value] if given is not None else [one.value for one in call.args if one.keyword is None]
-            flags = [str(one.evaluated_value) for one in values if isinstance(one, cst.SimpleString)]
-            if name in [flag.lstrip("-").replace("-", "_") for flag in flags]:
-                return call
-    return None
 
 
 def add_option(script: Script, kind: Kind) -> Option:

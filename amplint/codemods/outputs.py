@@ -7,12 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from amplint.codemods.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.codemods.conversion import Remark
-from amplint.codemods.halves import ABOUT_HALF, halves_of
 from amplint.codemods.repairs import all_rules
-from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import cached_by_text, check_time, whole_program
 from amplint.edits.casting import used_as_tensor
 from amplint.engine.dispatch import Dispatcher
 from amplint.engine.screen import words_of
@@ -31,6 +27,10 @@ from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
+from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
+from amplint.training.halves import ABOUT_HALF, halves_of
+from amplint.training.script import Script, parsed
+from amplint.training.surroundings import cached_by_text, check_time, whole_program
 
 _FILLED = frozenset({"empty_like", "new_empty"})
 """Functions that make tensors which are filled piece by piece."""

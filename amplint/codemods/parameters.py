@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from amplint.codemods.bindings import positional
-from amplint.codemods.refusal import required
-from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.training.bindings import positional
+from amplint.training.refusal import required
+from amplint.training.script import Script
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,26 +9,27 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from amplint.codemods import hazards, outputs
-from amplint.codemods.bindings import bound_paths, called_name, positional
-from amplint.codemods.callables import called_names, is_of_data, live_functions
+from amplint.codemods import outputs
 from amplint.codemods.completion import is_harmless
 from amplint.codemods.conversion import Cure, Remark, Wish
-from amplint.codemods.givers import is_model, models_given
-from amplint.codemods.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.codemods.islands import literal_device, losses_of_models
 from amplint.codemods.mending import as_cures, in_float32, of_array, of_finding, of_sigmoids, remark_on
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
-from amplint.codemods.script import parsed
-from amplint.codemods.surroundings import cached_by_text, whole_program
-from amplint.codemods.training.observed import AT_HOME
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
+from amplint.training import hazards
+from amplint.training.bindings import bound_paths, called_name, positional
+from amplint.training.callables import called_names, is_of_data, live_functions
+from amplint.training.givers import is_model, models_given
+from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
+from amplint.training.observed import AT_HOME
+from amplint.training.script import parsed
+from amplint.training.surroundings import cached_by_text, whole_program
 
 _DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from amplint.codemods.conversion import Change, Plan, Remark
-from amplint.codemods.surroundings import cached_by_text, check_time, modules
 from amplint.engine.analyse import analyse
 from amplint.engine.diagnostics import ALWAYS_ON
 from amplint.engine.job import Job
@@ -14,6 +13,7 @@ from amplint.engine.screen import follows, screen
 from amplint.findings import Finding
 from amplint.rule import Rule
 from amplint.source.encoding import encode
+from amplint.training.surroundings import cached_by_text, check_time, modules
 
 
 @functools.cache

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from amplint.codemods import bfloat16, cuda_amp
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
-from amplint.codemods.names import library_uses
-from amplint.codemods.script import Script
-from amplint.codemods.surroundings import modules
 from amplint.findings import Edit, Fix
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.frameworks import DTYPE_NAMES, LIBRARIES, loop_kind
+from amplint.training.names import library_uses
+from amplint.training.script import Script
+from amplint.training.surroundings import modules
 
 _WORDS = ("half", "float16", "fp16", '"16', "'16", "precision=16")
 _DTYPES = ("torch.float16", "torch.half")

@@ -8,9 +8,10 @@ import pytest
 
 from amplint import api
 from amplint.cli import terminal
-from amplint.codemods import Wish, convert, surroundings
+from amplint.codemods import Wish, convert
 from amplint.codemods.files import _ConversionBatch
 from amplint.engine.config import ConfigError
+from amplint.training import surroundings
 from tests.codemods.running import LOOP
 from tests.codemods.test_command import NEW, OLD, REFUSED
 from tests.conftest import Command

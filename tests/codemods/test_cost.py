@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import amplint.semantics
-from amplint.codemods import Wish, convert, interpretation, outputs
+from amplint.codemods import Wish, convert, outputs
+from amplint.training import interpretation
 from tests.codemods.running import LOOP
 
 HALF = Wish(to="amp")

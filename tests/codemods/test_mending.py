@@ -11,13 +11,13 @@ import pytest
 from amplint.codemods import Conversion, Wish, convert
 from amplint.codemods.files import convert_files
 from amplint.codemods.mending import in_float32
-from amplint.codemods.script import parsed
 from amplint.engine.discover import Target, discover
 from amplint.engine.projects import Projects
 from amplint.engine.registry import load_registry
 from amplint.fixes.apply import apply_verified
 from amplint.source import syntax as cst
 from amplint.source.tree import every
+from amplint.training.script import parsed
 from tests.codemods.running import told
 
 TRAIN = """import torch

@@ -6,27 +6,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from amplint.codemods import parameters
-from amplint.codemods.accumulation import windows, work
+from amplint.codemods.accumulation import windows
 from amplint.codemods.accumulation.blocks import Blocks
-from amplint.codemods.accumulation.parallel import Parallel
 from amplint.codemods.accumulation.parts import Parts
-from amplint.codemods.accumulation.reductions import Reduction, Reductions
-from amplint.codemods.accumulation.rounds import Place, Round, as_place, check_conditions, find, has_remainder, observe
 from amplint.codemods.accumulation.windows import Window
-from amplint.codemods.bindings import called_name, paths
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.editing import remarks_on
 from amplint.codemods.flags import Flag
 from amplint.codemods.options import number_of_batches
-from amplint.codemods.refusal import Reasons, Refusal
 from amplint.codemods.rows import row_edited
-from amplint.codemods.script import Script, parsed
-from amplint.codemods.training.gradients import gradient_uses
-from amplint.codemods.training.observed import Observed, framework
 from amplint.findings import Edit, Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training import work
+from amplint.training.bindings import called_name, paths
+from amplint.training.gradients import gradient_uses
+from amplint.training.observed import Observed, framework
+from amplint.training.parallel import Parallel
+from amplint.training.reductions import Reduction, Reductions
+from amplint.training.refusal import Reasons, Refusal
+from amplint.training.rounds import Place, Round, as_place, check_conditions, find, has_remainder, observe
+from amplint.training.script import Script, parsed
 
 _COUNTS = ("accumulation_steps", "accumulate_steps", "steps_to_accumulate")
 """Names for the number of batches per window."""
@@ -40,7 +42,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return _planned(script, wish.accumulate, add_flag=wish.add_flag)
     except Refusal as refusal:
-        return Plan(refused=refusal.remarks(script.source))
+        return Plan(refused=remarks_on(refusal, script))
 
 
 def _planned(script: Script, count: int, *, add_flag: bool) -> Plan:

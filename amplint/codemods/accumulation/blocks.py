@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.refusal import required
-from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.training.refusal import required
+from amplint.training.script import Script
 
 
 @dataclass(frozen=True)

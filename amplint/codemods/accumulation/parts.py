@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from amplint.codemods.accumulation import work
-from amplint.codemods.accumulation.rounds import Place, counted, has_remainder
-from amplint.codemods.bindings import bound_paths, called_name, paths
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
-from amplint.codemods.training.observed import Observed
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training import work
+from amplint.training.bindings import bound_paths, called_name, paths
+from amplint.training.observed import Observed
+from amplint.training.refusal import Refusal, required
+from amplint.training.rounds import Place, counted, has_remainder
+from amplint.training.script import Script
 
 
 class Parts:

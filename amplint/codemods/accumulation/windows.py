@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amplint.codemods.accumulation.lengths import has_length
-from amplint.codemods.accumulation.ranges import range_of
-from amplint.codemods.bindings import bound_paths, called_name
-from amplint.codemods.calls import Calls
 from amplint.codemods.parameters import New
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import EPOCHS, PROGRESS_BAR
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.bindings import bound_paths, called_name
+from amplint.training.calls import Calls
+from amplint.training.lengths import has_length
+from amplint.training.ranges import range_of
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _HELPER_CODE = (
     "def {name}(batches, count):",

@@ -7,23 +7,24 @@ import re
 from amplint.codemods.amp import devices, limits, managed, notes, sharded
 from amplint.codemods.amp.scalers import Scalers
 from amplint.codemods.conversion import Change, Plan, Remark, Wish
+from amplint.codemods.editing import remarks_on
 from amplint.codemods.flags import Flag
 from amplint.codemods.logits import to_logits
 from amplint.codemods.options import SWITCH
-from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import row_edited
-from amplint.codemods.script import Script, parsed
-from amplint.codemods.surroundings import modules, whole_program
-from amplint.codemods.training.flow import Flow, PassedForward
-from amplint.codemods.training.gathering import assign_argument, assign_losses, separate_regions
-from amplint.codemods.training.observed import Goal, Observed, observe
-from amplint.codemods.training.protocol import Protocol
-from amplint.codemods.training.regions import Regions
+from amplint.codemods.writers.gathering import assign_argument, assign_losses, separate_regions
+from amplint.codemods.writers.protocol import Protocol
+from amplint.codemods.writers.regions import Regions
 from amplint.findings import Fix
 from amplint.fixes.apply import apply_round
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SUMMARIES, WRITERS_WITHOUT_BFLOAT16
+from amplint.training.flow import Flow, PassedForward
+from amplint.training.observed import Goal, Observed, observe
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script, parsed
+from amplint.training.surroundings import modules, whole_program
 
 REPAIRS = (
     "scaler-not-checkpointed",
@@ -60,7 +61,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
     try:
         return managed.plan(script, wish.dtype) or (_planned(script, wish) if trains else Plan())
     except Refusal as refusal:
-        return Plan(refused=refusal.remarks(script.source))
+        return Plan(refused=remarks_on(refusal, script))
 
 
 def _planned(script: Script, wish: Wish) -> Plan:

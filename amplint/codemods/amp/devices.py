@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from amplint.codemods.calls import Calls
-from amplint.codemods.definitions import reaching_definitions, values_of
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.calls import Calls
+from amplint.training.definitions import reaching_definitions, values_of
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _MAKERS = ("device", "current_accelerator")
 _NAMES = ("device", "self.device", "DEVICE")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from amplint.codemods.amp import wrappers
 from amplint.codemods.amp.sharded import MODULES
-from amplint.codemods.hazards import is_sparse
-from amplint.codemods.refusal import Reasons, Refusal
-from amplint.codemods.script import Script
-from amplint.codemods.training.observed import Observed, framework
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training import wrappers
+from amplint.training.hazards import is_sparse
+from amplint.training.observed import Observed, framework
+from amplint.training.refusal import Reasons, Refusal
+from amplint.training.script import Script
 
 _OF_OPTIMIZERS = frozenset(
     {"step", "zero_grad", "state_dict", "load_state_dict", "add_param_group", "train", "eval", "share_memory"}

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 
 from amplint.codemods.conversion import Change, Plan, Remark
-from amplint.codemods.names import Use, library_uses
-from amplint.codemods.script import Script
-from amplint.codemods.surroundings import modules
 from amplint.findings import Edit, Fix
 from amplint.records import dataclass
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.torchlib.frameworks import LIBRARIES, MANAGERS, PRECISIONS, is_lightning_module, loop_kind
+from amplint.training.names import Use, library_uses
+from amplint.training.script import Script
+from amplint.training.surroundings import modules
 
 _MIXED = {"float16": '"16-mixed"', "bfloat16": '"bf16-mixed"'}
 _SHORT = {"float16": "fp16", "bfloat16": "bf16"}

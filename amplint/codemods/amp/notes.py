@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-from amplint.codemods.bindings import bound_paths, called_name, changed, paths
-from amplint.codemods.script import Script
-from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.observed import Observed, disables_gradients
-from amplint.codemods.training.regions import Regions
+from amplint.codemods.writers.regions import Regions
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
+from amplint.training.bindings import bound_paths, called_name, changed, paths
+from amplint.training.flow import Flow
+from amplint.training.observed import Observed, disables_gradients
+from amplint.training.script import Script
 
 _Note = tuple[cst.CSTNode, str]
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from amplint.codemods import parameters
-from amplint.codemods.bindings import bound_paths, called_name, paths, positional
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
-from amplint.codemods.training.observed import Observed
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
+from amplint.training.bindings import bound_paths, called_name, paths, positional
+from amplint.training.observed import Observed
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 _NAMES = ("scaler", "grad_scaler", "amp_scaler")
 _NO_PLACE = "there is no place for the scaler here"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use, library_uses
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.torchlib.sharding import POLICY_OF, SHARDERS
+from amplint.training.names import Use, library_uses
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 MODULES = ("torch.distributed.fsdp", "torch.distributed._composable")
 _OLD = "torch.distributed._composable.fsdp"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, imported, names_in
-from amplint.codemods.bindings import called_name
 from amplint.codemods.conditions import conjunction, folded_condition, with_edited_conditions
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
+from amplint.codemods.editing import edited
 from amplint.findings import Edit
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.training.bindings import called_name
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _TELLS = ("print", "warn", "warning", "info", "error", "exit", "ImportError", "RuntimeError", "debug")
 
@@ -26,7 +27,7 @@ def unguard(script: Script) -> Script:
         if any(name == "apex" or name.startswith((AMP, FP16_UTILS)) for name in names):
             known.update(_flags_for_apex(script, node, imports))
             edits.append(_plain(script, node, imports))
-    script = script.apply(edits)
+    script = edited(script, edits)
     return _without(script, known) if known else script
 
 
@@ -117,7 +118,7 @@ def _without(script: Script, known: dict[str, bool]) -> Script:
         for node in script.of_kind(cst.SimpleStatementLine, cst.Assert)
         if (edit := _dropped(script, node, known)) is not None
     ]
-    script = script.apply(gone)
+    script = edited(script, gone)
     for node in script.of_kind(cst.Name):
         if known.get(node.value) and not isinstance(script.source.parent(node), cst.Attribute):
             raise Refusal(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amplint.codemods.bindings import called_name
-from amplint.codemods.calls import Calls
-from amplint.codemods.definitions import reaching_definitions, value_of
-from amplint.codemods.options import declared
-from amplint.codemods.script import Script
+from amplint.semantics.reading.options import options
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.training.bindings import called_name
+from amplint.training.calls import Calls
+from amplint.training.definitions import reaching_definitions, value_of
+from amplint.training.script import Script
 
 DEPTH = 3
 _BOOLEAN = frozenset(
@@ -51,9 +51,8 @@ def _holds_boolean(script: Script, node: cst.Name | cst.Attribute, depth: int) -
 
 def _is_switch(script: Script, name: str) -> bool:
     """Whether an option of this name is declared as a switch."""
-    call = declared(script, name)
-    action = script.rewrite.find_argument(call, "action") if call is not None else None
-    return action is not None and script.text_of(action.value).strip("'\"").endswith(_SWITCHES)
+    option = options(script.source).get(name)
+    return option is not None and option.action is not None and option.action.endswith(_SWITCHES)
 
 
 def _is_boolean_parameter(param: cst.Param) -> bool:

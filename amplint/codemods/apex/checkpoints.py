@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.codemods.apex.reach import Reach
-from amplint.codemods.script import Script
 from amplint.edits.checkpoints import restored, saved
 from amplint.findings import Edit
 from amplint.source import syntax as cst
+from amplint.training.script import Script
 
 
 def states(script: Script, reach: Reach) -> Iterator[cst.Call]:

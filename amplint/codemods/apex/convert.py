@@ -17,11 +17,12 @@ from amplint.codemods.apex.start import scaler_made, start_edits
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, aliases, is_of_amp, uses
 from amplint.codemods.conditions import drop_empty, empty_conditions
 from amplint.codemods.conversion import Plan, Remark, Wish
-from amplint.codemods.refusal import Refusal
+from amplint.codemods.editing import Passes, edited, remarks_on
 from amplint.codemods.rows import rewritten, tidied
-from amplint.codemods.script import Passes, Script
 from amplint.edits.checkpoint_files import IMPORTS
 from amplint.fixes.imports import add_imports
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _REPAIRS = (
         "bce-in-autocast", "clip-without-unscale", "constant-overflows-half", "constant-vanishes-in-half",
@@ -48,7 +49,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
             raise Refusal(1, "apex computes in float16: convert from apex first, then from float16 to bfloat16")
         new, remarks = _converted(script, wish)
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(script.source),))
+        return Plan(refused=remarks_on(refusal, script))
     change = rewritten(text, tidied(text, new), "Use torch.autocast and torch.amp.GradScaler", remarks)
     return Plan((change,) if change is not None else (), repairs=_REPAIRS)
 
@@ -65,7 +66,7 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         passes.script = unguard(original)
         begun = first_scale(passes.script, uses(passes.script))
         if begun is not None:
-            passes.script = passes.script.apply([begun[1]])
+            passes.script = edited(passes.script, [begun[1]])
         script = passes.script
         every = uses(script)
         calls = setups(script, every)
@@ -89,8 +90,8 @@ def _converted(original: Script, wish: Wish) -> tuple[str, list[Remark]]:
         for index, setup in enumerate(calls):
             made = scaler_made(setup, scaler, wish) if training and index == 0 else None
             edits += start_edits(script, calls, setup, made, protocol.made_at)
-        passes.script = script.apply(edits)
-        passes.script = drop_imports(passes.script.apply(leave_regions(passes.script)))
+        passes.script = edited(script, edits)
+        passes.script = drop_imports(edited(passes.script, leave_regions(passes.script)))
         flags = Flags(calls[0].flags, calls[0].switches, calls[0].scope)
         passes.script = join_pairs(passes.script, reach, flags, scaler)
         script, more = replace_others(passes.script)

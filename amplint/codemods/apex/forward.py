@@ -5,16 +5,17 @@ from __future__ import annotations
 from amplint.codemods.apex.pairs import Flags
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conversion import Wish
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.scopes import Scope
-from amplint.codemods.script import Script
-from amplint.codemods.training.flow import Flow
-from amplint.codemods.training.gathering import assign_losses, separate_regions
-from amplint.codemods.training.observed import Goal, Observed, observe
-from amplint.codemods.training.regions import Regions
+from amplint.codemods.editing import edited
+from amplint.codemods.writers.gathering import assign_losses, separate_regions
+from amplint.codemods.writers.regions import Regions
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
+from amplint.training.flow import Flow
+from amplint.training.observed import Goal, Observed, observe
+from amplint.training.refusal import Refusal
+from amplint.training.scopes import Scope
+from amplint.training.script import Script
 
 
 def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, training: bool) -> Script:
@@ -39,16 +40,16 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
     _add_handed(script, observed, reach)
     named = assign_losses(script, observed.losses)
     if named is not None:
-        return enter_autocast(script.apply(named.fix.edits), reach, flags, wish, training=training)
+        return enter_autocast(edited(script, named.fix.edits), reach, flags, wish, training=training)
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow, can_be)
     moved = separate_regions(script, flow, regions)
     if moved is not None:
-        return enter_autocast(script.apply(moved.fix.edits), reach, flags, wish, training=training)
+        return enter_autocast(edited(script, moved.fix.edits), reach, flags, wish, training=training)
     regions.shorten()
     if not regions.rows():
         raise Refusal(1, "no forward pass of a model is in sight")
-    return script.apply(regions.edits(known))
+    return edited(script, regions.edits(known))
 
 
 def _add_scaled(script: Script, observed: Observed, scaler: str) -> None:

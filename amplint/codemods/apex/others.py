@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from amplint.codemods.apex.uses import AMP, FP16_UTILS, TO_FLOAT, aliases, imported, is_guarded, uses
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
+from amplint.codemods.editing import edited, without
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 from amplint.source.tree import bound_by
+from amplint.training.names import Use
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 _MODULES = ("apex.parallel", "apex.optimizers", "apex.normalization")
 _SUCCESSORS = {
@@ -66,7 +67,7 @@ def replace_others(script: Script) -> tuple[Script, list[Remark]]:
         elif use.name not in reported:
             reported.add(use.name)
             remarks.append(Remark(row, f"{use.name} still comes from apex: it has no equal in PyTorch"))
-    return script.apply(edits), remarks
+    return edited(script, edits), remarks
 
 
 def _replaced(script: Script, use: Use, successor: str) -> Iterator[Edit]:
@@ -120,7 +121,7 @@ def drop_imports(script: Script) -> Script:
             starred = isinstance(small, cst.ImportFrom) and isinstance(small.names, cst.ImportStar)
             if isinstance(small, (cst.Import, cst.ImportFrom)) and dead and (len(dead) == len(bound) or not starred):
                 edits += _removals(script, statement, small, dead)
-    return script.apply(edits)
+    return edited(script, edits)
 
 
 def _guarded(script: Script) -> set[str]:
@@ -142,7 +143,7 @@ def _removals(
     names = () if isinstance(small.names, cst.ImportStar) else small.names
     gone = [index for index, alias in enumerate(names) if bound_by(alias) in dead]
     if len(gone) < len(names):
-        yield from script.without([script.source.span(alias) for alias in names], gone)
+        yield from without(script, [script.source.span(alias) for alias in names], gone)
         return
     removal = script.rewrite.remove_statement(statement)
     yield required(removal, script.row(statement), "the import of apex shares its line with others")

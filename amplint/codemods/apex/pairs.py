@@ -7,12 +7,12 @@ import textwrap
 
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.conditions import conjunction, folded_condition, with_edited_conditions
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.scopes import Scope
-from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.training.refusal import Refusal
+from amplint.training.scopes import Scope
+from amplint.training.script import Script
 
 
 class Flags:

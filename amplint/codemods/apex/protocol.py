@@ -9,20 +9,20 @@ from amplint.codemods.apex.checkpoints import kept_with_optimizer
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.start import scaler_place
 from amplint.codemods.apex.uses import LOAD_STATE_DICT, MASTER_PARAMS, SCALE_LOSS, STATE_DICT, uses
-from amplint.codemods.bindings import positional
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use
 from amplint.codemods.parameters import New, passed_on, takes_more
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.scopes import Scope
-from amplint.codemods.script import Script
-from amplint.codemods.training import protocol
-from amplint.codemods.training.observed import Observed
+from amplint.codemods.writers import protocol
 from amplint.edits.protocol import scaled
 from amplint.findings import Edit
 from amplint.semantics.words import ABOUT_GRADIENTS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.bindings import positional
+from amplint.training.names import Use
+from amplint.training.observed import Observed
+from amplint.training.refusal import Refusal, required
+from amplint.training.scopes import Scope
+from amplint.training.script import Script
 
 _SCALE_LOSS = ("loss", "optimizers", "loss_id", "model", "delay_unscale", "delay_overflow_check")
 _STATES = (STATE_DICT, LOAD_STATE_DICT)

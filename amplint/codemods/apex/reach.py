@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from amplint.codemods.apex.setup import Setup
 from amplint.codemods.apex.uses import names_in
-from amplint.codemods.calls import Calls
-from amplint.codemods.objects import Objects
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.scopes import Scope
-from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.source.lower import parse_expression
+from amplint.training.calls import Calls
+from amplint.training.objects import Objects
+from amplint.training.refusal import Refusal, required
+from amplint.training.scopes import Scope
+from amplint.training.script import Script
 
 
 class Reach:

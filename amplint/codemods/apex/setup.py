@@ -8,14 +8,14 @@ from amplint.codemods.apex.booleans import as_boolean
 from amplint.codemods.apex.uses import AMP, INITIALIZE
 from amplint.codemods.conditions import conjunction
 from amplint.codemods.conversion import Remark
-from amplint.codemods.names import Use
-from amplint.codemods.places import clauses
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.scopes import Scope
-from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.training.names import Use
+from amplint.training.places import clauses
+from amplint.training.refusal import Refusal, required
+from amplint.training.scopes import Scope
+from amplint.training.script import Script
 
 _PARAMETERS = (
     "models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions", "keep_batchnorm_fp32",

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from amplint.codemods.apex.checkpoints import states
 from amplint.codemods.apex.reach import Reach
 from amplint.codemods.apex.setup import Setup
-from amplint.codemods.bindings import bound_paths, paths
 from amplint.codemods.conversion import Wish
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 from amplint.source.lower import parse_expression
 from amplint.source.tree import walk
+from amplint.training.bindings import bound_paths, paths
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 
 def scaler_made(setup: Setup, scaler: str, wish: Wish) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amplint.codemods import names
-from amplint.codemods.names import Use
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.source.tree import bound_by, walk
+from amplint.training import names
+from amplint.training.names import Use
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 AMP, FP16_UTILS = "apex.amp", "apex.fp16_utils"
 INITIALIZE, SCALE_LOSS, MASTER_PARAMS = f"{AMP}.initialize", f"{AMP}.scale_loss", f"{AMP}.master_params"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from amplint.codemods.conversion import Plan, Remark, Wish
+from amplint.codemods.editing import remarks_on
 from amplint.codemods.mmcv import configs, decorators
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, REFUSED
 from amplint.codemods.mmcv.settings import NAMES
-from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import rewritten
-from amplint.codemods.script import Script
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _MODULE = (AUTO, FORCE, FLAG, *REFUSED)
 
@@ -24,7 +25,7 @@ def plan(text: str, wish: Wish, path: str) -> Plan:
             new, remarks = configs.converted(text, path)
             what = "Say it in optim_wrapper"
     except Refusal as refusal:
-        return Plan(refused=(refusal.remark(Script(text, path).source),))
+        return Plan(refused=remarks_on(refusal, Script(text, path)))
     change = rewritten(text, new, what, remarks)
     if change is None:
         return Plan()

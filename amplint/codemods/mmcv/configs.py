@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from amplint.codemods.bindings import bound_names
 from amplint.codemods.conversion import Remark
+from amplint.codemods.editing import edited
 from amplint.codemods.mmcv.inheritance import BASES, WRAPPER, Inherited, inherited
 from amplint.codemods.mmcv.settings import NAMES, Setting, assignments, items, key, read
 from amplint.codemods.mmcv.spelling import spelled
 from amplint.codemods.mmcv.wrapper import Piece, Wrapper
-from amplint.codemods.refusal import Refusal
 from amplint.codemods.rows import tidied
-from amplint.codemods.script import Script
 from amplint.findings import Edit
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.bindings import bound_names
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 _OTHERS = ("lr_config", "momentum_config", "runner", "total_epochs", "evaluation", "checkpoint_config", "log_config")
 """Settings that have another form in mmengine, too."""
@@ -57,7 +58,7 @@ def converted(text: str, path: str, seen: tuple[str, ...] = ()) -> tuple[str, li
     above = inherited(text, path, _text, seen)
     wrapper = Wrapper(script, settings, above)
     pieces = _with_comments(script, settings, wrapper.pieces())
-    new = script.apply(_edits(script, settings, pieces)).text
+    new = edited(script, _edits(script, settings, pieces)).text
     return _ended(text, tidied(text, new)), [*wrapper.remarks, *_remarks(script, above)]
 
 

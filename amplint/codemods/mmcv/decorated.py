@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from amplint.codemods.bindings import positional
-from amplint.codemods.names import Use, imported
-from amplint.codemods.refusal import Refusal, required
-from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.training.bindings import positional
+from amplint.training.names import Use, imported
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 AUTO, FORCE = "auto_fp16", "force_fp32"
 FLAG = "fp16_enabled"

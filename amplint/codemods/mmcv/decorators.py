@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from amplint.codemods.conversion import Remark, Wish
+from amplint.codemods.editing import edited
 from amplint.codemods.mmcv.decorated import AUTO, FLAG, FORCE, Decorated, decorated, known
-from amplint.codemods.names import uses
-from amplint.codemods.refusal import Refusal, required
 from amplint.codemods.rows import tidied
-from amplint.codemods.script import Script
 from amplint.findings import Edit, Position, Span
 from amplint.fixes.imports import add_imports, can_import, remove_stale_imports
 from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.torchlib.catalogue import operations_with
+from amplint.training.names import uses
+from amplint.training.refusal import Refusal, required
+from amplint.training.script import Script
 
 _HELPER = '''def {name}(value):
     """Make half tensors float32, also those in lists, tuples and dicts."""
@@ -51,7 +52,7 @@ def converted(text: str, wish: Wish, path: str) -> tuple[str, list[Remark]]:
     for each in every:
         edits += pass_.edits(each)
     edits += _guarded_imports(script)
-    new = _with_helper(script.apply(edits), pass_.helper if pass_.casts else None)
+    new = _with_helper(edited(script, edits), pass_.helper if pass_.casts else None)
     if any(each.name == FORCE for each in every) or pass_.casts:
         if not can_import(text, ["import torch"]):
             raise Refusal(1, "torch is the name of something else here")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from amplint.codemods.mmcv.settings import DELETE
-from amplint.codemods.refusal import Refusal
 from amplint.engine.config import MAX_FILE_SIZE
 from amplint.fixes.names import parse
 from amplint.records import dataclass
 from amplint.source.encoding import SourceError, decode
 from amplint.source.files import read
+from amplint.training.refusal import Refusal
 
 UNKNOWN = object()
 """The value of an expression that is no literal."""

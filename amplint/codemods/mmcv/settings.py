@@ -6,12 +6,12 @@ import io
 import tokenize
 from collections.abc import Sequence
 
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
 from amplint.findings import Span
 from amplint.records import dataclass
 from amplint.source import syntax as cst
 from amplint.source.source import NEWLINE
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 NAMES = ("optimizer", "optimizer_config", "fp16")
 DELETE = "_delete_"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from amplint.codemods.mmcv.settings import items, key
 from amplint.codemods.mmcv.wrapper import Piece
-from amplint.codemods.script import Script
 from amplint.source import syntax as cst
 from amplint.source.rewrite_lines import deletions
+from amplint.training.script import Script
 
 _WIDTH = 79
 _LEVEL = "    "

@@ -8,10 +8,10 @@ from typing import Any
 from amplint.codemods.conversion import Remark
 from amplint.codemods.mmcv.inheritance import UNKNOWN, Inherited
 from amplint.codemods.mmcv.settings import DELETE, Entry, Setting, items, key
-from amplint.codemods.refusal import Refusal
-from amplint.codemods.script import Script
 from amplint.records import dataclass
 from amplint.source import syntax as cst
+from amplint.training.refusal import Refusal
+from amplint.training.script import Script
 
 AMP = "AmpOptimWrapper"
 _HOOKS = {

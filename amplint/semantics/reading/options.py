@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from amplint.records import dataclass
-from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
@@ -14,10 +14,16 @@ from amplint.source.tree import every
 
 @dataclass(frozen=True, slots=True)
 class CommandOption:
-    """An option: the text that it has where it is not given, and whether it is a switch that turns on."""
+    """An option: the text that it has where it is not given, its type and its action, as they are written."""
 
     default: str | None
-    turns_on: bool
+    kind: str | None
+    action: str | None
+
+    @property
+    def turns_on(self) -> bool:
+        """Whether it is a switch that is off unless it is given."""
+        return self.action == "store_true"
 
 
 @cached_per_file
@@ -31,11 +37,18 @@ def options(source: Source) -> Mapping[str, CommandOption]:
 
 def _declared(call: cst.Call) -> list[tuple[str, CommandOption]]:
     """The option that a call declares with its name, none where that is computed."""
-    given = {argument.keyword.value: _text(argument.value) for argument in call.args if argument.keyword is not None}
+    keywords = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
+    given = {keyword: _text(value) for keyword, value in keywords.items()}
     flags = [_text(argument.value) for argument in call.args if argument.keyword is None]
     long = [flag for flag in flags if flag is not None and flag.startswith("--")]
     name = given["dest"] if "dest" in given else long[0].lstrip("-").replace("-", "_") if long else None
-    return [(name, CommandOption(given.get("default"), given.get("action") == "store_true"))] if name else []
+    kind, action = keywords.get("type"), keywords.get("action")
+    option = CommandOption(
+        given.get("default"),
+        dotted(kind) if kind is not None else None,
+        given.get("action") or (dotted(action) if action is not None else None),
+    )
+    return [(name, option)] if name else []
 
 
 def _text(node: cst.BaseExpression) -> str | None:

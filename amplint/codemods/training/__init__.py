@@ -1,1 +1,0 @@
-"""Analysis of training scripts: forward passes, losses and gradients, and the regions for these."""

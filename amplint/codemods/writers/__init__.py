@@ -1,0 +1,1 @@
+"""Writers of regions and of the calls of a scaler."""

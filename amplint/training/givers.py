@@ -1,0 +1,112 @@
+"""Models that a file is given: classes of what it imports by `*`, and those that files around it construct."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence, Set
+
+from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.program import Program
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import every
+from amplint.training.bindings import bound_paths, called_name, constructor
+from amplint.training.surroundings import cached_by_text, check_time, modules, whole_program
+
+_FORWARD = re.compile(r"^[ \t]+def forward\(", re.MULTILINE)
+_MOST_FILES = 60
+"""The limit of files in a folder that are searched for importers."""
+_MOST_IMPORTERS = 4
+"""The limit of files that import one: what more of them share is given too many models to tell of each."""
+
+
+def is_model(chunk: Chunk) -> bool:
+    """Whether a chunk is a class with a forward pass that is no loss by its name."""
+    return chunk.is_class and _FORWARD.search(chunk.text) is not None and not is_loss(chunk.name or "")
+
+
+def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
+    """The models that `main`, which constructs none, can be given, each with a program that reaches it."""
+    if not main.path:
+        return
+    program = whole_program(main)
+    for module in main.star_imports:
+        behind = modules().source(place) if (place := modules().place(main.path, module)) is not None else None
+        classes = [chunk for chunk in behind.chunks if is_model(chunk)] if behind is not None else []
+        parts = {word for one in classes for word in one.words if word != one.name}
+        for chunk in classes:
+            if chunk.name not in parts:
+                yield program if chunk in program.mentions else whole_program(chunk.source), chunk
+    every_importer = list(importers(main))
+    for source in every_importer if len(every_importer) <= _MOST_IMPORTERS else ():
+        check_time()
+        program = whole_program(source)
+        calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+        names = {called_name(call) for call in calls}
+        made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls)}
+        for name in sorted(names):
+            target = program.resolve(source, name) if name else None
+            if isinstance(target, Chunk) and target.source is not main and (is_model(target) or name in made):
+                yield program, target
+
+
+@cached_by_text
+def gives_plain_losses(main: Source) -> bool:
+    """Whether files that import `main` hand it losses, all of them PyTorch's."""
+    found = set[bool]()
+    for source in importers(main) if main.path else ():
+        calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
+        for name in _handed_over(source, main, calls):
+            root, last = name.partition(".")[0], name.rpartition(".")[2]
+            if is_loss(last) or last.endswith("Loss"):
+                target = whole_program(source).resolve(source, root)
+                found.add(isinstance(target, str) and target.startswith("torch."))
+    return found == {True}
+
+
+def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Iterator[str]:
+    """The paths of functions and classes whose results `source` passes to what `main` defines."""
+    own = {chunk.name for chunk in main.chunks if chunk.name}
+    own |= {one.name.value for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)}
+    given = {dotted(one.value) for call in calls if called_name(call) in own for one in call.args}
+    for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
+        made = constructor(assign.value)
+        if isinstance(made, cst.Call) and bound_paths(assign, whole=True) & given:
+            yield dotted(made.func) or ""
+
+
+def importers(main: Source) -> Iterator[Source]:
+    """The files in the folder of `main`, and in the one above, that import it, also from its package."""
+    folder, found = os.path.dirname(os.path.abspath(main.path)), 0
+    faces = {os.path.abspath(main.path)}
+    package = modules().source(os.path.join(folder, "__init__.py"))
+    if package is not None and _imports(package, faces):
+        faces.add(os.path.abspath(package.path))
+    names = {os.path.basename(one).removesuffix(".py").replace("__init__", os.path.basename(folder)) for one in faces}
+    named = b"|".join(re.escape(name.encode()) for name in sorted(names))
+    says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b(?:%b)\b" % named, re.MULTILINE)
+    for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
+        for name in sorted(modules().scripts(place))[:_MOST_FILES]:
+            path = os.path.join(place, name)
+            if path in faces or says.search(modules().raw(path) or b"") is None:
+                continue
+            source = modules().source(path)
+            if source is not None and _imports(source, faces):
+                found += 1
+                yield source
+            if found > _MOST_IMPORTERS:
+                return
+
+
+def _imports(source: Source, faces: Set[str]) -> bool:
+    """Whether `source` imports a file of `faces`, or something of it."""
+    named = [(one.module, one.name) for one in source.imports.values()]
+    asked = [*source.star_imports, *(module for module, _ in named), *(_joined(*one) for one in named if one[1])]
+    places = (modules().place(source.path, module) for module in asked)
+    return any(place is not None and os.path.abspath(place) in faces for place in places)
+
+
+def _joined(module: str, name: str) -> str:
+    return f"{module}{'' if module.endswith('.') else '.'}{name}"

@@ -1,0 +1,425 @@
+"""Half-precision hazards that show in the text alone: sparse products, bounds that round to 1, nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import every, walk
+from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
+from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
+from amplint.training.halves import calls_library, changes_dtype
+from amplint.training.operands import PRODUCTS, is_lowered, is_off, operands
+
+_SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
+_SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
+_BOUNDING = frozenset({"max", "amax", "neg", "neg_", "log_softmax", "logsumexp"})
+"""Functions whose result, or its difference to what they are given, is never much more than 0."""
+_RESHAPING = operations_with("reshapes")
+_CHOICES = frozenset({"argmin", "argmax", "min", "max", "topk", "argsort", "sort"})
+_BOUNDS = {"clamp": 2, "clip": 2, "clamp_": 2, "clamp_max": 1}
+"""Function that bounds a tensor -> the position of the upper bound, the tensor being the first argument."""
+_Body = cst.FunctionDef | cst.Module
+_Found = tuple[cst.CSTNode, str, tuple[cst.CSTNode, ...]]
+"""A hazard, a message, and the operations that computed in float32 end it, none where these are not known."""
+_FOURIER = operations_with("no-bfloat16")
+_SOLVERS = ("odeint", "odeint_adjoint", "QPFunction")
+_OF_NUMPY = ("np.", "numpy.", "math.")
+_MAKING = frozenset({"add", "sub", "mul", "div", "neg", "abs", "pow", "sqrt", "clamp"})
+"""Methods that return a new tensor."""
+_AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
+_WORDS = {
+    "grad",
+    "sparse",
+    "batch_norm",
+    "grid_sample",
+    "sqrt",
+    "rsqrt",
+    "exp_",
+    "sin",
+    "cos",
+    *_AVERAGES,
+    *_SOLVERS,
+    *_SPARSE,
+    *_SPARSE_PRODUCTS,
+    *_BOUNDS,
+    *_CHOICES,
+    *PRODUCTS,
+    *_FOURIER,
+    *LIBRARIES_WITHOUT_FLOAT16,
+    "fromarray",
+}
+"""Words of which all such code has one."""
+_BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
+"""The distance below which numbers round to 1."""
+
+
+def is_sparse(node: cst.CSTNode) -> bool:
+    """Whether `node` names a function that makes or multiplies sparse tensors."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name):
+        return node.func.value.endswith("spmm")
+    if not isinstance(node, cst.Attribute):
+        return False
+    return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
+
+
+def of(
+    chunk: Chunk,
+    dtype: str,
+    *,
+    sparse: bool,
+    is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
+) -> Iterator[_Found]:
+    """The hazards in `chunk`; sparse tensors only with `sparse`.
+
+    `is_wide` tells operations that run in float32 anyway.
+    """
+    for found in _found_in(chunk, dtype, sparse=sparse, is_wide=is_wide):
+        node = found[0]
+        if not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
+            yield found
+
+
+def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
+    words = chunk.words
+    if words.isdisjoint(_WORDS) and "@" not in chunk.text and not any(word.endswith("spmm") for word in words):
+        return
+    for node in walk(chunk.module):
+        if sparse and is_sparse(node):
+            above = (one for one in chunk.source.ancestors(node) if not isinstance(one, cst.Attribute))
+            product = next(above, None)
+            multiplies = isinstance(product, cst.Call) and called_name(product) in (*_SPARSE_PRODUCTS, "mm")
+            if product is None or not _is_off(product, chunk.source):
+                why = "a sparse tensor; not every product of these has a kernel for half"
+                yield node, why, (product,) if multiplies and product is not None else ()
+        elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
+            assert isinstance(node, (cst.FunctionDef, cst.Module))
+            found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
+            yield from _nearest(node, chunk.source)
+            yield from (one for one in found if not is_wide(one[0]))
+            yield from _sines(node)
+            yield from _rotations(node, chunk.source)
+            if dtype == "float16":
+                yield from _quotients(node, chunk.source)
+                yield from _to_libraries(node, chunk)
+        elif isinstance(node, cst.Call):
+            yield from _of_call(node, chunk, dtype, is_wide)
+
+
+def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
+    """The hazard that a call is by itself."""
+    if dtype == "float16" and _differentiates(chunk, node):
+        forwards, inputs = _forwards_of(node, chunk)
+        if not forwards or not all(is_off(chunk.source, one) for one in forwards):
+            why = "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
+            given = [[one.value for one in call.args if dotted(one.value) in inputs] for call in forwards]
+            yield node, why, tuple(one for each in given for one in each) if all(given) else ()
+    elif dtype == "float16" and _transforms(node) and not is_wide(node):
+        why = "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
+        yield node, why, (node,)
+    elif dtype == "float16" and _exponentiates(node) and not is_wide(node):
+        fresh = isinstance(node.func, cst.Attribute) and called_name(node.func.value) in _MAKING
+        why = "autocast lifts no exp_(): in float16 it is infinite from 11.1 on; use exp()"
+        yield node, why, (node,) if fresh else ()
+    elif _normalizes(chunk, node):
+        why = "batch_norm raises where its weights are half beside float32 statistics; pass weights as float32"
+        yield node, why, ()
+    elif _samples(node) and not is_wide(node):
+        why = "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid"
+        products = _products_behind(node, chunk.source)
+        yield node, why, (node, *products) if products else ()
+    elif called_name(node) in _SOLVERS:
+        yield node, "a solver gets what half has rounded as coarsely as its tolerance; compute that in float32", ()
+
+
+def _rotations(function: _Body, source: Source) -> Iterator[_Found]:
+    """Products with the rotation of a 4x4 transformation in `function`, which autocast computes in half."""
+    rotations = {path for one in every(function, cst.Assign) if _is_rotation(one.value) for path in bound_paths(one)}
+    for node in _products(function):
+        sides = operands(source, node)
+        if not _is_wide(node) and any(_is_rotation(one) or dotted(one) in rotations for one in sides):
+            yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16", (node,)
+
+
+def _phases(function: _Body, chunk: Chunk) -> Iterator[_Found]:
+    """Sines and cosines in `function` of what a layer or a matrix product gives, as encodings of times and places."""
+    methods = {one.name.value for one in every(chunk.module, cst.FunctionDef)}
+
+    def lowered(value: cst.CSTNode) -> list[cst.CSTNode]:
+        parts = every(value, cst.Call, cst.BinaryOperation)
+        return [one for one in parts if is_lowered(one) and called_name(one) not in methods]
+
+    assigned = [(one, lowered(one.value)) for one in every(function, cst.Assign) if not _is_wide(one.value)]
+    for call in every(function, cst.Call):
+        if called_name(call) not in ("sin", "cos") or _is_wide(call):
+            continue
+        parts = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        parts += [one.value for one in call.args]
+        named = {dotted(node) for part in parts for node in every(part, cst.Name, cst.Attribute)}
+        cures = [node for part in parts for node in lowered(part)]
+        cures += [node for one, nodes in assigned if bound_paths(one, whole=True) & named for node in nodes]
+        if cures:
+            why = "an angle in half has three digits in float16, two in bfloat16, so that large ones lose their phase"
+            yield call, why, tuple(cures)
+
+
+def _is_rotation(value: cst.CSTNode) -> bool:
+    """Whether `value` is the part of a transformation up to its third row and column, possibly reshaped."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and called_name(value) in _RESHAPING:
+        value = value.func.value
+    parts = [one.slice for one in value.slice] if isinstance(value, cst.Subscript) else []
+    ends = [one.upper for one in parts if isinstance(one, cst.Slice) and one.lower is None]
+    return [one.value for one in ends if isinstance(one, cst.Integer)][-2:] == ["3", "3"]
+
+
+def _to_libraries(function: _Body, chunk: Chunk) -> Iterator[_Found]:
+    """Calls in `function` of libraries that take no array of float16, with one that is made there of a tensor."""
+    arrays = {path for one in every(function, cst.Assign) if _is_array(one.value) for path in bound_paths(one)}
+    for call in every(function, cst.Call):
+        given = [one.value for one in call.args if _is_array(one.value) or paths(one.value) & arrays]
+        if given and calls_library(chunk.source, call, LIBRARIES_WITHOUT_FLOAT16):
+            made = [
+                one.value for one in every(function, cst.Assign) if bound_paths(one) & set().union(*map(paths, given))
+            ]
+            tensors = (one for value in (*given, *made) if _is_array(value) for one in every(value, cst.Call))
+            cures = tuple(one for one in tensors if called_name(one) == "numpy")
+            yield call, "this library raises for NumPy arrays of float16; convert to float32 before", cures
+
+
+def _is_array(value: cst.CSTNode) -> bool:
+    """Whether `value` is made by `numpy()`, of what no call casts."""
+    calls = list(every(value, cst.Call))
+    return any(called_name(one) == "numpy" for one in calls) and not any(map(changes_dtype, calls))
+
+
+def _samples(call: cst.Call) -> bool:
+    """Whether `call` samples at a grid that is not cast to float32."""
+    named = (one.value for one in call.args if one.keyword is not None and one.keyword.value == "grid")
+    grid = next(named, call.args[1].value if len(call.args) > 1 and call.args[1].keyword is None else None)
+    return called_name(call) == "grid_sample" and grid is not None and called_name(grid) != "float"
+
+
+def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` returns differentiable gradients of a loss that is not scaled."""
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    name = dotted(call.func) or ""
+    return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
+
+
+def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[str | None]]:
+    """The calls whose results a call differentiates, and the variables by which it does, in its function or callers."""
+    function = next((one for one in chunk.source.ancestors(gradient) if isinstance(one, cst.FunctionDef)), None)
+    asked = ["outputs", "inputs"]
+    given = {name: dotted(one.value) for name, one in matched(gradient, asked) if name in asked}
+    if function is None or None in given.values() or len(given) < 2:
+        return [], set()
+    places = [(function, given)]
+    params = [one.name.value for one in positional(function)]
+    for caller in (one for each in chunk.source.chunks for one in every(each.module, cst.FunctionDef)):
+        for call in every(caller, cst.Call):
+            if called_name(call) == function.name.value:
+                own = {name: dotted(one.value) for name, one in matched(call, [one for one in params if one != "self"])}
+                places.append((caller, {key: own.get(path or "") for key, path in given.items()}))
+    forwards, inputs = list[cst.Call](), set[str | None]()
+    for home, names in places:
+        for one in every(home, cst.Assign):
+            if names["outputs"] in bound_paths(one) and isinstance(one.value, cst.Call):
+                forwards.append(one.value)
+                inputs.add(names["inputs"])
+    return forwards, inputs
+
+
+def _products_behind(call: cst.Call, source: Source) -> list[cst.CSTNode]:
+    """The products of matrices that lead to what `call` samples at, in its function and in those of the file."""
+    functions: dict[str, list[cst.FunctionDef]] = {}
+    for one in (one for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef)):
+        functions.setdefault(one.name.value, []).append(one)
+    home = next((one for one in source.ancestors(call) if isinstance(one, cst.FunctionDef)), None)
+    assigns = list(every(home, cst.Assign)) if home is not None else []
+    waiting: list[cst.CSTNode] = [*operands(source, call)]
+    found, seen = list[cst.CSTNode](), set[cst.CSTNode]()
+    while waiting:
+        value = waiting.pop()
+        if value not in seen:
+            seen.add(value)
+            found += (one for one in _products(value) if not _is_off(one, source))
+            waiting += (one.value for one in assigns if bound_paths(one) & paths(value))
+            called = [functions.get(called_name(one), []) for one in every(value, cst.Call)]
+            waiting += (one for each in called if len(each) == 1 for one in each)
+    return list(dict.fromkeys(found))
+
+
+def _transforms(call: cst.Call) -> bool:
+    """Whether `call` is a Fourier transform whose operand is not cast to float32."""
+    return (
+        called_name(call) in _FOURIER
+        and (dotted(call.func) or "").startswith(("torch.fft", "fft."))
+        and not _is_wide(call)
+    )
+
+
+def _exponentiates(call: cst.Call) -> bool:
+    """Whether `call` takes the exponential in place of a tensor that is neither float32 nor bounded by its maximum."""
+    if called_name(call) != "exp_" or call.args or _is_wide(call):
+        return False
+    return not any(called_name(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
+
+
+def _normalizes(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` is batch normalization with statistics, and an attribute as weights that is no parameter here."""
+    weight = call.args[3].value if called_name(call) == "batch_norm" and len(call.args) > 3 else None
+    path = dotted(weight) or "" if weight is not None else ""
+    if not path.startswith("self."):
+        return False
+    given = [one.value for one in every(chunk.module, cst.Assign) if path in bound_paths(one, whole=True)]
+    return bool(given) and all(dotted(one) == "None" for one in given)
+
+
+def _nearest(function: _Body, source: Source) -> Iterator[_Found]:
+    """Choices of the nearest of many vectors in `function`, by distances computed by a matrix product."""
+    distances, products, squares = set[str](), set[str](), set[str]()
+    assignments = [one for one in every(function, cst.Assign) if not _is_off(one, source)]
+    cures = tuple(one for each in assignments for one in _products(each.value))
+    for assignment in assignments:
+        value, bound = assignment.value, bound_paths(assignment)
+        mentioned = paths(value)
+        if _is_distance(value) or (_subtracts(value) and mentioned & products and mentioned & squares):
+            distances |= bound
+        products |= bound if _multiplies(value) else set()
+        squares |= bound if _squares(value) else set()
+    for call in every(function, cst.Call):
+        if called_name(call) in _CHOICES and _operand(call) & distances and _picks(call):
+            why = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+            yield call, why, cures
+
+
+def _sines(function: _Body) -> Iterator[_Found]:
+    """Roots of 1 minus a square in `function`, such as the sine of a cosine."""
+    for call in every(function, cst.Call):
+        if called_name(call) not in ("sqrt", "rsqrt") or _is_wide(call):
+            continue
+        if any(called_name(one) in _BOUNDS for one in every(call, cst.Call)):
+            continue
+        for difference in every(call, cst.BinaryOperation):
+            if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
+                yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN", ()
+
+
+def _variances(function: _Body) -> Iterator[_Found]:
+    """Differences of an average of a square and a squared average."""
+    squares = {
+        path
+        for one in every(function, cst.Assign)
+        if _squares(one.value) or _is_square(one.value)
+        for path in bound_paths(one)
+    }
+    for difference in every(function, cst.BinaryOperation):
+        left, right = difference.left, difference.right
+        if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
+            continue
+        averages = called_name(left) in _AVERAGES and _is_square(left.args[0].value)
+        if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
+            why = "a variance by averages in half, which cancel to a digit or two; compute it in float32"
+            yield difference, why, tuple(one for one in every(function, cst.Call) if called_name(one) in _AVERAGES)
+
+
+def _is_square(value: cst.CSTNode) -> bool:
+    """Whether `value` is a product of two names, equal ones or not, or a square."""
+    product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+    named = isinstance(value, cst.BinaryOperation) and None not in (dotted(value.left), dotted(value.right))
+    return (product and named) or _squares(value)
+
+
+def _quotients(function: _Body, source: Source) -> Iterator[_Found]:
+    """Divisions by a matrix product in `function`."""
+    assigned = [one for one in every(function, cst.Assign) if not _is_off(one, source) and _multiplies(one.value)]
+    products = {path for one in assigned for path in bound_paths(one)}
+    for quotient in every(function, cst.BinaryOperation):
+        divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
+        if divides and (_multiplies(quotient.right) or dotted(quotient.right) in products):
+            cures = tuple(one for value in (quotient, *assigned) for one in _products(value))
+            why = "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
+            yield quotient, why, cures
+
+
+def _picks(call: cst.Call) -> bool:
+    """Whether a choice is made per row: without further arguments, `max` and `min` reduce to one number."""
+    method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
+    return called_name(call) not in ("max", "min") or len(call.args) > 1 - method
+
+
+def _is_distance(value: cst.CSTNode) -> bool:
+    """Whether `value` is a matrix product combined with a sum or difference, or a result of `cdist`."""
+    calls = {called_name(call) for call in every(value, cst.Call)}
+    return "cdist" in calls or (_multiplies(value) and (_subtracts(value) or bool(calls & {"addmm", "baddbmm"})))
+
+
+def _multiplies(value: cst.CSTNode) -> bool:
+    return any(_products(value))
+
+
+def _products(value: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The products of matrices in `value`."""
+    for one in every(value, cst.Call, cst.BinaryOperation):
+        if called_name(one) in PRODUCTS or isinstance(getattr(one, "operator", None), cst.MatrixMultiply):
+            yield one
+
+
+def _is_off(node: cst.CSTNode, source: Source) -> bool:
+    """Whether `node` is computed in float32, in a region that is off."""
+    return is_off(source, node) and _is_wide(node)
+
+
+def _subtracts(value: cst.CSTNode) -> bool:
+    return any(isinstance(one.operator, cst.Subtract) for one in every(value, cst.BinaryOperation))
+
+
+def _squares(value: cst.CSTNode) -> bool:
+    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
+    return cst.Power in operators or any(
+        called_name(call) in ("pow", "square", "norm") for call in every(value, cst.Call)
+    )
+
+
+def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
+    """Bounds in `function` that should keep probabilities from 1 but are 1 in `dtype`."""
+    wide = {path for one in every(function, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
+    for call in every(function, cst.Call):
+        place = _BOUNDS.get(called_name(call))
+        if place is None or _operand(call) & wide or _is_wide(call):
+            continue
+        method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
+        named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == "max"]
+        plain = [one.value for one in call.args if one.keyword is None][place - method :]
+        for bound in (named or plain)[:1]:
+            value = _number(bound, chunk)
+            if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
+                why = f"{value:.9g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
+                yield call, why, (call,)
+
+
+def _is_wide(value: cst.CSTNode) -> bool:
+    return any(called_name(call) in ("float", "double") for call in every(value, cst.Call))
+
+
+def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
+    """The number that `node` is, as a literal or by its definition in `chunk`."""
+    if isinstance(node, (cst.Float, cst.Integer)):
+        return float(node.value.replace("_", "")) if node.value[:2].lower() not in ("0x", "0b", "0o") else None
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Subtract):
+        left, right = _number(node.left, chunk), _number(node.right, chunk)
+        return left - right if left is not None and right is not None else None
+    if isinstance(node, cst.Name):
+        given = [one.value for one in every(chunk.module, cst.Assign) if bound_paths(one) == {node.value}]
+        given += [one.default for one in every(chunk.module, cst.Param) if one.name.value == node.value and one.default]
+        return _number(given[0], chunk) if len(given) == 1 and isinstance(given[0], cst.Float) else None
+    return None
+
+
+def _operand(call: cst.Call) -> set[str]:
+    """The variables in the main operand of `call`: its first argument, or its receiver."""
+    owner = paths(call.func.value) if isinstance(call.func, cst.Attribute) else set[str]()
+    return owner | {path for argument in call.args[:1] for path in paths(argument)}

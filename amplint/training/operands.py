@@ -1,0 +1,59 @@
+"""Operations by their form in the text: the operands that decide their dtype, and what autocast does to them."""
+
+from __future__ import annotations
+
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Source
+from amplint.torchlib.catalogue import OPERATIONS, operations_with
+from amplint.torchlib.policy import BANNED
+from amplint.training.bindings import called_name
+
+PRODUCTS = operations_with("matrices") - operations_with("weights")
+"""Products of matrices."""
+_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
+_SECOND = slice(1, 2)
+_OPERANDS = {
+    "einsum": slice(1, None),
+    "grid_sample": _SECOND,
+    "odeint": _SECOND,
+    "odeint_adjoint": _SECOND,
+    "addmm": slice(3),
+    "baddbmm": slice(3),
+    **dict.fromkeys(_LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
+}
+"""Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
+
+
+def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
+    """The operands that decide the dtype in which an operation computes; none if its form does not show them."""
+    if isinstance(node, cst.BinaryOperation):
+        return [node.left, node.right] if is_lowered(node) else [node]
+    if not isinstance(node, cst.Call):
+        return []
+    given = [one.value for one in node.args if one.keyword is None and not one.star]
+    path, name = dotted(node.func) or "", called_name(node)
+    if isinstance(node.func, cst.Call) or is_layer(node):
+        return given
+    if path.partition(".")[0] in source.imports or path == f"self.{name}":
+        return given[_OPERANDS.get(name, slice(1))]
+    return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
+
+
+def is_lowered(node: cst.CSTNode) -> bool:
+    """Whether autocast casts what an operation is given to half, or refuses it."""
+    if isinstance(node, cst.BinaryOperation):
+        return isinstance(node.operator, cst.MatrixMultiply)
+    return is_layer(node) or called_name(node) in _LOWERED
+
+
+def is_layer(node: cst.CSTNode) -> bool:
+    """Whether `node` calls an attribute of its object that is no operation of PyTorch by its name."""
+    path = (dotted(node.func) or "") if isinstance(node, cst.Call) else ""
+    return path.startswith("self.") and called_name(node) not in OPERATIONS
+
+
+def is_off(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` stands in a region that is off."""
+    above = (one for one in source.ancestors(node) if isinstance(one, cst.With))
+    return any("autocast" in code and "False" in code for one in above for code in map(source.code, one.items))
