@@ -74,6 +74,10 @@ def builtin(machine: Machine, state: State, node: cst.Call, name: str, arguments
         return is_instance(machine, state, *values)
     if name == "builtins.getattr" and len(values) >= 2 and (found := _getattr(machine, state, node, arguments)):
         return found
+    for text_value in machine.hooks.text_value if name == "builtins.str" and len(values) == 1 else ():
+        text: Value | None = text_value(values[0])
+        if text is not None:
+            return text
     if name in ("builtins.tuple", "builtins.list", "builtins.iter", "builtins.reversed") and len(values) == 1:
         return values[0]
     if name in ("builtins.enumerate", "builtins.zip"):

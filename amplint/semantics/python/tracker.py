@@ -260,6 +260,9 @@ class Tracker:
     def attribute_value(self, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
 
+    def text_value(self, value: Value) -> Value | None:
+        """The value of `str(value)`."""
+
     def unpacked_value(self, value: Value, index: int) -> Value | None:
         """The value at `index` when unpacking `value`."""
 

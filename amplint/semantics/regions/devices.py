@@ -17,17 +17,17 @@ class Devices(Tracker):
     """Tracks the type of a device as far as the script shows it."""
 
     def library(self) -> Mapping[str, Handler]:
-        """Classes that make a device, and its text."""
-        return {"torch.device": self._made, "torch.cuda.device": self._made, "builtins.str": self._text}
+        """Classes that make a device."""
+        return {"torch.device": self._made, "torch.cuda.device": self._made}
 
     def _made(self, state: State, call: Call) -> Value | None:
         arguments = call.arguments
         return Device(device_types.types(arguments.value("type", 0) or arguments.value("device", 0)))
 
-    def _text(self, state: State, call: Call) -> Value | None:
-        values = call.arguments.values
-        device = values[0] if len(values) == 1 else None
-        return self.attribute_value(device, "type") if isinstance(device, Device) and device.types is not None else None
+    def text_value(self, value: Value) -> Value | None:
+        """The type of a device of known type."""
+        known = isinstance(value, Device) and value.types is not None
+        return self.attribute_value(value, "type") if known else None
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of a parameter annotated as a device."""
