@@ -449,6 +449,21 @@ else:
     before, behind = torch.cuda.amp.custom_fwd, torch.cuda.amp.custom_bwd
     from torch.cuda.amp import custom_fwd as before, custom_bwd as behind
 """
+SCATTERING = """
+class Share(Function):
+    @staticmethod
+    def forward(ctx, logits, weight, label):
+        index = {index}
+        loss = torch.zeros(logits.size(0), 1, device=logits.device)
+        loss[index] = logits @ weight  {found}
+        ctx.save_for_backward(logits, weight)
+        return loss.mean()
+
+    @staticmethod
+    def backward(ctx, grad):
+        logits, weight = ctx.saved_tensors
+        return grad * weight.to(grad.dtype), grad * logits.to(grad.dtype), None
+"""
 
 
 def blocks(*, decorator: str = "", before: str = "", cast: str = "", after: str = "", found: str = "") -> str:
@@ -466,8 +481,10 @@ RAISING = [
     FUSED.format(cast="", product="torch.addmm(made, logits.t(), part, out=made)", found="# found"),
     FUSED.format(cast="", product="made.addmm_(logits.t(), part)", found="# found"),
     multiplying(found="# found"),
+    SCATTERING.format(index="torch.where(label != -1)[0]", found="# found"),
 ]
 NOT_RAISING = [
+    SCATTERING.format(index="tuple([slice(None)] * 1 + [slice(0, 2)])", found=""),
     """
     class Auxiliary(torch.autograd.Function):
         @staticmethod

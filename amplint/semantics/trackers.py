@@ -9,6 +9,7 @@ from amplint.semantics.checkpoints.checkpoints import Checkpoints
 from amplint.semantics.checkpoints.owners import ScalerOwners
 from amplint.semantics.configs.files import ConfigFiles
 from amplint.semantics.custom_functions.custom_functions import CustomFunctions
+from amplint.semantics.custom_functions.rehearsal import Contexts
 from amplint.semantics.frameworks.apex import Apex
 from amplint.semantics.frameworks.api_uses import ApiUses
 from amplint.semantics.frameworks.callees import Callees
@@ -123,6 +124,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Float8,
     Trainers,
     CustomFunctions,
+    Contexts,
     Threads,
     HalfCasts,
     Discards,

@@ -60,7 +60,7 @@ def claims(text: str) -> Claims:
 
     def watching(machine: Machine, state: State, node: cst.CSTNode) -> Value:
         value = evaluate(machine, state, node)
-        if node in shown and not machine.muted:
+        if node in shown and not machine.muted and machine.wanted is KINDS:
             row = rows[node]
             dtype = value.dtype if isinstance(value, Tensor) and value.dtype in DTYPE_NAMES else None
             found.supposed[row].add(dtype)

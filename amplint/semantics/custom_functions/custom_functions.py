@@ -82,6 +82,9 @@ _PAIR = {"custom_fwd": "custom_bwd", "custom_bwd": "custom_fwd"}
 _TYPED = frozenset(f"torch.amp.{module}{name}" for module in ("", "autocast_mode.") for name in _PAIR)
 """The decorators that need a device type."""
 _CONVERTS = frozenset({"to", "type", "type_as", *FLOATING_CASTS})
+_LOWS = (("float16", "bfloat16"), ("bfloat16", "float16"))
+_HALF_NAMES = frozenset({"half", "float16", "bfloat16", "HalfTensor", "BFloat16Tensor"})
+"""Names without which code treats both half dtypes alike."""
 _VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(
     {"staticmethod", "classmethod", "once_differentiable", "disable", "allow_in_graph", "_disable_dynamo"}
@@ -252,7 +255,7 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
         return
     modules = _torch_guesses(machine, state, cls)
     if paired and not _casts_inputs(forward):
-        if _emit_raising(machine, state, passes, details, modules, decorated=True):
+        if _emit_raising(machine, state, Class(chunk, cls, MODULE_FRAME), passes, details, modules, decorated=True):
             return
         if not forward.bound and machine.assumes:
             _emit_uncast(machine, state, cls.name.value, passes, details, modules, decorated=True)
@@ -266,7 +269,7 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
         )  # fmt: skip
     given = _given_attributes(machine, cls.name.value, passes)
     found = mixed(passes, given, named=not has_casting_caller(machine, cls.name.value))
-    raising = _emit_raising(machine, state, passes, details, modules, instead=found)
+    raising = _emit_raising(machine, state, Class(chunk, cls, MODULE_FRAME), passes, details, modules, instead=found)
     if found is not None:
         machine.emit(
             state, MixedBackward, found.node, op=found.op, weight=found.weight, product=found.product,
@@ -290,6 +293,7 @@ def _emit_function_events(machine: Machine, state: State, chunk: Chunk, cls: cst
 def _emit_raising(
     machine: Machine,
     state: State,
+    cls: Class,
     passes: Passes,
     details: dict[str, Any],
     modules: tuple[Guessed, ...],
@@ -312,21 +316,24 @@ def _emit_raising(
     converted = _converted(passes)
     floating = [one for one in floating if one in weights or one not in converted]
     named = [one for one in weights if one not in given]
+    apart = any(not chunk.words.isdisjoint(_HALF_NAMES) for chunk in machine.program.chunks)
     for wide in (False, True) if machine.assumes and instead is None else (False,):
         wides = floating if wide else weights
-        for low, other in (("float16", "bfloat16"), ("bfloat16", "float16")):
+        for low, other in _LOWS if apart else _LOWS[:1]:
             dtypes = {one: "float32" if one in wides else low for one in floating}
-            found = _refused(machine, state, passes, dtypes, low, details["device"], decorated=decorated)
+            found = _refused(machine, state, cls, passes, dtypes, low, details["device"], decorated=decorated)
             if found is None:
                 continue
             plain = dict.fromkeys(floating, "float32")
-            if _refused(machine, state, passes, plain, None, details["device"], decorated=decorated) is not None:
+            if _refused(machine, state, cls, passes, plain, None, details["device"], decorated=decorated) is not None:
                 return False  # it raises without autocast
             if instead is not None:
                 return not found.unsure
             dtypes = {one: "float32" if one in wides else other for one in floating}
-            same = _refused(machine, state, passes, dtypes, other, details["device"], decorated=decorated)
-            cured = _refused(machine, state, passes, dtypes, other, details["device"], decorated=True) is None
+            same: Refusal | None = found
+            if apart:
+                same = _refused(machine, state, cls, passes, dtypes, other, details["device"], decorated=decorated)
+            cured = _refused(machine, state, cls, passes, dtypes, other, details["device"], decorated=True) is None
             machine.emit(
                 state, PassRaises, found.site, op=found.op, reason=found.reason, in_backward=found.in_backward,
                 weights=weights, wide=wide, unsure=found.unsure, low=low if same is None else None,
@@ -347,6 +354,7 @@ def _converted(passes: Passes) -> set[str]:
 def _refused(
     machine: Machine,
     state: State,
+    cls: Class,
     passes: Passes,
     dtypes: dict[str, str],
     low: str | None,
@@ -360,7 +368,7 @@ def _refused(
     """
     optional = dict.fromkeys(_optional(passes.forward))
     for inputs in (dtypes, {**dtypes, **optional}) if optional else (dtypes,):
-        found = refusals(machine, state, passes, inputs, low, device, decorated=decorated)
+        found = refusals(machine, state, cls, passes, inputs, low, device, decorated=decorated)
         if found:
             return min(found, key=lambda one: one.unsure)
     return None

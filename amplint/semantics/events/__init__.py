@@ -52,6 +52,7 @@ from amplint.semantics.events.frameworks import (
 from amplint.semantics.events.functions import (
     CustomFunctionEvent,
     DecoratorRefused,
+    KernelLaunched,
     LeftOut,
     MixedBackward,
     OffInBackward,
@@ -278,6 +279,7 @@ __all__ = [
     "InputsDiffer",
     "InputsStayHalf",
     "Job",
+    "KernelLaunched",
     "LaunchOverruled",
     "LeftOut",
     "LeftUncompiled",

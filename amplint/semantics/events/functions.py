@@ -121,6 +121,14 @@ class OffInBackward(CustomFunctionEvent):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class KernelLaunched(Event):
+    """A Triton `kernel`, by its name, is launched that `raises` for this reason, since it multiplies two dtypes."""
+
+    kernel: str
+    raises: str | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PassRaises(CustomFunctionEvent):
     """An operation of a pass, an `op`, raises for the `reason` where a caller has autocast on.
 

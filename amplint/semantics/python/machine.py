@@ -16,7 +16,7 @@ from amplint.semantics.python.novelty import Novelty
 from amplint.semantics.python.summaries import Summaries
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import kinds_in
-from amplint.semantics.reading.slicing import Slice
+from amplint.semantics.reading.slicing import Everything, Slice
 from amplint.semantics.values.choices import alternatives, choice_of
 from amplint.semantics.values.facts import NOTHING, Fact, Facts
 from amplint.semantics.values.state import MODULE_FRAME, STEPS_KEPT, Part, State, Step, Trail, merge
@@ -205,7 +205,7 @@ class Machine:
         self.supposition = supposition
         self.configs = configs
         self.halves = halves
-        self._run_body = run_body
+        self._make_hooks, self._evaluate, self._run_body = hooks, evaluate, run_body
         self.symbols = Symbols()
         self.muted = False
         self.option: Module | None = None
@@ -258,6 +258,15 @@ class Machine:
         self.hooks = hooks(self)
         self.evaluate: Callable[[State, cst.CSTNode], Value] = partial(evaluate, self)
         """The value of an expression (`expressions.evaluate`)."""
+
+    def sibling(self, tell: Callable[[Event], None], kinds: Set[str], steps: int) -> Machine:
+        """A machine for the same program that follows everything and shares symbols and frames, but no findings."""
+        made = Machine(self.program, tell, kinds, self._make_hooks, self._evaluate, self._run_body, steps=steps)
+        self.program.emitted = self.novelty.event_keys
+        made.symbols, made.parents, made.lineages = self.symbols, self.parents, self.lineages
+        made._frames, made._modules = self._frames, self._modules
+        made.relevant, made.slice = {*self.program.chunks}, Everything()
+        return made
 
     def close(self) -> None:
         """Release the trackers, which refer to the machine, so that trees are freed without the garbage collector."""

@@ -120,6 +120,25 @@ class Slice:
         return names
 
 
+class Everything(Slice):
+    """A slice that leaves no statement out."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    def matters(self, statement: cst.CSTNode) -> bool:
+        """Always."""
+        return True
+
+    def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
+        """Never: no statement is skipped."""
+        return False
+
+    def bound(self, statement: cst.CSTNode) -> set[str]:
+        """None: no statement is skipped."""
+        return set()
+
+
 def _closure(names: Set[str], flows: list[tuple[set[str], set[str]]]) -> frozenset[str]:
     """`names` and every name from which one of them is computed, by the flows from used to bound names."""
     sources: dict[str, list[set[str]]] = {}

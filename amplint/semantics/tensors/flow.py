@@ -68,14 +68,14 @@ def typed(machine: Machine, value: Value, parameter: str = "float16") -> Typed:
         dtypes = frozenset({parameter}) if value.dtype == FROM_PARAMETER else value.dtypes
         if dtypes is not None and FROM_PARAMETER in dtypes:
             dtypes = None
-        return Typed(dtypes, value.rank, value.supposed)
+        return Typed(dtypes or machine[Tensors].unknown, value.rank, value.supposed)
     if isinstance(value, Const) and isinstance(value.value, bool):
         return Typed(frozenset({"bool"}), NUMBER)
     if (constant := number(value)) is not None:
         return Typed(frozenset({"float32" if isinstance(constant, float) else "int64"}), NUMBER)
     if is_number(machine, value):
         return Typed(frozenset({"float32", "int64"}), NUMBER)
-    return Typed(None)
+    return Typed(machine[Tensors].unknown)
 
 
 def local_outcome(

@@ -12,7 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors import clashes, flow, numbers, ranks, supposed
 from amplint.semantics.tensors.foreign_limits import limit_of_another
-from amplint.semantics.tensors.lists import is_list, stores_by_list
+from amplint.semantics.tensors.lists import holds_slice, is_list, stores_by_list
 from amplint.semantics.tensors.masks import has_no_empty_rows
 from amplint.semantics.tensors.tensors import derived, fill, used_as_tensor
 from amplint.semantics.values.state import State
@@ -82,7 +82,7 @@ def _refusal(machine: Machine, owner: Tensor, value: Value, keys: list[Value | N
         return None
     masks = any(isinstance(key, Tensor) and key.dtype == "bool" for key in keys)
     picks = any(
-        isinstance(key, Items)
+        (isinstance(key, Items) and not holds_slice(machine, key))
         or (isinstance(key, Tensor) and key.rank not in (None, 0))
         or (isinstance(key, Unknown) and is_list(machine, key.symbol))
         for key in keys

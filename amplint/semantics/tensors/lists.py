@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.values.values import Items
+from amplint.semantics.values.values import Items, Unknown
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 
@@ -20,6 +20,12 @@ def stores_by_list(chunk: Chunk) -> bool:
     return any(f"[{name}] = " in chunk.text for name in _LIST.findall(chunk.text))
 
 
+def holds_slice(machine: Machine, value: Items) -> bool:
+    """Whether a slice is among the elements: then they are several indices, and not a list of places."""
+    symbols = (one.symbol for one in value.values if isinstance(one, Unknown))
+    return any(machine.symbols.key(symbol)[:2] == ("call", "builtins.slice") for symbol in symbols)
+
+
 def is_list(machine: Machine, symbol: int) -> bool:
     """Whether this is a list, on one path at least: a comprehension, a call of `list` or `sorted`, a sum with one."""
     todo, seen = [symbol], {symbol}
@@ -28,7 +34,7 @@ def is_list(machine: Machine, symbol: int) -> bool:
         if key[0] == "comprehension" or (key[0] == "call" and key[1] in _MADE):
             return True
         if key[0] == "value" and isinstance(key[1], Items):
-            return key[1].keys is None
+            return key[1].keys is None and not holds_slice(machine, key[1])
         if key[0] in ("Add", "either"):
             todo += [part for part in machine.symbols.parts(current) if part not in seen]
             seen.update(todo)

@@ -471,7 +471,8 @@ def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
 class Tensors(Tracker):
     """Tracks tensors through the syntax of Python.
 
-    `cast_from` maps a symbol to its dtype before a cast, `cast_at` to the cast, `half_because` a node to its
+    `unknown` are the dtypes of a tensor of which nothing is known, None for any. `cast_from` maps a symbol to its
+    dtype before a cast, `cast_at` to the cast, `half_because` a node to its
     evidence for half tensors, `lifts` are operations that a region computes in float32 of half tensors,
     `half_options` to the half dtypes among its choices, and `named` a symbol to the guesses by which alone it is a
     tensor, none if its use implies one. `of_layers` are the loops that layers and optimizers run, by identity,
@@ -489,6 +490,7 @@ class Tensors(Tracker):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
+        self.unknown: frozenset[str] | None = None
         self.cast_from: dict[int, str] = {}
         self.lifts: set[cst.CSTNode | None] = set()
         self.cast_at: dict[int, cst.CSTNode] = {}
