@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from amplint.codemods.conversion import Cure, Remark
 from amplint.edits.casting import tensor_evidence
+from amplint.edits.functions import decorate
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
@@ -145,7 +146,7 @@ def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
     """Whether a statement computes something other than `nodes` that cannot run on half and float32 without it."""
     for one in every(statement, cst.Call, cst.BinaryOperation):
         name = called_name(one)
-        known = isinstance(one, cst.BinaryOperation) or name in OPERATIONS
+        known = isinstance(one, cst.BinaryOperation) or name in OPERATIONS or name == "coalesce"
         if one not in nodes and not is_loss(name) and (is_lowered(one) or not known):
             return True
     return False
@@ -206,15 +207,50 @@ def of_array(source: Source, span: Span) -> Fix | None:
     return next((in_float32(source, [one], None) for one in calls), None)
 
 
+def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
+    """The fix that computes the product of matrices at `span` in float32."""
+    return next((in_float32(source, [one], device) for one in _at(source, [span])), None)
+
+
+def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | None:
+    """The fix that gives the passes of the autograd function in `node` float32, in a region that is off."""
+    rewrite, edits = Rewriter(source), list[Edit | None]()
+    for method in every(node, cst.FunctionDef):
+        kind = {"forward": "custom_fwd", "backward": "custom_bwd"}.get(method.name.value)
+        if kind is not None:
+            static = [dotted(one.decorator) for one in method.decorators] == ["staticmethod"]
+            wide = ", cast_inputs=torch.float32" if kind == "custom_fwd" else ""
+            text = f"torch.amp.{kind}(device_type={device}{wide})"
+            edits.append(decorate(method, text, rewrite) if static and device is not None else None)
+    made = tuple(one for one in edits if one is not None)
+    if len(made) != 2 or None in edits:
+        return None
+    return Fix("Give kernels float32", made, Applicability.UNSAFE, ("import torch",))
+
+
 def of_sigmoids(chunk: Chunk) -> Fix | None:
     """The fix that computes the sigmoids that a model returns in float32."""
-    found = list[cst.CSTNode]()
+    found = _sigmoids_returned(chunk)
+    return in_float32(chunk.source, found, None) if found else None
+
+
+def returns_wide_sigmoids(chunk: Chunk) -> bool:
+    """Whether a model returns sigmoids, all of them of float32."""
+    found = _sigmoids_returned(chunk)
+    return bool(found) and all(any(called_name(one) in _WIDENING for one in every(each, cst.Call)) for each in found)
+
+
+def _sigmoids_returned(chunk: Chunk) -> list[cst.Call]:
+    found = list[cst.Call]()
     for function in every(chunk.module, cst.FunctionDef):
         values = [one.value for one in every(function, cst.Return) if one.value is not None]
         returned = {path for value in values for path in paths(value)}
+        calls = (one for one in every(function, cst.Call) if called_name(one) == "append")
+        values += (one for one in calls if paths(one.func) & returned)
+        returned = {path for value in values for path in paths(value)}
         values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
         found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
-    return in_float32(chunk.source, dict.fromkeys(found), None) if found else None
+    return list(dict.fromkeys(found))
 
 
 def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:
@@ -269,7 +305,7 @@ def _guarded(source: Source, span: Span) -> list[cst.BaseExpression]:
 def _at(source: Source, spans: Iterable[Span]) -> Iterator[cst.BaseExpression]:
     """The outermost expressions at `spans`."""
     for span in spans:
-        nodes = (node for chunk in source.chunks for node in walk(chunk.module))
+        nodes = (node for chunk in source.chunks_at(span.start.row) for node in walk(chunk.module))
         found = next((one for one in nodes if isinstance(one, cst.BaseExpression) and source.span(one) == span), None)
         if found is not None:
             yield found

@@ -20,7 +20,7 @@ from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
-from amplint.semantics.words import SPEAKS_OF_LOSS, UNSCALES
+from amplint.semantics.words import SPEAKS_OF_LOSS, TRAINING_STEP, UNSCALES
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
@@ -30,7 +30,7 @@ from amplint.torchlib.policy import BANNED
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.halves import ABOUT_HALF, halves_of
 from amplint.training.script import Script, parsed
-from amplint.training.surroundings import cached_by_text, check_time, whole_program
+from amplint.training.surroundings import cached_by_text, check_time, is_long, whole_program
 
 _FILLED = frozenset({"empty_like", "new_empty"})
 """Functions that make tensors which are filled piece by piece."""
@@ -62,12 +62,16 @@ _LONG = 100_000
 
 
 class Loss(NamedTuple):
-    """A loss of precision at a row of the file at `path`, in `dtypes`; `why` is empty if it is only possible."""
+    """A loss of precision at a row of the file at `path`, in `dtypes`; `why` is empty if it is only possible.
+
+    `product` is the product of matrices that leaves a loss half.
+    """
 
     path: str
     row: int
     why: str
     dtypes: frozenset[str]
+    product: Span | None = None
 
 
 class Found(NamedTuple):
@@ -289,7 +293,9 @@ def found(text: str, path: str) -> Found:
     for node, half in watch.anywhere.items():
         home = program.source_of(node)
         if home is not None:
-            losses.append(Loss(home.path, home.span(node).start.row, half.why, half.dtypes))
+            span = home.span(node)
+            product = span if half.why in _HALF_LOSSES.values() else None
+            losses.append(Loss(home.path, span.start.row, half.why, half.dtypes, product))
     losses += (
         Loss(source.path, source.span(call).start.row, _SCALED, HALF_DTYPES) for call in _unscaling(script, named)
     )
@@ -327,7 +333,7 @@ def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype)
     groups = deque(_halved(lifts))
     for _ in range(_TRIES if found(text, path).size <= _LONG else 0):
-        group = groups.popleft() if groups else []
+        group = groups.popleft() if groups and not is_long() else []
         fewer = [one for one in chosen if one not in group]
         if group and _number(_lifted(text, fewer), path, dtype) <= fewest:
             chosen = fewer
@@ -545,7 +551,15 @@ def _call_of(source: Source, target: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_within_a_model(source: Source, node: cst.CSTNode) -> bool:
-    return any(isinstance(one, cst.FunctionDef) and one.name.value == "forward" for one in source.ancestors(node))
+    """Whether `node` stands in a forward pass, or in another method of a class with one that does not train itself."""
+    for one in source.ancestors(node):
+        if isinstance(one, cst.FunctionDef) and one.name.value == "forward":
+            return True
+        if isinstance(one, cst.ClassDef):
+            methods = {each.name.value for each in every(one, cst.FunctionDef)}
+            trains = any(called_name(call) == "backward" for call in every(one, cst.Call))
+            return "forward" in methods and not trains and not any(map(TRAINING_STEP.search, methods))
+    return False
 
 
 def _lifted(text: str, lifts: Sequence[Lift]) -> str:

@@ -13,7 +13,17 @@ from amplint.codemods import outputs
 from amplint.codemods.completion import is_harmless
 from amplint.codemods.conversion import Cure, Remark, Wish
 from amplint.codemods.islands import literal_device, losses_of_models
-from amplint.codemods.mending import as_cures, in_float32, of_array, of_finding, of_sigmoids, remark_on
+from amplint.codemods.mending import (
+    as_cures,
+    in_float32,
+    of_array,
+    of_finding,
+    of_kernel,
+    of_product,
+    of_sigmoids,
+    remark_on,
+    returns_wide_sigmoids,
+)
 from amplint.codemods.model_arguments import models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.findings import Finding, Severity, Span
@@ -25,7 +35,7 @@ from amplint.source.tree import every
 from amplint.training import hazards
 from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.callables import called_names, is_of_data, live_functions
-from amplint.training.givers import is_model, models_given
+from amplint.training.givers import is_model, models_given, modules_asked
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.training.observed import AT_HOME
 from amplint.training.script import parsed
@@ -111,30 +121,36 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
                     remark = Remark(row, text, cures=as_cures(chunk.source, fix))
                 if name or (there not in rows and place not in known()):
                     brought.setdefault(place, remark)
-    brought |= {place: remark for place, remark in _lost(run, source, dtype, row) if place not in brought}
+    brought |= {place: remark for place, remark in _lost(run, program, dtype, row) if place not in brought}
     sigmoids = [cure for chunk in run_here if is_model(chunk) for cure in as_cures(chunk.source, of_sigmoids(chunk))]
-    for remark in brought.values():
-        yield replace(remark, cures=tuple(sigmoids)) if remark.text.endswith(outputs.SATURATED) else remark
+    told = [*brought.values()]
+    told += (Remark(source.span(call).start.row, outputs.SATURATED) for call in losses_of_models(source))
+    wide = not sigmoids and any(returns_wide_sigmoids(chunk) for chunk in run_here if is_model(chunk))
+    for remark in told:
+        saturated = remark.text.endswith(outputs.SATURATED)
+        if not (saturated and wide):
+            yield replace(remark, cures=tuple(sigmoids)) if saturated else remark
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
-    for call in losses_of_models(source):
-        yield Remark(source.span(call).start.row, outputs.SATURATED, cures=tuple(sigmoids))
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
     if dtype == "bfloat16" and device == "cuda":
         yield from _replicated(program, row)
     reported_here = rows | {one.row for one in brought.values()}
     yield from _arrays(program, run, reported_here, dtype)
+    sparse = not any(map(hazards.multiplies_sparse, reached))
     for chunk in reached:
-        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live))
+        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)
 
 
-def _lost(run: outputs.Found, main: Source, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
+def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
     """Remarks on losses of precision in `dtype`, by their places."""
     for loss in run.losses:
         if loss.why and dtype in loss.dtypes:
-            name = os.path.relpath(loss.path, os.path.dirname(main.path)) if loss.path != main.path else ""
+            home = next((one for one in program.sources if one.path == loss.path), program.main)
+            name = _relative(home, program.main)
             text = f"{name}:{loss.row}: {loss.why}" if name else loss.why
-            yield (loss.path, loss.row), Remark(row if name else loss.row, text)
+            fix = of_product(home, loss.product, literal_device(program.main)) if loss.product is not None else None
+            yield (loss.path, loss.row), Remark(row if name else loss.row, text, cures=as_cures(home, fix))
 
 
 def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str) -> Iterator[Remark]:
@@ -160,23 +176,24 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
         name = callee[0]
         if name not in functions and name in halves.on_cpu and dtype == "bfloat16":
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
-        where = _array_of(functions, callee, places, dtype, _CALLS)
-        if where is not None:
-            home, span = where
-            cures = (*made, *(as_cures(home, of_array(home, span)) if dtype == "bfloat16" else ()))
-            yield Remark(row, f"{_relative(home, main)}:{span.start.row}: {_NO_ARRAY[dtype]}", cures=cures)
+        found = _arrays_of(functions, callee, places, dtype, _CALLS)
+        if found is not None:
+            home, spans = found
+            casts = (of_array(home, span) for span in spans) if dtype == "bfloat16" else ()
+            text = f"{_relative(home, main)}:{spans[0].start.row}: {_NO_ARRAY[dtype]}"
+            yield Remark(row, text, cures=(*made, *as_cures(home, *casts)))
 
 
-def _array_of(
+def _arrays_of(
     functions: Mapping[str, Sequence[tuple[Chunk, cst.FunctionDef]]],
     callee: Callee,
     places: Set[str],
     dtype: str,
     depth: int,
-) -> tuple[Source, Span] | None:
-    """Where a function, the only one of its name or class, makes an array of what it gets at `places`: file and place.
+) -> tuple[Source, list[Span]] | None:
+    """Where a function, the only one of its name or class, makes arrays of what it gets at `places`: file and places.
 
-    In float16, where it hands an array to a library that raises for it. What it hands on is followed through `depth`
+    In float16, where it hands arrays to a library that raises for them. What it hands on is followed through `depth`
     calls.
     """
     name, classes = callee
@@ -190,11 +207,11 @@ def _array_of(
             if not one.isdigit() or int(one) < len(params)
         }
         halves = Halves(chunk.source, (), {function: given}, arrays=dtype == "float16")
-        span = next(halves.to_arrays(), None)
-        if span is not None:
-            return chunk.source, span
+        spans = list(halves.to_arrays())
+        if spans:
+            return chunk.source, spans
         leaving = halves.leaving.items()
-        further = (_array_of(functions, one, receivers, dtype, depth - 1) for one, (_, receivers) in leaving)
+        further = (_arrays_of(functions, one, receivers, dtype, depth - 1) for one, (_, receivers) in leaving)
         found = next((one for one in further if one is not None), None)
         if found is not None:
             return found
@@ -208,6 +225,8 @@ def _hazards(
     row: int,
     run: outputs.Found,
     live: list[range],
+    *,
+    sparse: bool,
 ) -> Iterator[Remark]:
     """Remarks on the hazards in a chunk that run in a region of the file, one of a kind for each other file."""
     name, device = _relative(chunk.source, main), literal_device(main)
@@ -215,7 +234,7 @@ def _hazards(
     is_wide = functools.partial(_is_wide, run, chunk)
     told: dict[object, Remark] = {}
     together: list[cst.CSTNode] = []
-    for node, why, cured in hazards.of(chunk, dtype, sparse=bool(name), is_wide=is_wide):
+    for node, why, cured in hazards.of(chunk, dtype, sparse=sparse and bool(name), is_wide=is_wide):
         span = chunk.span(node)
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             fix = in_float32(chunk.source, cured, device) if cured else None
@@ -240,7 +259,8 @@ def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Re
             if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, node):
                 continue
             if not isinstance(program.resolve(home, path), (Chunk, Source)):
-                yield Remark(row, f"{name}:{home.span(node).start.row}: {path}() {_OF_KERNELS}")
+                cures = as_cures(home, of_kernel(home, chunk.module, literal_device(program.main)))
+                yield Remark(row, f"{name}:{home.span(node).start.row}: {path}() {_OF_KERNELS}", cures=cures)
                 break
 
 
@@ -331,23 +351,12 @@ def _reached(program: Program, names: Set[str]) -> Iterator[Chunk]:
     """The chunks of these `names`, and those that they name, except for classes of data."""
     source = program.main
     every_name = not names.isdisjoint(_DYNAMIC)
-    modules = _modules_asked(program)
+    modules = modules_asked(program)
     mentioned = (one for chunk in source.chunks for one in program.mentions[chunk])
     named = (one for one in mentioned if every_name or one.name in names or one.source in modules)
     for chunk in _made_of(program, dict.fromkeys(named)):
         if chunk.source is not source or every_name or chunk.name in names:
             yield chunk
-
-
-def _modules_asked(program: Program) -> set[Source]:
-    """The modules of which the file takes attributes by names that only a run knows."""
-    asked = list[cst.CSTNode]()
-    for chunk in program.main.chunks:
-        calls = (one for one in every(chunk.module, cst.Call) if called_name(one) == "getattr")
-        asked += (one.args[0].value for one in calls if one.args)
-        asked += (one.value for one in every(chunk.module, cst.Attribute) if one.attr.value == "__dict__")
-    targets = (program.resolve(program.main, name) for one in asked if (name := dotted(one)) is not None)
-    return {one for one in targets if isinstance(one, Source)}
 
 
 def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

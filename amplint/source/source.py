@@ -285,6 +285,10 @@ class Source:
             raise ForeignNode(type(node).__name__)
         return chunk
 
+    def chunks_at(self, row: int) -> list[Chunk]:
+        """The chunks with a row."""
+        return [one for one in self.chunks if one.first_row <= row <= one.first_row + one.text.count("\n")]
+
     def owns(self, node: cst.CSTNode) -> bool:
         """Whether `node` belongs to a tree of this file."""
         return self._home(node) is not None

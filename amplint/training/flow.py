@@ -21,6 +21,9 @@ from amplint.training.script import Script
 _CALLS_LIMIT = 4
 _MOVES = frozenset({"to", "cuda", "cpu", "train", "eval"})
 """Methods of a module that return it."""
+EXITS = frozenset({"exit", "_exit", "abort"})
+"""Functions that end the process."""
+_NUMBERS = frozenset({"item", "tolist"})
 
 
 class PassedForward(Refusal):
@@ -30,6 +33,10 @@ class PassedForward(Refusal):
         super().__init__(argument, "the forward pass is an argument of the call that trains on it")
         self.argument = argument
         self.name = name
+
+
+class NoForward(Refusal):
+    """A loss comes from no forward pass in sight."""
 
 
 class Flow:
@@ -64,7 +71,7 @@ class Flow:
             if not tainted and self._find_unseen(way):
                 tainted = self._add_dependents(way, found)
             if not tainted:
-                raise Refusal(backward, "no forward pass of a model was found that this loss comes from")
+                raise NoForward(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
 
     def _add_dependents(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
@@ -75,7 +82,7 @@ class Flow:
         for statement in way:
             if self.runs_model(statement) or self._reads(statement) & tainted:
                 found[statement] = None
-                tainted |= set(self._binds(statement))
+                tainted |= set(self._binds(statement)) - set(_numbers(statement))
         return tainted
 
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
@@ -303,6 +310,15 @@ class Flow:
         return found - (bound_paths(statement) if isinstance(statement, cst.For) else set())
 
 
+def _numbers(statement: cst.CSTNode) -> Iterator[str]:
+    """The variables to which `statement` assigns results of calls alone, of which some make numbers of Python."""
+    values = dict[str, list[str]]()
+    for assign in every(statement, cst.Assign):
+        for path in bound_paths(assign):
+            values.setdefault(path, []).append(called_name(assign.value))
+    yield from (path for path, names in values.items() if all(names) and not _NUMBERS.isdisjoint(names))
+
+
 def _staying(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """`statement` and the nodes in it, without branches that return or raise."""
     waiting = [statement]
@@ -316,7 +332,9 @@ def _staying(statement: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def _leaves(statement: cst.CSTNode) -> bool:
     last = statement.body[-1] if isinstance(statement, cst.SimpleStatementLine) else None
-    return isinstance(last, (cst.Return, cst.Raise))
+    return isinstance(last, (cst.Return, cst.Raise)) or (
+        isinstance(last, cst.Expr) and called_name(last.value) in EXITS
+    )
 
 
 def _constructs(statement: cst.CSTNode, call: cst.Call) -> bool:

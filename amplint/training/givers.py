@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 
 from amplint.semantics.models.half_outputs import is_loss
+from amplint.semantics.reading.options import options
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -32,13 +33,16 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
     if not main.path:
         return
     program = whole_program(main)
-    for module in main.star_imports:
+    for module in filter(None, (*main.star_imports, *_imported_by_name(main))):
         behind = modules().source(place) if (place := modules().place(main.path, module)) is not None else None
         classes = [chunk for chunk in behind.chunks if is_model(chunk)] if behind is not None else []
         parts = {word for one in classes for word in one.words if word != one.name}
         for chunk in classes:
             if chunk.name not in parts:
                 yield program if chunk in program.mentions else whole_program(chunk.source), chunk
+    for asked in modules_asked(program):
+        chosen = (program.resolve(asked, name) for name in asked.imports)
+        yield from ((whole_program(one.source), one) for one in chosen if isinstance(one, Chunk) and is_model(one))
     every_importer = list(importers(main))
     for source in every_importer if len(every_importer) <= _MOST_IMPORTERS else ():
         check_time()
@@ -50,6 +54,27 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
             target = program.resolve(source, name) if name else None
             if isinstance(target, Chunk) and target.source is not main and (is_model(target) or name in made):
                 yield program, target
+
+
+def modules_asked(program: Program) -> set[Source]:
+    """The modules of which the file takes attributes by names that only a run knows."""
+    asked = list[cst.CSTNode]()
+    for chunk in program.main.chunks:
+        calls = (one for one in every(chunk.module, cst.Call) if called_name(one) == "getattr")
+        asked += (one.args[0].value for one in calls if one.args)
+        asked += (one.value for one in every(chunk.module, cst.Attribute) if one.attr.value == "__dict__")
+    targets = (program.resolve(program.main, name) for one in asked if (name := dotted(one)) is not None)
+    return {one for one in targets if isinstance(one, Source)}
+
+
+def _imported_by_name(main: Source) -> Iterator[str]:
+    """The modules that `main` passes to `import_module()`, also as the default of an option."""
+    for call in (one for chunk in main.chunks for one in every(chunk.module, cst.Call)):
+        value = call.args[0].value if called_name(call) == "import_module" and call.args else None
+        if isinstance(value, cst.SimpleString) and isinstance(value.evaluated_value, str):
+            yield value.evaluated_value
+        elif isinstance(value, cst.Attribute) and (option := options(main).get(value.attr.value)) is not None:
+            yield option.default or ""
 
 
 @cached_by_text

@@ -10,7 +10,7 @@ from amplint.edits.casting import UNTOUCHED
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import MODEL, dotted, kinds
-from amplint.semantics.words import SPEAKS_OF_LOSS
+from amplint.semantics.words import RAW, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import children, every, targets, walk
@@ -107,6 +107,7 @@ class Halves:
         self._classes: dict[str, set[str]] = {}
         self._arrays: set[tuple[cst.FunctionDef | None, str | None]] = set()
         self._models: set[str] = set()
+        self._returned: dict[Chunk, bool] = {}
         self._functions: dict[str, list[cst.FunctionDef]] = {}
         for chunk in source.chunks:
             self._models |= {path for path, kind in kinds(chunk.module).items() if kind == MODEL}
@@ -238,9 +239,7 @@ class Halves:
     def _at(self, span: Span) -> tuple[cst.CSTNode | None, cst.CSTNode | None]:
         """The outermost expression at `span`, and the innermost statement around it."""
         statement: cst.CSTNode | None = None
-        row = span.start.row
-        near = (one for one in self.source.chunks if one.first_row <= row <= one.first_row + one.text.count("\n"))
-        for chunk in near:
+        for chunk in self.source.chunks_at(span.start.row):
             for node in walk(chunk.module):
                 if node in self._before or isinstance(node, cst.BaseExpression):
                     place = self.source.span(node)
@@ -293,11 +292,12 @@ class Halves:
                 self._run(block, half, inside=inside)
             return
         for _ in range(2 if isinstance(statement, (cst.For, cst.While)) else 1):
-            found = set(half)
+            found = set[str]() if _has_else(statement) else set(half)
             for block in blocks:
                 branch = set(half)
                 self._run(block, branch, inside=inside)
                 found |= branch
+            half.clear()
             half |= found
 
     def _step(self, statement: cst.CSTNode, half: set[str], *, inside: bool) -> None:
@@ -418,12 +418,24 @@ class Halves:
                 row = self.source.span(call).start.row
                 self.leaving.setdefault((name, classes), (row, set()))[1].update(places)
 
-    def _reads(self, call: cst.Call) -> bool:
-        """Whether `call` runs a function of another file in sight, without a model of this one."""
+    def _gives_back(self, call: cst.Call) -> bool | None:
+        """Whether a function of another file, run without a model of this one, can return what it is given.
+
+        None for other calls.
+        """
         target = whole_program(self.source).resolve(self.source, dotted(call.func) or "")
         if not isinstance(target, Chunk) or target.is_class or target.source is self.source:
-            return False
-        return not any(paths(argument.value) & self._models for argument in call.args)
+            return None
+        if any(paths(argument.value) & self._models for argument in call.args):
+            return None
+        if target not in self._returned:
+            functions = [one for one in every(target.module, cst.FunctionDef) if one.name.value == target.name]
+            self._returned[target] = True
+            for function in functions if self._regions else ():
+                given = {one.name.value for one in every(function.params, cst.Param)}
+                there = Halves(target.source, (), {function: given}, arrays=self._of_arrays)
+                self._returned[target] = any(one is function for one, _ in there._returning)
+        return self._returned[target]
 
     def _targets(self, call: cst.Call) -> list[cst.FunctionDef]:
         """The functions of the file that `call` runs, by a bare name or as methods of `self`."""
@@ -457,7 +469,8 @@ class Halves:
         if isinstance(node, cst.Subscript):
             element = _path(node)
             if element is not None:
-                return element in half or element.partition("[")[0] in half
+                owner, _, key = element.partition("[")
+                return element in half or (owner in half and RAW.search(key.strip("'\"]")) is None)
             return not _takes_indices(node) and self._carries(node.value, half, inside=inside)
         if inside and isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.MatrixMultiply):
             return True
@@ -473,9 +486,20 @@ class Halves:
             return any(self._carries(one, half, inside=inside) for one in (node.body, node.orelse))
         return any(self._carries(one, half, inside=inside) for one in children(node))
 
+    def _draws_classes(self, call: cst.Call) -> bool:
+        """Whether `call` samples from a distribution over classes, which are whole numbers."""
+        owner = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value == "sample" else None
+        made = {called_name(owner), *self._classes.get(dotted(owner) or "", ())} if owner is not None else set[str]()
+        return "Categorical" in made
+
     def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
         name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None
-        if changes_dtype(call) or (name == "numpy" and not self._of_arrays) or (name == "to" and _converts(call)):
+        if (
+            self._draws_classes(call)
+            or changes_dtype(call)
+            or (name == "numpy" and not self._of_arrays)
+            or (name == "to" and _converts(call))
+        ):
             return False
         if owner is not None and (root := (dotted(owner) or "").partition(".")[0]) in _OTHER_ARRAYS:
             computes = self._of_arrays and root in ("np", "numpy")
@@ -488,7 +512,10 @@ class Halves:
         operands = [argument.value for argument in call.args]
         if operands and not self._of_arrays and all(map(_is_array, operands)):
             return False
-        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None or self._reads(call)
+        back = self._gives_back(call)
+        if back is False:
+            return False
+        known = name in OPERATIONS or name in UNTOUCHED or _LOOK_UP.search(name) is not None or back is not None
         if inside and (name in LOWER or not known):
             return True
         operands += [owner] if owner is not None else [call.func] if not isinstance(call.func, cst.Name) else []
@@ -534,6 +561,11 @@ def _blocks(statement: cst.CSTNode) -> _Blocks:
             yield child.body
         elif not isinstance(child, (cst.BaseExpression, cst.BaseSmallStatement)):
             yield from _blocks(child)
+
+
+def _has_else(statement: cst.CSTNode | None) -> bool:
+    """Whether one of the branches of an `if` statement always runs."""
+    return isinstance(statement, cst.If) and (isinstance(statement.orelse, cst.Else) or _has_else(statement.orelse))
 
 
 def _own_calls(node: cst.CSTNode) -> Iterator[cst.Call]:

@@ -66,6 +66,20 @@ def is_sparse(node: cst.CSTNode) -> bool:
     return node.attr.value in (*_SPARSE, *_SPARSE_PRODUCTS) or dotted(node) == "torch.sparse"
 
 
+def _sparse_product(chunk: Chunk, node: cst.CSTNode) -> cst.Call | None:
+    """The product of sparse tensors whose function is `node`, as `is_sparse` knows it."""
+    above = (one for one in (node, *chunk.source.ancestors(node)) if not isinstance(one, cst.Attribute))
+    product = next(above, None)
+    multiplies = called_name(product).endswith("mm") if product is not None else False
+    return product if isinstance(product, cst.Call) and multiplies else None
+
+
+def multiplies_sparse(chunk: Chunk) -> bool:
+    """Whether a chunk has a product that is of sparse tensors by its name."""
+    nodes = walk(chunk.module) if any(word.endswith("mm") for word in chunk.words) else ()
+    return any(is_sparse(node) and _sparse_product(chunk, node) is not None for node in nodes)
+
+
 def of(
     chunk: Chunk,
     dtype: str,
@@ -73,7 +87,7 @@ def of(
     sparse: bool,
     is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> Iterator[_Found]:
-    """The hazards in `chunk`; sparse tensors only with `sparse`.
+    """The hazards in `chunk`; with `sparse` also sparse tensors, and not only their products.
 
     `is_wide` tells operations that run in float32 anyway.
     """
@@ -88,13 +102,11 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
     if words.isdisjoint(_WORDS) and "@" not in chunk.text and not any(word.endswith("spmm") for word in words):
         return
     for node in walk(chunk.module):
-        if sparse and is_sparse(node):
-            above = (one for one in chunk.source.ancestors(node) if not isinstance(one, cst.Attribute))
-            product = next(above, None)
-            multiplies = isinstance(product, cst.Call) and called_name(product) in (*_SPARSE_PRODUCTS, "mm")
-            if product is None or not _is_off(product, chunk.source):
+        if is_sparse(node):
+            product = _sparse_product(chunk, node)
+            if (sparse and product is None) or (product is not None and not _is_off(product, chunk.source)):
                 why = "a sparse tensor; not every product of these has a kernel for half"
-                yield node, why, (product,) if multiplies and product is not None else ()
+                yield node, why, (product,) if product is not None else ()
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
@@ -136,11 +148,22 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
 
 
 def _rotations(function: _Body, source: Source) -> Iterator[_Found]:
-    """Products with the rotation of a 4x4 transformation in `function`, which autocast computes in half."""
+    """Products with rotations and 4x4 transformations in `function`, which autocast computes in half.
+
+    All products, if the function takes the offset of a transformation, or one such product, and runs no layers.
+    """
     rotations = {path for one in every(function, cst.Assign) if _is_rotation(one.value) for path in bound_paths(one)}
-    for node in _products(function):
-        sides = operands(source, node)
-        if not _is_wide(node) and any(_is_rotation(one) or dotted(one) in rotations for one in sides):
+    products = list(_products(function))
+    found = [
+        node
+        for node in products
+        if any(_is_rotation(one) or dotted(one) in rotations for one in operands(source, node))
+    ]
+    if found or any(_ends_of(one) == ["3", ""] for one in every(function, cst.Subscript)):
+        layers = any(is_lowered(one) and called_name(one) not in PRODUCTS for one in every(function, cst.Call))
+        found = found if layers else products
+    for node in found:
+        if not _is_wide(node):
             yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16", (node,)
 
 
@@ -167,12 +190,26 @@ def _phases(function: _Body, chunk: Chunk) -> Iterator[_Found]:
 
 
 def _is_rotation(value: cst.CSTNode) -> bool:
-    """Whether `value` is the part of a transformation up to its third row and column, possibly reshaped."""
+    """Whether `value` is reshaped to 4x4 transformations, or their part up to the third row and column."""
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and called_name(value) in _RESHAPING:
+        if [one.value.value for one in value.args if isinstance(one.value, cst.Integer)][-2:] == ["4", "4"]:
+            return True
         value = value.func.value
-    parts = [one.slice for one in value.slice] if isinstance(value, cst.Subscript) else []
-    ends = [one.upper for one in parts if isinstance(one, cst.Slice) and one.lower is None]
-    return [one.value for one in ends if isinstance(one, cst.Integer)][-2:] == ["3", "3"]
+    return _ends_of(value) == ["3", "3"]
+
+
+def _ends_of(value: cst.CSTNode) -> list[str]:
+    """The numbers up to which the last two slices of an element go, empty for the fourth row or column."""
+    parts = [one.slice for one in value.slice][-2:] if isinstance(value, cst.Subscript) else []
+    ends = [_end_of(one) for one in parts]
+    return [one for one in ends if one is not None]
+
+
+def _end_of(part: cst.CSTNode) -> str | None:
+    if isinstance(part, cst.Slice) and part.lower is None and isinstance(part.upper, cst.Integer):
+        return part.upper.value
+    is_fourth = isinstance(part, cst.Index) and isinstance(part.value, cst.Integer) and part.value.value == "3"
+    return "" if is_fourth else None
 
 
 def _to_libraries(function: _Body, chunk: Chunk) -> Iterator[_Found]:

@@ -126,6 +126,10 @@ def observe(script: Script, goal: Goal) -> Observed:
         for step, optimizer in watch.found.steps.items()
         if not any(script.inside(owner, step) for owner in idle)
     }
+    if scales:
+        unscaled = [step for step in watch.found.steps if _gets_gradients_elsewhere(script, watch.found, step)]
+        for step in unscaled if len(unscaled) < len(watch.found.steps) else ():
+            del watch.found.steps[step]
     watch.found.uses = [use for use in watch.found.uses if not any(script.inside(owner, use) for owner in idle)]
     watch.found.idle = [use for use in watch.found.uses if _is_unused(script, watch.found, script.function_of(use))]
     watch.found.uses = [use for use in watch.found.uses if use not in watch.found.idle]
@@ -169,6 +173,19 @@ def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cs
             return {}
         found |= steps
     return found if len({script.text_of(owner) for owner in found.values()}) == 1 else {}
+
+
+def _gets_gradients_elsewhere(script: Script, found: Observed, step: cst.Call) -> bool:
+    """Whether calls out of sight alone make gradients between a step and the last clearing of its optimizer."""
+    owner, function, row = script.text_of(found.steps[step]), script.function_of(step), script.row(step)
+    before = [one for one in script.calls if script.function_of(one) is function and script.row(one) < row]
+    cleared = [
+        one for one in before if called_name(one) == "zero_grad" and script.text_of(one.func) == f"{owner}.zero_grad"
+    ]
+    between = [one for one in before if cleared and script.row(one) > script.row(cleared[-1])]
+    training = found.calls.functions_reaching({*found.backwards})
+    known = any(one in found.backwards or found.calls.targets(one) & training for one in between)
+    return not known and any(isinstance(script.source.parent(one), cst.Expr) for one in between)
 
 
 def _is_unused(script: Script, found: Observed, function: cst.FunctionDef | None) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Source
+from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.policy import BANNED
-from amplint.training.bindings import called_name
+from amplint.training.bindings import bound_paths, called_name, constructor
 
 PRODUCTS = operations_with("matrices") - operations_with("weights")
 """Products of matrices."""
 _LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
+OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
+"""Losses whose targets are classes."""
 _SECOND = slice(1, 2)
 _OPERANDS = {
     "einsum": slice(1, None),
@@ -31,13 +35,27 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
         return [node.left, node.right] if is_lowered(node) else [node]
     if not isinstance(node, cst.Call):
         return []
-    given = [one.value for one in node.args if one.keyword is None and not one.star]
+    given = [each for one in node.args if one.keyword is None and not one.star for each in _elements(one.value)]
     path, name = dotted(node.func) or "", called_name(node)
     if isinstance(node.func, cst.Call) or is_layer(node):
-        return given
+        return given[:1] if is_loss(name) and _takes_classes(source, path) else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]
-    return [node.func.value, *given][_OPERANDS.get(name, slice(1))] if isinstance(node.func, cst.Attribute) else []
+    if not isinstance(node.func, cst.Attribute) or is_loss(name):
+        return []
+    return [node.func.value, *given][_OPERANDS.get(name, slice(1))]
+
+
+def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The elements of a list that is written out, or the value itself."""
+    return [one.value for one in value.elements] if isinstance(value, cst.List) else [value]
+
+
+def _takes_classes(source: Source, path: str) -> bool:
+    """Whether a loss may be one whose targets are classes."""
+    assigns = (one for chunk in source.chunks for one in every(chunk.module, cst.Assign))
+    made = (called_name(constructor(one.value)) for one in assigns if path in bound_paths(one, whole=True))
+    return not OF_CLASSES.isdisjoint(made)
 
 
 def is_lowered(node: cst.CSTNode) -> bool:

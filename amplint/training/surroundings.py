@@ -14,7 +14,7 @@ from amplint.source.source import Source
 
 T = TypeVar("T", bound=Callable[..., object])
 
-SECONDS = 30.0
+SECONDS = 60.0
 """The limit of processor time in seconds for one file; conversions of files that it imports count separately."""
 _processor_time = getattr(time, "thread_time", time.process_time)
 
@@ -74,6 +74,11 @@ def amend(path: str, raw: bytes) -> None:
     modules().amend(path, raw)
     for clear in _clear:
         clear()
+
+
+def is_long() -> bool:
+    """Whether the conversion has taken a quarter of its limit: what can be left out is left out from there on."""
+    return bool(_frames) and _frames[-1].spent() > SECONDS / 4
 
 
 def check_time() -> None:

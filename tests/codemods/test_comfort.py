@@ -125,7 +125,7 @@ def test_a_conversion_ends_after_some_time(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(surroundings, "SECONDS", -1.0)
     conversion = convert(LOOP, Wish(to="amp"))
     assert conversion.text == LOOP
-    assert [one.text for one in conversion.refused] == ["the conversion takes more than 30 seconds of processor time"]
+    assert [one.text for one in conversion.refused] == ["the conversion takes more than 60 seconds of processor time"]
 
 
 def test_folders_show_their_progress_on_a_terminal(

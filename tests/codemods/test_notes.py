@@ -210,7 +210,7 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
 
 
 @pytest.mark.parametrize(
-    ("loss", "told"),
+    ("loss", "cast"),
     [
         ('-torch.einsum("bi,pi->bp", noise.view(-1, 2), perms).max(dim=1)[0].mean()', True),
         ("(noise.view(-1, 2) @ perms).mean()", True),
@@ -220,10 +220,11 @@ for x, y in [(torch.ones(2, 4).cuda(), torch.ones(2, 4).cuda())]:
     ],
     ids=["permutations", "operator", "lifted by the sum", "lifted by the loss", "elementwise"],
 )
-def test_a_loss_that_a_product_leaves_in_half_is_named(loss: str, told: bool) -> None:
+def test_a_product_that_leaves_the_loss_in_half_is_computed_in_float32(loss: str, cast: bool) -> None:
     for dtype in ("float16", "bfloat16"):
-        left = [one for _, one in _left(PRODUCT.format(loss=loss), dtype)]
-        assert any(f"the loss that comes of this product is {dtype} itself" in one for one in left) is told
+        conversion = convert(PRODUCT.format(loss=loss), Wish(to="amp", dtype=dtype))
+        assert ("enabled=False" in conversion.text, "perms.float()" in conversion.text) == (cast, cast)
+        assert not any("product" in one.text for one in conversion.left)
 
 
 ACTING = """import torch

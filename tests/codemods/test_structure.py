@@ -286,7 +286,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize("folder", ["", "lib/"])
-def test_a_kernel_of_its_own_is_named_also_on_a_search_path(tmp_path: Path, folder: str) -> None:
+def test_a_kernel_of_its_own_gets_float32_also_on_a_search_path(tmp_path: Path, folder: str) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / "net.py").write_text(KERNEL)
@@ -294,8 +294,10 @@ def test_a_kernel_of_its_own_is_named_also_on_a_search_path(tmp_path: Path, fold
     (tmp_path / "_paths.py").write_text(added)
     text = "import _paths\nfrom net import Net\n" + HEAD.replace("nn.Linear(4, 4)", "Net()")
     text += LOOP
-    told = [one.text for one in _converted(text, path=tmp_path / "train.py").left]
-    assert any(one.startswith(f"{folder}net.py:10: pooling_cuda.forward() may have no kernel for half") for one in told)
+    conversion = _converted(text, path=tmp_path / "train.py")
+    why = f"{folder}net.py:10: pooling_cuda.forward() may have no kernel for half"
+    assert any(one.text.startswith(why) for one in conversion.cured)
+    assert b"cast_inputs=torch.float32" in conversion.others[0].after
 
 
 def test_the_key_of_the_scaler_is_renamed_and_not_the_dictionary() -> None:

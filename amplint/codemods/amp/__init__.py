@@ -144,6 +144,7 @@ def _planned(script: Script, wish: Wish) -> Plan:
     named += [(call, unseen) for call in flow.unseen if flow.gives_loss(call)]
     named += notes.of_scaler(script, observed) if scales else ()
     named += notes.in_float32(script, observed, flow, regions)
+    named += [(one, f"{refusal.why}; what computes it stays float32") for one, refusal in regions.alone.items()]
     named += notes.losses_out_of_sight(script, observed, regions)
     plots = SUMMARIES if scales or WRITERS_WITHOUT_BFLOAT16 not in script.text else frozenset[str]()
     given = [(row, name) for row, name in regions.foreign_calls() if name.rpartition(".")[2] not in plots]

@@ -7,7 +7,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.training import wrappers
-from amplint.training.hazards import is_sparse
+from amplint.training.hazards import is_sparse, multiplies_sparse
 from amplint.training.observed import Observed, framework
 from amplint.training.refusal import Reasons, Refusal
 from amplint.training.script import Script
@@ -33,9 +33,12 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
         why = "shards parameters, over which a plain scaler does not agree" if shards else "scales losses by itself"
         raise Refusal(_at_row(script, foreign[0]), f"{foreign[1]} {why}")
     reasons, seen = Reasons(), set(observed.backwards)
+    mended = any(map(multiplies_sparse, script.source.chunks))
     for node in script.nodes:
         with reasons.collecting():
             _check_node(node, seen, scales=scales)
+            if is_sparse(node) and not mended and not _is_unused(script, observed, node):
+                raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
     for call in (*observed.backwards, *observed.steps):
         with reasons.collecting():
             script.statement(call)
@@ -68,11 +71,15 @@ def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpressi
             raise Refusal(step, why)
 
 
+def _is_unused(script: Script, observed: Observed, node: cst.CSTNode) -> bool:
+    """Whether nothing in the file names the function of `node`."""
+    function = script.function_of(node)
+    return function is not None and script.method_owner(function) is None and observed.calls.callers(function) == []
+
+
 def _check_node(node: cst.CSTNode, seen: set[cst.Call], *, scales: bool) -> None:
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         _check_call(node, node.func, seen, scales)
-    elif is_sparse(node):
-        raise Refusal(node, "a sparse tensor; not every product of these has a kernel for half")
     elif isinstance(node, cst.Lambda) and any(inner in seen for inner in walk(node)):
         raise Refusal(node, "a backward pass in a lambda")
 

@@ -10,14 +10,13 @@ from amplint.semantics.words import SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.training.bindings import bound_paths, called_name, changed, paths
-from amplint.training.flow import Flow
+from amplint.training.flow import EXITS, Flow
 from amplint.training.observed import Observed, disables_gradients
 from amplint.training.script import Script
 
 _Note = tuple[cst.CSTNode, str]
 _TESTS = frozenset({"isnan", "isinf", "isfinite"})
 _ANOMALIES = frozenset({"set_detect_anomaly", "detect_anomaly"})
-_EXITS = frozenset({"exit", "_exit", "abort"})
 
 
 def of_scaler(script: Script, observed: Observed) -> Iterator[_Note]:
@@ -140,7 +139,7 @@ def _ends(script: Script, observed: Observed) -> Iterator[_Note]:
 
 
 def _leaves(node: cst.CSTNode) -> bool:
-    return isinstance(node, (cst.Break, cst.Return, cst.Raise)) or called_name(node) in _EXITS
+    return isinstance(node, (cst.Break, cst.Return, cst.Raise)) or called_name(node) in EXITS
 
 
 def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Note]:

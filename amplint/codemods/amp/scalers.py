@@ -266,12 +266,13 @@ class Scalers:
         if inner is not None:
             self._above[inner] = None
             return
-        if not loops:
+        called = self._script.statement_of(node) if isinstance(node, cst.Call) and self._runs_epoch(node) else None
+        if not loops and called is None:
             why = (
                 f"{function.name.value}() gets its optimizer from code out of sight, which would have to pass a scaler"
             )
             raise Refusal(node, why)
-        outer = loops[-1]
+        outer = loops[-1] if loops else required(called, node, _NO_PLACE)
         made = f"{self.name} = {self._construction(outer)}"
         if not _counts(outer) or len(loops) < _EPOCH_LOOPS:
             if not parameters.takes_more(function):
@@ -282,6 +283,12 @@ class Scalers:
             made = f"if {self.name} is None:\n    {made}"
             self.passed.append(function)
         self._add(self._script.rewrite.insert_before(outer, made), outer)
+
+    def _runs_epoch(self, call: cst.Call) -> bool:
+        """Whether `call` runs a function of the file that steps in a loop."""
+        targets = self._observed.calls.targets(call)
+        steps = [step for step in self._observed.steps if self._script.function_of(step) in targets]
+        return any(self._script.loops_around(step) for step in steps)
 
     def _returned_function(self, function: cst.FunctionDef, node: cst.CSTNode) -> cst.FunctionDef | None:
         """The function around `node` that `function` defines and returns, as one that makes an update does."""

@@ -43,6 +43,8 @@ def enter_autocast(script: Script, reach: Reach, flags: Flags, wish: Wish, *, tr
         return enter_autocast(edited(script, named.fix.edits), reach, flags, wish, training=training)
     flow = Flow(script, observed)
     regions = Regions(script, observed, flow, can_be)
+    for refusal in regions.alone.values():
+        raise refusal
     moved = separate_regions(script, flow, regions)
     if moved is not None:
         return enter_autocast(edited(script, moved.fix.edits), reach, flags, wish, training=training)

@@ -16,8 +16,9 @@ from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.torchlib.policy import words
 from amplint.training.bindings import bound_paths, called_name, callee, constructor, paths
-from amplint.training.flow import Flow
+from amplint.training.flow import Flow, NoForward
 from amplint.training.observed import Observed, disables_gradients, is_no_grad_block
+from amplint.training.operands import OF_CLASSES
 from amplint.training.places import Block, clauses
 from amplint.training.refusal import required
 from amplint.training.script import Script
@@ -34,7 +35,6 @@ _NEAR = 3
 """The number of statements behind a forward pass of evaluation that may be anything."""
 _WIDTH = 110
 """The last column up to which a header takes another context."""
-_OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 
 
 @dataclass
@@ -60,6 +60,8 @@ class Regions:
         self._observed = observed
         self._flow = flow
         self.training: list[Region] = []
+        self.alone: dict[cst.Call, NoForward] = {}
+        """The backward passes of losses without a model in sight, if there are others, and why."""
         self._apart: list[cst.CSTNode] = []
         self._find()
         losses = self._losses()
@@ -113,7 +115,12 @@ class Regions:
     def _find(self) -> None:
         chosen: dict[cst.CSTNode, None] = {}
         for backward in self._observed.losses:
-            chosen |= dict.fromkeys(self._flow.computing(backward))
+            try:
+                chosen |= dict.fromkeys(self._flow.computing(backward))
+            except NoForward as refusal:
+                self.alone[backward] = refusal
+        for alone in self.alone.values() if not chosen else ():
+            raise alone
         labels = self._labels(chosen)
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart and not self._acts(one)}
@@ -213,7 +220,7 @@ class Regions:
             if isinstance(one, cst.Assign) and name in bound_paths(one, whole=True)
         )
         names = [name, *(dotted(one.func) or "" for one in made if isinstance(one, cst.Call))]
-        return any(one.rpartition(".")[2] in _OF_CLASSES for one in names)
+        return any(one.rpartition(".")[2] in OF_CLASSES for one in names)
 
     def _needs_autocast(self, statement: cst.CSTNode, made: Set[str] | None = None) -> bool:
         """Whether autocast affects `statement`, or what it computes from `made`.
