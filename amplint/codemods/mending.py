@@ -20,7 +20,7 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.halves import ABOUT_HALF
-from amplint.training.operands import is_layer, is_lowered, is_off, operands
+from amplint.training.operands import LOWERED, constructors, is_layer, is_lowered, is_off, operands
 
 _WIDENING = ("float", "double")
 _DECOMPOSITIONS = frozenset(
@@ -63,7 +63,7 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
                 return None
             if not is_off(source, statement) and statement not in lowered:
                 lowered.append(statement)
-                if node not in given and _needs_autocast(statement, nodes):
+                if node not in given and _needs_autocast(source, statement, nodes):
                     return None
         wide = {one for one in leaves if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
         edits += (rewrite.add_float(one) for one in leaves if one not in wide or node in given)
@@ -85,6 +85,8 @@ def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression
     """
     if isinstance(node, cst.UnaryOperation):
         return _leaves(source, node.expression)
+    if isinstance(node, cst.Call) and len(node.args) == 1 and _is_elementwise(source, node):
+        return _leaves(source, node.args[0].value)
     if not isinstance(node, cst.BinaryOperation) or is_lowered(node):
         return [node]
     combined = [*_combined(node)]
@@ -142,14 +144,23 @@ def _products_beside(rewrite: Rewriter, node: cst.CSTNode) -> Iterator[cst.CSTNo
             yield one
 
 
-def _needs_autocast(statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
+def _needs_autocast(source: Source, statement: cst.CSTNode, nodes: list[cst.CSTNode]) -> bool:
     """Whether a statement computes something other than `nodes` that cannot run on half and float32 without it."""
     for one in every(statement, cst.Call, cst.BinaryOperation):
         name = called_name(one)
         known = isinstance(one, cst.BinaryOperation) or name in OPERATIONS or name == "coalesce"
-        if one not in nodes and not is_loss(name) and (is_lowered(one) or not known):
+        computes = one not in nodes and not is_loss(name) and not _is_elementwise(source, one)
+        if computes and (is_lowered(one) or not known):
             return True
     return False
+
+
+def _is_elementwise(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` runs a layer that autocast does not lower, such as `self.sigmoid(x)`."""
+    made = (
+        constructors(source, dotted(node.func) or "") if isinstance(node, cst.Call) and is_layer(node) else set[str]()
+    )
+    return bool(made) and all(one.lower() in OPERATIONS.keys() - LOWERED for one in made)
 
 
 def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:

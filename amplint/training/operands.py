@@ -13,7 +13,8 @@ from amplint.training.bindings import bound_paths, called_name, constructor
 
 PRODUCTS = operations_with("matrices") - operations_with("weights")
 """Products of matrices."""
-_LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
+LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
+"""Operations of whose operands autocast makes half, or which it refuses."""
 OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 """Losses whose targets are classes."""
 _SECOND = slice(1, 2)
@@ -24,7 +25,7 @@ _OPERANDS = {
     "odeint_adjoint": _SECOND,
     "addmm": slice(3),
     "baddbmm": slice(3),
-    **dict.fromkeys(_LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
+    **dict.fromkeys(LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
 }
 """Operation -> the places of the operands that decide its dtype, the owner of a method being the first; else that."""
 
@@ -38,7 +39,7 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     given = [each for one in node.args if one.keyword is None and not one.star for each in _elements(one.value)]
     path, name = dotted(node.func) or "", called_name(node)
     if isinstance(node.func, cst.Call) or is_layer(node):
-        return given[:1] if is_loss(name) and _takes_classes(source, path) else given
+        return given[:1] if is_loss(name) and constructors(source, path) & OF_CLASSES else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
@@ -51,18 +52,17 @@ def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     return [one.value for one in value.elements] if isinstance(value, cst.List) else [value]
 
 
-def _takes_classes(source: Source, path: str) -> bool:
-    """Whether a loss may be one whose targets are classes."""
+def constructors(source: Source, path: str) -> set[str]:
+    """The last names of the calls whose results a file assigns to `path`; empty for what is no call."""
     assigns = (one for chunk in source.chunks for one in every(chunk.module, cst.Assign))
-    made = (called_name(constructor(one.value)) for one in assigns if path in bound_paths(one, whole=True))
-    return not OF_CLASSES.isdisjoint(made)
+    return {called_name(constructor(one.value)) for one in assigns if path in bound_paths(one, whole=True)}
 
 
 def is_lowered(node: cst.CSTNode) -> bool:
     """Whether autocast casts what an operation is given to half, or refuses it."""
     if isinstance(node, cst.BinaryOperation):
         return isinstance(node.operator, cst.MatrixMultiply)
-    return is_layer(node) or called_name(node) in _LOWERED
+    return is_layer(node) or called_name(node) in LOWERED
 
 
 def is_layer(node: cst.CSTNode) -> bool:

@@ -95,10 +95,13 @@ def test_classes_stay_whole_numbers_where_a_loss_may_be_cross_entropy(tmp_path: 
     made = (
         "if many:\n            self.loss = nn.BCELoss()\n        else:\n            self.loss = nn.CrossEntropyLoss()"
     )
-    body = "out = self.layer(x)\n        loss = self.loss(out, y)\n        return loss"
-    text = _script("net(x, y)", net="Net()", imports="from models import Net\n")
+    made += "\n        self.act = nn.Sigmoid()"
+    body = "out = self.layer(x)\n        loss = self.loss(self.act(out), y)\n        return loss"
+    text = _script("net(x, y)", net="Net(many)", imports="from models import Net\n")
     after = _others(_converted(tmp_path, text, models=MODEL.format(made=made, body=body)))
-    assert "y.float()" not in after
+    assert (
+        'with torch.autocast("cuda", enabled=False):\n            loss = self.loss(self.act(out.float()), y)' in after
+    )
 
 
 @pytest.mark.parametrize("draw", ["chosen.sample()", "chosen.sample() if greedy else out.max(1)[1]"])
