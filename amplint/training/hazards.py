@@ -26,6 +26,7 @@ _Body = cst.FunctionDef | cst.Module
 _Found = tuple[cst.CSTNode, str, tuple[cst.CSTNode, ...]]
 """A hazard, a message, and the operations that computed in float32 end it, none where these are not known."""
 _FOURIER = operations_with("no-bfloat16")
+_REDUCING = frozenset({"sum", "mean", "squeeze", "view"})
 _SOLVERS = ("odeint", "odeint_adjoint", "QPFunction")
 _OF_NUMPY = ("np.", "numpy.", "math.")
 _MAKING = frozenset({"add", "sub", "mul", "div", "neg", "abs", "pow", "sqrt", "clamp"})
@@ -246,11 +247,19 @@ def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
     return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
 
 
+def _reduced(value: cst.BaseExpression) -> cst.BaseExpression:
+    """What a method such as `sum` is called on, or the value itself."""
+    reduces = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and called_name(value) in _REDUCING
+    return (
+        value.func.value if reduces and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) else value
+    )
+
+
 def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[str | None]]:
     """The calls whose results a call differentiates, and the variables by which it does, in its function or callers."""
     function = next((one for one in chunk.source.ancestors(gradient) if isinstance(one, cst.FunctionDef)), None)
     asked = ["outputs", "inputs"]
-    given = {name: dotted(one.value) for name, one in matched(gradient, asked) if name in asked}
+    given = {name: dotted(_reduced(one.value)) for name, one in matched(gradient, asked) if name in asked}
     if function is None or None in given.values() or len(given) < 2:
         return [], set()
     places = [(function, given)]

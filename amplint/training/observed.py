@@ -414,7 +414,8 @@ class _Watch:
     def uses_model(self, call: cst.Call) -> bool:
         """Whether `call` runs a model, by its name."""
         if self._is_model(call.func):
-            return True
+            above = self.source.parent(call)
+            return not (isinstance(above, cst.Assign) and dotted(call.func) in bound_paths(above, whole=True))
         owner, method = (call.func.value, call.func.attr.value) if isinstance(call.func, cst.Attribute) else (None, "")
         if method == "forward" and owner is not None:
             return dotted(owner) not in (None, "self") and called_name(owner) != "super"

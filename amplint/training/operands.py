@@ -38,7 +38,8 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
         return []
     given = [each for one in node.args if one.keyword is None and not one.star for each in _elements(one.value)]
     path, name = dotted(node.func) or "", called_name(node)
-    if isinstance(node.func, cst.Call) or is_layer(node):
+    held = isinstance(node.func, cst.Name) and is_loss(name) and name not in source.imports
+    if isinstance(node.func, cst.Call) or is_layer(node) or held:
         return given[:1] if is_loss(name) and constructors(source, path) & OF_CLASSES else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]

@@ -373,3 +373,38 @@ def test_a_loss_without_a_model_is_left_in_float32_and_named(tmp_path: Path) -> 
     assert "scaler.scale(prior).backward()" in conversion.text
     why = "no forward pass of a model was found that this loss comes from; what computes it stays float32"
     assert [why] == [one.text for one in conversion.left if one.text.startswith("no forward pass")]
+
+
+def test_a_model_made_of_what_its_name_stood_for_is_made_outside_of_regions(tmp_path: Path) -> None:
+    text = _script("net(x).mean()", net="choose(name)").replace(
+        "optimizer =", "net = net(\n    4, depth=2\n)\noptimizer ="
+    )
+    assert "\nnet = net(\n" in _converted(tmp_path, text).text
+
+
+PENALTY = """import torch
+
+
+def train(net, optimizer, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = net(x)[0].mean()
+        loss.backward()
+        y = torch.autograd.Variable(0.5 * y + 0.5 * net(x)[0].data, requires_grad=True)
+        scores, _ = net(y)
+        gradients = torch.autograd.grad(outputs=scores.sum(), inputs=y, create_graph=True)[0]
+        penalty = ((gradients.norm(2, dim=1) - 1) ** 2).mean()
+        penalty.backward()
+        optimizer.step()
+"""
+
+
+def test_the_forward_pass_of_a_penalty_on_a_sum_is_computed_in_float32(tmp_path: Path) -> None:
+    assert "net(y.float())" in _converted(tmp_path, PENALTY).text
+
+
+def test_a_loss_in_a_variable_is_computed_in_float32(tmp_path: Path) -> None:
+    body = "loss = nn.BCELoss(reduction='sum')\n        return loss(self.layer(x)[:, :2], y[:, :2])"
+    text = _script("net(x, y)", net="Net()", imports="from models import Net\n")
+    after = _others(_converted(tmp_path, text, models=MODEL.format(made="pass", body=body)))
+    assert "enabled=False" in after or "loss(self.layer(x)[:, :2].float()" in after
