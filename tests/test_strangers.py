@@ -897,6 +897,98 @@ class Trainer:
             if self.window.accumulate(loss):
                 self.precision.unscale(self.optimizer)
 """,
+    "a setting that each call reads from a dictionary in which another entry changes": """
+class Executor:
+    def train(self, model, optimizer, loader, args, scaler):
+        window = args.get("accum_grad", 1)
+        use_amp = args.get("use_amp", False)
+        for i, (x, y) in enumerate(loader, 1):
+            with torch.autocast("cuda", dtype=torch.float16, enabled=use_amp):
+                loss = model(x, y) / window
+            if use_amp:
+                scaler.scale(loss).backward()
+            else:
+                loss.backward()
+            if i % window == 0:
+                if use_amp:
+                    scaler.unscale_(optimizer)
+                    nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+                    scaler.step(optimizer)
+                    scaler.update()
+                else:
+                    nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+                    optimizer.step()
+                optimizer.zero_grad()
+
+def main(args, configs, model, loader):
+    executor, optimizer = Executor(), torch.optim.Adam(model.parameters())
+    scaler = torch.amp.GradScaler("cuda") if args.use_amp else None
+    for epoch in range(10):
+        configs["epoch"] = epoch
+        executor.train(model, optimizer, loader, configs, scaler)
+""",
+    "a dtype that one function of the settings tells where the scaler is made and where the region is": """
+def get_amp_dtype(cfg):
+    if not cfg.get("use_amp", True):
+        return None
+    chosen = str(cfg.get("mixed_precision", "bf16")).lower()
+    if chosen in {"bf16", "bfloat16"}:
+        return torch.bfloat16
+    if chosen in {"fp16", "float16"}:
+        return torch.float16
+    return None
+
+def train_one_epoch(model, loader, optimizer, scaler, cfg):
+    amp_dtype = get_amp_dtype(cfg)
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", enabled=amp_dtype is not None, dtype=amp_dtype):
+            loss = model(x, y)
+        if scaler is not None:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+
+def main(cfg, model, loader):
+    optimizer = torch.optim.Adam(model.parameters())
+    amp_dtype = get_amp_dtype(cfg)
+    scaler = None
+    if amp_dtype == torch.float16:
+        scaler = torch.amp.GradScaler("cuda")
+    for _ in range(10):
+        train_one_epoch(model, loader, optimizer, scaler, cfg)
+""",
+    "a scaler whose state is saved among keyword arguments, each unwrapped": """
+def save_all(path, model=None, optimizer=None, **kwargs):
+    raw_model = getattr(model, "_orig_mod", model)
+    state = {"model": raw_model.state_dict(), "optimizer": optimizer.state_dict()}
+    for key, value in kwargs.items():
+        if hasattr(value, "state_dict"):
+            raw_value = getattr(value, "_orig_mod", value)
+            state[key] = raw_value.state_dict()
+        else:
+            state[key] = value
+    torch.save(state, path)
+
+model = nn.Linear(3, 3).cuda()
+scaler = torch.amp.GradScaler("cuda")
+optimizer = torch.optim.AdamW(model.parameters())
+saved = torch.load("last.pth")
+optimizer.load_state_dict(saved["optimizer"])
+scaler.load_state_dict(saved["scaler"])
+for epoch in range(3):
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    save_all("last.pth", model=model, optimizer=optimizer, scaler=scaler, epoch=epoch)
+""",
 }
 TRUE = {
     "a step in a region that goes on with another optimizer's part of a model": ["AMP101"],

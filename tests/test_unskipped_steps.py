@@ -76,3 +76,19 @@ def test_a_step_behind_a_class_that_steps() -> None:
 def test_a_plain_step_on_another_path() -> None:
     steps = "if chosen:\n    scaler.step(optimizer)\n    scaler.update()\nelse:\n    optimizer.step()\nschedule.step()"
     assert "AMP212" in told(LOOP.format(steps=textwrap.indent(steps, " " * 8)))
+
+
+@pytest.mark.parametrize(
+    ("schedule", "codes"),
+    [
+        ("torch.optim.lr_scheduler.LambdaLR(optimizer, lr_lambda=lambda epoch: 1)", []),
+        ("torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (epoch + 1))", ["AMP212"]),
+        ("transformers.get_constant_schedule(optimizer)", []),
+        ("transformers.get_constant_schedule_with_warmup(optimizer, 100)", ["AMP212"]),
+    ],
+)
+def test_a_constant_schedule_does_not_run_ahead(schedule: str, codes: list[str]) -> None:
+    steps = textwrap.indent(SCALED + "schedule.step()", 8 * " ")
+    program = "import transformers\n" + LOOP.format(steps=steps)
+    made = program.replace("    for x in batches:", f"    schedule = {schedule}\n    for x in batches:")
+    assert told(made) == codes

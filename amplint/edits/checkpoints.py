@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 def add_scaler(event: CheckpointLacksScaler, rewrite: Rewriter) -> Fix | None:
     """Save the scaler's state beside the optimizer's, and restore it after it, if both places are known."""
+    if _is_unbound(event, rewrite):
+        return None
     saves = [] if event.saved else _once(event.saves, rewrite)
     restores = [*event.restores] if event.saved else _once(event.restores, rewrite)
     shared = not event.saved and len(saves) + len(restores) < len(event.saves) + len(event.restores)
@@ -56,6 +58,30 @@ def _given(call: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool) -> E
         if _renamed(name) != name:
             return rewrite.insert_argument(call, index + 1, f"{'scaler' if shared else _renamed(name)}={scaler}")
     return None
+
+
+def _is_unbound(event: CheckpointLacksScaler, rewrite: Rewriter) -> bool:
+    """Whether the scaler is only made under a condition that does not hold wherever its state is saved or restored.
+
+    Otherwise its name is bound to something else, such as None, or to another scaler.
+    """
+    made = event.scaler.created
+    if made is None or not rewrite.source.owns(made):
+        return False
+    above = list(rewrite.source.ancestors(made))
+    target = next((one.targets[0].target for one in above if isinstance(one, cst.Assign)), None)
+    within = above[: next((i for i, one in enumerate(above) if isinstance(one, cst.FunctionDef)), len(above))]
+    choices = [one for one in within if isinstance(one, cst.If) and not _is_main_guard(one)]
+    if not choices or not isinstance(target, (cst.Name, cst.Attribute)):
+        return False
+    name = re.escape(rewrite.text(target).rpartition(".")[2])
+    bound = re.findall(rf"(?m)(?<![\w(,]){name}\b(?:[ \t]*:[^=\n]+)?[ \t]*=(?!=)", rewrite.source.text)
+    places = [place.node for place in (*event.saves, *event.restores)]
+    return len(bound) == 1 and not all(choices[0] in rewrite.source.ancestors(one) for one in places)
+
+
+def _is_main_guard(one: cst.If) -> bool:
+    return any(name.value == "__name__" for name in every(one.test, cst.Name))
 
 
 def _is_asked_for(scaler: str, rewrite: Rewriter) -> bool:

@@ -190,7 +190,11 @@ class Dispatcher:
         certain = report.rule.anywhere or severity is Severity.ERROR
         purposes = () if certain else (*self._purposes, *self._purposes_of_function(report))
         unseen = (*self._premises, *report.premises, *purposes)
-        left = remaining_severity(severity, unseen, asked=report.rule.code in self._asked)
+        asked = report.rule.code in self._asked
+        left = remaining_severity(severity, unseen, asked=asked)
+        if left is not None and not report.rule.anywhere and self._program.unresolved() is not None:
+            unseen = (*unseen, Premise.IMPORTS_THERE)
+            left = remaining_severity(severity, unseen, asked=asked)
         lessened = self._lessens(report) if left is Severity.ERROR and not report.rule.anywhere else None
         return (left, unseen) if lessened is None else (Severity.INFO, (*unseen, lessened))
 

@@ -7,12 +7,12 @@ import hashlib
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from amplint.regex import regex
-from amplint.source.configs.names import YAML
+from amplint.source.configs.names import YAML, is_config
 from amplint.source.files import read
 from amplint.torchlib.frameworks import LAUNCHED_BY
 from amplint.torchlib.names import LIBRARIES
@@ -35,6 +35,12 @@ _FOLDER = regex(rb"[\"']((?:\.\./)*\w[\w/-]*)[\"']")
 _MOST_ADDED = 200
 """The number of such strings from which no further scripts are read."""
 _LAUNCHED_BY = "*"
+_UNRESOLVED = "!"
+_PRECISIONS = "?"
+_PRECISION = regex(rb"(?m)^[^#\n]{0,200}\bmixed_precision[\"']?[ \t]*:[ \t]*[\"']?(\w+)")
+_SHARDED_LAUNCH = regex(rb"(?m)^[ \t]*[\"']?distributed_type[\"']?[ \t]*:[ \t]*[\"']?(?:DEEPSPEED|FSDP)")
+_MOST_CONFIGS = 500
+_SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 _LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
 _MOST_LAUNCH_FILES = 20
 _TREES_KEPT = 2_000_000
@@ -63,6 +69,8 @@ class Modules:
         self._stand_ins: dict[str, Source] = {}
         self._requirement_files: dict[str, tuple[str, ...]] = {}
         self._wanted: dict[tuple[str, str], Wanted | None] = {}
+        self._unresolved: dict[str, str | None] = {}
+        self._precisions: dict[str, frozenset[str]] = {}
 
     def place(self, importer: str, module: str) -> str | None:
         """The path of `module` as imported by the file `importer`, None if it is not in the tree.
@@ -144,6 +152,32 @@ class Modules:
         found = [path for path in paths if all(sign in (self.raw(path) or b"") for sign in _LAUNCH_SIGNS)]
         return found[0] if len(found) == 1 else None
 
+    def unresolved(self, importer: str) -> str | None:
+        """What `importer` imports from its own project and the project does not have, None if there is nothing."""
+        from amplint.engine.unresolved import unresolved
+
+        if importer not in self._unresolved:
+            folder, text = os.path.dirname(importer), self._text(importer)
+            places = (*self._searched(folder), *self._added(folder))
+            self._unresolved[importer] = unresolved(importer, text or "", places, self._listing, self._text)
+        return self._unresolved[importer]
+
+    def precisions(self, importer: str) -> frozenset[str]:
+        """The mixed precisions that configuration files of the project name, but for those under DeepSpeed and FSDP."""
+        root = self._root(os.path.dirname(importer))
+        if root not in self._precisions:
+            raws = (self.raw(path) or b"" for path in itertools.islice(_configs(root), _MOST_CONFIGS))
+            named = (name for raw in raws if not _SHARDED_LAUNCH.search(raw) for name in _PRECISION.findall(raw))
+            self._precisions[root] = frozenset(name.decode() for name in named)
+        return self._precisions[root]
+
+    def _text(self, path: str) -> str | None:
+        """The text of a file of the tree, None if it cannot be read or decoded."""
+        raw = self.raw(path)
+        with contextlib.suppress(UnicodeDecodeError):
+            return raw.decode() if raw is not None else None
+        return None
+
     def around(self, folder: str) -> tuple[str, ...]:
         """The folders that the search for modules covers from `folder` on, up to the project's root."""
         return self._searched(folder)
@@ -182,10 +216,14 @@ class Modules:
     def answer(self, importer: str, question: str) -> tuple[str, str]:
         """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
 
-        The query is a module's name, `=` and a package whose version counts, `/` and a file name, or `*` for the file
-        that `accelerate launch` reads.
+        The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
+        `accelerate launch` reads, `!` for what the project lacks, or `?` for the precisions that its files name.
         """
         sign, name = question[:1], question[1:]
+        if question == _UNRESOLVED:
+            return self.unresolved(importer) or "", ""
+        if question == _PRECISIONS:
+            return " ".join(sorted(self.precisions(importer))), ""
         if sign == "=":
             wanted = self.wanted(importer, name)
             return (wanted.place, str(wanted)) if wanted is not None else ("", "")
@@ -225,6 +263,8 @@ class Modules:
         self._sources.pop(path, None)
         self._configs.pop(path, None)
         self._wanted.clear()
+        self._unresolved.clear()
+        self._precisions.clear()
 
     def amend(self, path: str, raw: bytes) -> None:
         """Take `raw` for the content of a file from here on."""
@@ -298,6 +338,13 @@ class Modules:
         return self._listings[folder]
 
 
+def _configs(root: str) -> Iterator[str]:
+    """The configuration files below a folder."""
+    for folder, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+        yield from (os.path.join(folder, name) for name in sorted(names) if is_config(name))
+
+
 _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
 
 
@@ -330,6 +377,14 @@ class Lookups:
         """The configuration beside `source` that `accelerate launch` reads."""
         place = self._ask(source, _LAUNCHED_BY) if source.path else ""
         return self._modules.config(place) if place else None
+
+    def unresolved(self, source: Source) -> str | None:
+        """What `source` imports from its own project and the project does not have."""
+        return self._ask(source, _UNRESOLVED) or None if source.path else None
+
+    def precisions(self, source: Source) -> Set[str]:
+        """The mixed precisions that configuration files of the project of `source` name."""
+        return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""

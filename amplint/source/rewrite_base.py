@@ -99,6 +99,11 @@ class RewriterBase:
         """The variables that `node` reads."""
         return {inner.value for inner in walk(node) if isinstance(inner, cst.Name)}
 
+    def occurrences(self, node: cst.CSTNode, within: cst.CSTNode) -> int:
+        """The number of expressions of the kind of `node` in `within` that are written like it."""
+        text = self.text(node)
+        return sum(type(one) is type(node) and self.text(one) == text for one in walk(within))
+
     def body_of(self, node: cst.With) -> Sequence[cst.BaseStatement | cst.BaseSmallStatement]:
         """The statements directly in a `with` block."""
         return node.body.body

@@ -33,9 +33,11 @@ def divided_loss(backward: cst.CSTNode, every: cst.BaseExpression | None, rewrit
 
 
 def counter_shift(event: Accumulation, rewrite: Rewriter) -> Edit | None:
-    """The edit that adds one to the counter of `i % n`, if that is a plain variable."""
+    """The edit that adds one to the counter of `i % n`, a plain variable, if the loop has no other `i % n`."""
     counter = event.remainder.left if event.remainder is not None else None
-    if event.first != 1 or not isinstance(counter, cst.Name):
+    if event.first != 1 or event.remainder is None or not isinstance(counter, cst.Name):
+        return None
+    if rewrite.occurrences(event.remainder, event.loop) > 1:
         return None
     return rewrite.replace(counter, f"({counter.value} + 1)")
 

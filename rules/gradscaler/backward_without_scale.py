@@ -109,11 +109,17 @@ class BackwardWithoutScale(Rule):
         if event.behind is not None:
             return None
         scaler = protocol.spelling(event.index.scalers.get(event.scaler.symbol, []), backward, rewrite)
-        if scaler in event.index.absent.get(backward, ()):
+        if scaler in event.index.absent.get(backward, ()) and protocol.choice_of_scaling(backward, rewrite) is None:
             return None
         loss = backward.func.value
-        edit = rewrite.replace(loss, protocol.scaled(loss, scaler, rewrite)) if scaler is not None else None
-        return Fix("Scale the loss", (edit,)) if edit is not None else None
+        if scaler is None:
+            return None
+        scaled, choice = protocol.scaled(loss, scaler, rewrite), protocol.choice_of_scaling(backward, rewrite)
+        if choice is None:
+            return Fix("Scale the loss", (rewrite.replace(loss, scaled),))
+        where = protocol.where_scaled(choice, backward, rewrite) if not backward.args else None
+        edit = protocol.instead_where(where, f"{scaled}.backward()", backward, rewrite) if where else None
+        return Fix("Scale the loss where the scaler steps", (edit,)) if edit is not None else None
 
 
 def _plain(event: PairEvent) -> Gradients:

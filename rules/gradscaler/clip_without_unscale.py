@@ -116,7 +116,11 @@ class ClipWithoutUnscale(Rule):
         place = before if isinstance(before, (cst.For, cst.While)) else event.node
         spelled = protocol.spelling(event.index.optimizers.get(optimizer, []), step, rewrite)
         owner = protocol.spelling(event.index.scalers[scaler], step, rewrite)
-        edit = protocol.unscale(place, spelled, owner, rewrite) if spelled and owner else None
+        choice = protocol.choice_of_scaling(place, rewrite)
+        where = protocol.where_scaled(choice, place, rewrite) if choice is not None else None
+        if not spelled or not owner or (choice is not None and where is None):
+            return None
+        edit = protocol.unscale(place, spelled, owner, rewrite, where)
         known = Applicability.UNSAFE if event.guesses else Applicability.SAFE
         return Fix("Unscale the gradients first", (edit,), known) if edit else None
 

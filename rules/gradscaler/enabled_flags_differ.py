@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScriptEnd
+from amplint.semantics.events import Backward, Event, GradState, OptimizerStep, ScalerCreated, ScriptEnd
 from amplint.semantics.events.protocol import FLOAT16
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
@@ -60,6 +60,12 @@ class EnabledFlagsDiffer(Rule):
         self.plain: dict[cst.CSTNode, cst.CSTNode] = {}
         """The backward passes on losses without a scale, each with a region that is always on."""
         self.steps: dict[cst.CSTNode, OptimizerStep] = {}
+        self.only_float16 = False
+        """Whether a scaler is made only where the dtype is float16, which a path without it may not know any more."""
+
+    def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
+        self.only_float16 |= event.only_float16
+        yield from ()
 
     def on_backward(self, event: Backward) -> Iterator[Report]:
         for region in event.regions:
@@ -85,7 +91,7 @@ class EnabledFlagsDiffer(Rule):
         yield from ()
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
-        for backward, step in self.steps.items():
+        for backward, step in self.steps.items() if not self.only_float16 else ():
             region = self.plain[backward]
             if region in self.scaled:
                 yield self.report(

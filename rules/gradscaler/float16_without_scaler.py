@@ -47,8 +47,9 @@ class Float16WithoutScaler(Rule):
     ```
 
     ## Fix safety
-    Unsafe: results change with the gradients that are no longer lost. The scaler is made beside the optimizer. There is
-    none where float16 is one of several dtypes.
+    Unsafe: results change with the gradients that are no longer lost. The scaler is made beside the optimizer, and
+    gradients are unscaled before they are clipped. There is none where float16 is one of several dtypes, and where
+    gradients are read otherwise.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html>
@@ -144,7 +145,12 @@ class Float16WithoutScaler(Rule):
         loss, near = call.func.value, rewrite.shares_block(made, event.node)
         if not near or not rewrite.same_function(call, event.node) or len(self.steps) > 1 or event.call.args:
             return None
+        uses = protocol.gradient_uses(call, event.node, rewrite)
+        if not all(isinstance(one, cst.Call) and rewrite.shares_block(event.node, one) for one in uses):
+            return None
+        optimizer = rewrite.text(event.optimizer_node)
         edits = (
+            *(protocol.unscale(one, optimizer, "scaler", rewrite) for one in uses[:1]),
             rewrite.insert_after(made, 'scaler = torch.amp.GradScaler("cuda")'),
             rewrite.replace(loss, protocol.scaled(loss, "scaler", rewrite)),
             protocol.step(event.node, event.optimizer_node, "scaler", rewrite),

@@ -78,7 +78,7 @@ class ScalerNotNeeded(Rule):
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.ruled_out:
             self.ruled_out.setdefault(event.node, []).append(event)
-        elif event.scaler.enabled != FALSE:
+        elif event.scaler.enabled != FALSE and not event.only_float16:
             self.made.setdefault(event.node, []).append(event)
         yield from ()
 

@@ -106,7 +106,8 @@ class StepBypassesScaler(Rule):
             event,
             "optimizer.step() runs on gradients that carry the loss scale",
             reason=_HIDDEN if event.node in self._hidden else "",
-            advice="Write scaler.step(optimizer), then scaler.update().",
+            advice=f"{'Where the loss was scaled, write' if event.decisions else 'Write'} scaler.step(optimizer), then "
+            "scaler.update().",
             notes=event.steps_from(event.gradients.backward),
             severity=Severity.INFO if self._is_meant(event) else None,
         )
@@ -119,7 +120,10 @@ class StepBypassesScaler(Rule):
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, OptimizerStep)
+        choice = protocol.choice_of_scaling(event.node, rewrite)
         if event.gradients.consumed is not None:
+            if choice is not None:
+                return None
             edit = rewrite.remove_statement(event.node)
             return Fix("Remove the second step", (edit,)) if edit else None
         assert event.gradients.scaler is not None
@@ -127,6 +131,8 @@ class StepBypassesScaler(Rule):
         scaler = protocol.spelling(event.index.scalers.get(symbol, []), event.node, rewrite)
         if scaler is None or event.call.args:
             return None
+        if choice is not None:
+            return self._where_scaled(event, choice, scaler, rewrite)
         edits = [protocol.step(event.node, event.optimizer_node, scaler, rewrite)]
         if not any(rewrite.same_function(node, event.node) for node in event.index.updates.get(symbol, [])):
             update = protocol.update(event.node, scaler, rewrite)
@@ -135,3 +141,16 @@ class StepBypassesScaler(Rule):
             edits.append(update)
         safe = Applicability.UNSAFE if self._is_meant(event) else Applicability.SAFE
         return Fix("Step through the scaler", tuple(edits), safe)
+
+    def _where_scaled(self, event: OptimizerStep, choice: cst.If, scaler: str, rewrite: Rewriter) -> Fix | None:
+        """The repair beside a choice between scaled and plain work, of which the other side steps as before."""
+        assert event.gradients.scaler is not None
+        where = protocol.where_scaled(choice, event.node, rewrite)
+        if where is None:
+            return None
+        updates = event.index.updates.get(event.gradients.scaler.symbol, [])
+        edit = protocol.step_instead_where(
+            where, event.node, event.optimizer_node, scaler, rewrite,
+            updates=not any(rewrite.same_function(node, event.node) for node in updates),
+        )  # fmt: skip
+        return Fix("Step through the scaler where the loss was scaled", (edit,)) if edit is not None else None

@@ -39,7 +39,8 @@ class DiscardedConversion(Rule):
 
     ## Fix safety
     The fix keeps the result in the variable. It is unsafe, since what is computed behind it was in the other dtype. A
-    module refuses a plain tensor in the place of a parameter, so a parameter gets the result as its `data`.
+    module refuses a plain tensor in the place of a parameter, so a parameter gets the result as its `data`. Other
+    attributes are left alone: later calls would find them converted, too.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html>
@@ -59,13 +60,15 @@ class DiscardedConversion(Rule):
             f"this {'parameter' if event.is_parameter else 'tensor'} is converted{into}, but the result is not kept",
             advice="Replace its data: x.data = x.to(dtype)."
             if event.is_parameter
-            else "Assign the result: x = x.to(dtype).",
+            else "Assign the result, x = x.to(dtype), or drop the statement.",
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ConversionDiscarded)
         node = event.node
         if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+            return None
+        if isinstance(node.func.value, cst.Attribute) and not event.is_parameter:
             return None
         place = rewrite.text(node.func.value)
         kept = f"{place}.data = {rewrite.text(node)}" if event.is_parameter else f"{place} = {rewrite.text(node)}"

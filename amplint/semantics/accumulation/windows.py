@@ -47,7 +47,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Operands, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import last_name
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import TRUE, Const, Function, Instance, Module, Ref, Tensor, Unknown, Value
@@ -208,7 +208,7 @@ def _outer_window(
         return
     if _follows_all_steps(machine, loop, guard, [done.node for one in full for done in one.of(Job.STEP)]):
         return
-    remainder = _remainder(machine, found)
+    remainder = _remainder(machine, found, guard)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
     if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
         machine[Rhythm].exact[loop] = remainder
@@ -416,10 +416,19 @@ def _simple(machine: Machine, found: Boundary) -> bool:
     return found.counter is not None and machine.symbols.key(shifted(machine, found.counter)[0])[0] == COUNTER
 
 
-def _remainder(machine: Machine, found: Boundary) -> cst.BinaryOperation | None:
-    """The expressions for the counter and the number of micro-batches of a window."""
+def _remainder(machine: Machine, found: Boundary, guard: cst.BaseExpression) -> cst.BinaryOperation | None:
+    """The expressions for the counter and the number of micro-batches of a window, in `guard` if it has them."""
     spelled = machine[Rhythm].spelled.get(found.modulo) if found.modulo is not None else None
-    return spelled if isinstance(spelled, cst.BinaryOperation) else None
+    if not isinstance(spelled, cst.BinaryOperation):
+        return None
+    written = (one for one in walk(guard) if isinstance(one, cst.BinaryOperation))
+    return next((one for one in written if _is_alike(one, spelled)), spelled)
+
+
+def _is_alike(one: cst.BinaryOperation, other: cst.BinaryOperation) -> bool:
+    """Whether two remainders of variables are written alike."""
+    sides = [(dotted(each.left), dotted(each.right)) for each in (one, other)]
+    return type(one.operator) is type(other.operator) and None not in sides[0] and sides[0] == sides[1]
 
 
 def _first(

@@ -186,7 +186,7 @@ class ScalerCreated(Event):
 
     `for_bfloat16` means that a flag named so is what switches it on, `also_bfloat16` that one for float16 does as well,
     `never_read` that the variable it goes to is not used for anything, `ruled_out` that it is off on this path because
-    of a comparison with float16.
+    of a comparison with float16, `only_float16` that it is constructed only where such a comparison holds.
     """
 
     call: cst.Call
@@ -195,6 +195,7 @@ class ScalerCreated(Event):
     also_bfloat16: bool = False
     never_read: bool = False
     ruled_out: bool = False
+    only_float16: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

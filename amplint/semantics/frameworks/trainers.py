@@ -276,6 +276,8 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
     perhaps = None if known is None else known.perhaps or (known.half if manager.precision is None else None)
     undone = perhaps in machine[parameters.Parameters].undone
     if perhaps is not None and manager.precision in (None, "float16") and not undone:
+        if manager.precision is None and manager.kind == "accelerate" and _is_configured_without_float16(machine):
+            return
         chosen, guesses = replace(manager, precision="float16"), machine.guesses_for(perhaps)
         premises = (Premise.FLOAT16_CHOSEN,)
         machine.emit(state, HalfManaged, node, manager=chosen, cast=perhaps, guesses=guesses, premises=premises)
@@ -290,6 +292,12 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         version = machine.program.wanted("transformers")
         if version is None or version.has(LOADED_AS_SAVED) is not False:
             machine.emit(state, HalfManaged, node, manager=manager, cast=known.saved, as_saved=True, version=version)
+
+
+def _is_configured_without_float16(machine: Machine) -> bool:
+    """Whether configuration files of the project choose mixed precisions, and none of them float16."""
+    named = machine.program.precisions()
+    return bool(named) and all(PRECISIONS.get(name) in ("float32", "bfloat16") for name in named)
 
 
 def _optimized(machine: Machine, state: State, module: Instance) -> set[int]:

@@ -68,6 +68,7 @@ class ProtocolCalls(Tracker):
             for_bfloat16=asked is not None, also_bfloat16=either is not None, guesses=asked or either or (),
             ruled_out=machine.supposition is None and not machine.configs
             and is_off(machine, state, scaler.enabled) and _compares_with_float16(node),
+            only_float16=_is_made_for_float16(machine, node),
         )  # fmt: skip
         return scaler
 
@@ -153,10 +154,37 @@ class ProtocolCalls(Tracker):
 def _compares_with_float16(node: cst.Call) -> bool:
     """Whether the flag of a scaler is, or combines, a comparison of a dtype with float16."""
     flags = (argument.value for argument in node.args if argument.keyword and argument.keyword.value == "enabled")
-    compared = (one for flag in flags for one in every(flag, cst.Comparison))
-    operands = [one for each in compared for one in (each.left, *(target.comparator for target in each.comparisons))]
+    return any(_names_float16(one) for flag in flags for one in every(flag, cst.Comparison))
+
+
+def _names_float16(comparison: cst.Comparison) -> bool:
+    """Whether an operand of a comparison is float16, as a dtype or as a string."""
+    operands = (comparison.left, *(target.comparator for target in comparison.comparisons))
     named = [f"torch.{one.evaluated_value!s}" if isinstance(one, cst.SimpleString) else dotted(one) for one in operands]
     return any(DTYPES.get(name or "") == "float16" for name in named)
+
+
+def _is_made_for_float16(machine: Machine, node: cst.Call) -> bool:
+    """Whether a scaler is constructed only where a comparison of a dtype with float16 holds."""
+    source = machine.program.source_of(node)
+    inner: cst.CSTNode = node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.FunctionDef):
+            return False
+        if isinstance(above, (cst.If, cst.IfExp)) and inner is above.body and _asks_for_float16(above.test):
+            return True
+        inner = above
+    return False
+
+
+def _asks_for_float16(test: cst.BaseExpression) -> bool:
+    """Whether a condition holds only where a dtype equals float16."""
+    if isinstance(test, cst.BooleanOperation):
+        both = isinstance(test.operator, cst.And)
+        return (any if both else all)(map(_asks_for_float16, (test.left, test.right)))
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not _names_float16(test):
+        return False
+    return isinstance(test.comparisons[0].operator, (cst.Equal, cst.Is))
 
 
 def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optimizer, arguments: Arguments) -> None:

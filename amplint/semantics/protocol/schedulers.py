@@ -14,7 +14,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import Iteration, State
-from amplint.semantics.values.values import Instance, Optimizer, Ref, Scaler, Unknown, Value
+from amplint.semantics.values.values import Function, Instance, Optimizer, Ref, Scaler, Unknown, Value
 from amplint.semantics.words import ADVANCES_SCHEDULERS, EPOCHS, SCHEDULER
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
@@ -25,6 +25,8 @@ _SCHEDULERS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.SWALR")
 _MAKERS = (*_SCHEDULERS, "transformers.get_", "transformers.optimization.get_", "timm.scheduler.")
 
 
+_OF_FUNCTION = "torch.optim.lr_scheduler.LambdaLR"
+_CONSTANT = frozenset({"transformers.get_constant_schedule", "transformers.optimization.get_constant_schedule"})
 _TAKEN_FROM = frozenset({"part", "index", "item", "each", "comprehension"})
 _UNCHANGED = frozenset(("call", f"builtins.{name}") for name in ("enumerate", "list", "tuple", "reversed", "iter"))
 _NAMED = {"attribute": 1, "call": 1, "name": -1, "parameter": -1, "variable": -1}
@@ -35,6 +37,8 @@ _VIEWS = frozenset({"items", "values"})
 def step(machine: Machine, state: State, node: cst.Call, owner: Unknown | Instance) -> None:
     """`owner.step()` of an object that is no optimizer and no scaler."""
     machine.interactions += 1
+    if _is_constant(machine, owner):
+        return
     if isinstance(node.func, cst.Attribute) and _is_scheduler(machine, state, node.func.value, owner):
         _advanced(
             machine, state, node, _rounds(machine, state, owner), _guesses(machine, state, node.func.value, owner)
@@ -132,6 +136,22 @@ def _is_made(machine: Machine, state: State, owner: Instance | Unknown) -> bool:
     symbols = machine.symbols
     made = (one for taken in _taken_from(machine, owner.symbol) for one in symbols.alternatives(taken))
     return any(symbols.key(one)[0] == "call" and str(symbols.key(one)[1]).startswith(_MAKERS) for one in made)
+
+
+def _is_constant(machine: Machine, owner: Instance | Unknown) -> bool:
+    """Whether a scheduler sets one rate, whatever the number of steps."""
+    symbols = machine.symbols
+    if isinstance(owner, Instance) or symbols.key(owner.symbol)[0] != "call":
+        return False
+    if symbols.key(owner.symbol)[1] in _CONSTANT:
+        return True
+    values = [symbols.key(part) for part in symbols.parts(owner.symbol)]
+    functions = [key[1] for key in values if key[0] == "value" and isinstance(key[1], Function)]
+    return symbols.key(owner.symbol)[1] == _OF_FUNCTION and bool(functions) and all(map(_returns_number, functions))
+
+
+def _returns_number(function: Function) -> bool:
+    return isinstance(function.node, cst.Lambda) and isinstance(function.node.body, (cst.Integer, cst.Float))
 
 
 def _stepped(machine: Machine, state: State, now: Iteration) -> tuple[int, cst.CSTNode] | None:

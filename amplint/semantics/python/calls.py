@@ -11,6 +11,7 @@ from amplint.semantics.python.containers import (
     MOST_UNROLLED,
     comprehended,
     get_result,
+    item_at,
     modified,
     settings,
     stored,
@@ -376,6 +377,10 @@ def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
 
 def unseen(machine: Machine, state: State, made: Call) -> Value:
     """The call of a callee whose code is not available."""
+    if made.name == "get" and isinstance(made.owner, Unknown) and made.arguments.given:
+        put = item_at(machine, state, made.owner, made.arguments.values[0])
+        if put is not None:
+            return put
     if isinstance(made.owner, Instance):
         known = made.name in state.heap.get(made.owner.symbol, {})
         made.inherited = not known and not attributes.is_assigned(machine, state, made.owner.cls, made.name)

@@ -91,6 +91,13 @@ def get_result(machine: Machine, state: State, owner: Items, arguments: Argument
     return values[position] if position is not None else alternatives(values)
 
 
+def item_at(machine: Machine, state: State, owner: Value, key: Value) -> Value | None:
+    """What was set at `key` of `owner`, None if nothing is known to be."""
+    if not isinstance(key, Const):
+        return None
+    return state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
+
+
 def settings(value: Value | None) -> Items | None:
     """`value`, if it is a dictionary of plain values by known keys."""
     if not isinstance(value, Items) or value.keys is None:

@@ -10,6 +10,7 @@ from amplint.semantics.python.containers import (
     MOST_UNROLLED,
     comprehended,
     each,
+    item_at,
     settings,
     unrolled_elements,
     with_item,
@@ -279,10 +280,9 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
             return item
     found = indices(machine, state, node)
     key = single(found)
-    if isinstance(key, Const):
-        stored = state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
-        if stored is not None:
-            return stored
+    stored = item_at(machine, state, owner, key) if key is not None else None
+    if stored is not None:
+        return stored
     if isinstance(owner, Items):
         return _item(machine, state, node, owner, key)
     if isinstance(owner, Module):

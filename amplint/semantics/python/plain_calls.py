@@ -22,6 +22,9 @@ from amplint.torchlib.constants import FUNCTIONS, computed
 
 MOST_SUMMED = 8
 """The largest number of known values that a `sum` adds."""
+_TIMELESS = frozenset({"builtins.str", "builtins.int"})
+_TIMELESS_METHODS = frozenset({"lower", "upper", "strip", "casefold"})
+"""Functions, and methods of strings, whose results are equal in all iterations for equal arguments."""
 
 
 def unseen_result(
@@ -32,17 +35,30 @@ def unseen_result(
     node: cst.Call | None = None,
     callee: tuple[int, ...] = (),
 ) -> Value:
-    """The result of an unseen call: equal for equal arguments within one iteration, unless it instantiates a class."""
+    """The result of an unseen call: equal for equal arguments within one iteration, unless it instantiates a class.
+
+    What a dictionary holds at a key is equal in all iterations, as is what is computed from it alone.
+    """
     function = getattr(node, "func", None)
     called = function.attr if isinstance(function, cst.Attribute) else function
     parts = (*callee, *(symbol_of(machine, value) for value in arguments.values))
     if node is not None and isinstance(called, cst.Name) and (called.value[:1].isupper() or _is_constructor(function)):
         return Unknown(machine.symbols.intern("call", name, parts=(machine.identity(state, node), *parts)))
-    now = state.iteration[-1] if state.iteration else 0
+    method = function.attr.value if isinstance(function, cst.Attribute) else ""
+    timeless = name in _TIMELESS or _is_timeless(method, arguments)
+    now = state.iteration[-1] if state.iteration and not timeless else 0
     made = Unknown(machine.symbols.intern("call", name, now, parts=parts, time=now))
     for unknown_result in machine.hooks.unknown_result:
         unknown_result(made)
     return made
+
+
+def _is_timeless(method: str, arguments: Arguments) -> bool:
+    """Whether a method of equal objects returns equal results in all iterations: of a string, or `get` of a key."""
+    if method != "get":
+        return method in _TIMELESS_METHODS and not arguments.given
+    key = arguments.values[0] if arguments.given else None
+    return isinstance(key, Const) and isinstance(key.value, str)
 
 
 def _is_constructor(function: object) -> bool:
@@ -111,10 +127,15 @@ def computed_number(name: str, arguments: Arguments) -> Value | None:
 
 
 def _getattr(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> Value | None:
-    """The result of `getattr` with a name that is known, one of several, or supposed by a tracker."""
+    """The result of `getattr` with a name that is known, one of several, or supposed by a tracker.
+
+    `getattr(x, "module", x)` unwraps: it is `x` itself where nothing is known of the attribute.
+    """
     owner, key = arguments.values[:2]
     if isinstance(key, Const):
-        return attributes.get(machine, state, node, owner, str(key.value))
+        found = attributes.get(machine, state, node, owner, str(key.value))
+        unwraps = arguments.values[2:] == (owner,) and isinstance(found, Method) and found.function is None
+        return owner if unwraps else found
     if not isinstance(owner, Ref) or len(arguments.values) > 2:
         return None
     if names := _options(machine, state, [key]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from amplint.premises import Premise
 from amplint.regex import regex
@@ -15,6 +16,9 @@ from amplint.source.source import WORD, Chunk, Source
 from amplint.source.tree import every, target_names
 from amplint.torchlib.frameworks import LIGHTNING_GPUS, loop_kind
 from amplint.torchlib.names import AUTOCASTS, GRAD_SCALERS
+
+if TYPE_CHECKING:
+    from amplint.semantics.reading.program import Program
 
 _AMP = regex(r"torch\.(?:cuda|cpu)\.amp\.\w+")
 _DEVICE_WORDS = regex(r"(?i)cuda|device|gpu|cpu|(?<![a-z])mps\b|xpu|(?<![a-z])npu")
@@ -513,6 +517,24 @@ def _left_before(block: cst.IndentedBlock, end: cst.CSTNode) -> Iterator[cst.Bas
 
 def _file_needs_cuda(source: Source) -> bool:
     return any(map(_needs_cuda, source.chunks)) or _loops_on_gpus(source)
+
+
+def is_kept_to_cuda(program: Program) -> bool:
+    """Whether a file that the linted one reaches compiles CUDA code, or a class that it makes raises without CUDA."""
+    if any(_compiles_cuda(source.text) for source in program.sources):
+        return True
+    made = {one for chunk in program.main.chunks for one in program.mentions.get(chunk, ()) if one.is_class}
+    return any(_needs_cuda(one) and _constructor_needs_cuda(one) for one in made)
+
+
+def _compiles_cuda(text: str) -> bool:
+    """Whether code compiles files in CUDA's language when it is imported."""
+    return "cpp_extension" in text and "load(" in text and (".cu'" in text or '.cu"' in text)
+
+
+def _constructor_needs_cuda(chunk: Chunk) -> bool:
+    methods = (one for one in every(chunk.module, cst.FunctionDef) if one.name.value == "__init__")
+    return any(_tree_needs_cuda(chunk.source, one) for one in methods)
 
 
 @cached_per_file

@@ -41,6 +41,12 @@ class Around(Protocol):
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""
 
+    def unresolved(self, source: Source) -> str | None:
+        """What `source` imports from its own project and the project does not have."""
+
+    def precisions(self, source: Source) -> Set[str]:
+        """The mixed precisions that configuration files of the project of `source` name."""
+
 
 class Program:
     """The linted file `main` and the functions and classes of other files that it reaches.
@@ -94,6 +100,14 @@ class Program:
         if found is not None:
             self.configs[found.path] = found
         return found
+
+    def unresolved(self) -> str | None:
+        """What the linted file imports from its own project and the project does not have, None if nothing."""
+        return self._around.unresolved(self.main) if self._around is not None else None
+
+    def precisions(self) -> Set[str]:
+        """The mixed precisions that configuration files of the project name, none if they name none."""
+        return self._around.precisions(self.main) if self._around is not None else frozenset()
 
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""

@@ -15,6 +15,7 @@ from amplint.semantics.reading.chosen_devices import (
     has_kernels,
     is_about_devices,
     is_by_availability,
+    is_kept_to_cuda,
     is_listed_or_cpu,
     runs_on_given_device,
     runs_where_called,
@@ -65,6 +66,8 @@ class FixedDevices(Tracker):
             self._report_availability(state, call, source)
             return
         chosen = chosen_device(source, call.node)
+        if chosen is not None and is_kept_to_cuda(self.machine.program):
+            return
         if chosen is not None:
             name = source.code(chosen)
             last = last_name(chosen) or "device"

@@ -69,7 +69,7 @@ def _takes(machine: Machine, segment: Value, passed: Sequence[str]) -> bool:
     if isinstance(segment, Function) and segment.node is not None and segment.node.params.star_kwarg is None:
         params = segment.node.params
         return {one.name.value for one in (*params.params, *params.kwonly_params)}.issuperset(passed)
-    return not (isinstance(segment, Unknown) and machine.symbols.key(segment.symbol)[0] == "call")
+    return not (isinstance(segment, Unknown) and machine.symbols.key(segment.symbol)[0] in ("call", "fresh"))
 
 
 def _asks(machine: Machine, state: State, value: Value) -> bool:

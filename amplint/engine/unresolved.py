@@ -1,0 +1,100 @@
+"""Imports of a project's own modules and names that its files do not have."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import TypeAlias
+
+from amplint.regex import regex
+
+Listing: TypeAlias = Callable[[str], Set[str]]
+"""The names of the files in a folder, none where there is no folder."""
+Text: TypeAlias = Callable[[str], str | None]
+
+_GENERATED = regex(r"_|.*_pb2(?:_grpc)?$")
+"""Names of modules that a build makes."""
+_OPEN = regex(
+    r"(?i)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|lazy_?(?:loader|module|import)|import[ (]+\*"
+)
+"""What binds names in a module that its text does not show."""
+
+
+def unresolved(path: str, text: str, folders: Sequence[str], listing: Listing, read: Text) -> str | None:
+    """The first module or name that the file at `path` imports from its own project in vain, None if there is none.
+
+    Only statements count that run whenever the file is imported. An absolute module belongs to the project if the file
+    lies in its package, or imports from it what is there; no folder of `folders` may have it. A file that changes the
+    search path is left alone.
+    """
+    if "sys.path" in text:
+        return None
+    wanted = [one for one in _statements(text) if one.level or one.module]
+    found = {id(one): _Search(one, path, folders, listing, read) for one in wanted}
+    satisfied = {one.module.partition(".")[0] for one in wanted if one.module and found[id(one)].is_satisfied}
+    for one in wanted:
+        search = found[id(one)]
+        top = (one.module or "").partition(".")[0]
+        own = one.level or top in satisfied or any(path.startswith(os.path.join(place, top, "")) for place in folders)
+        if own and search.begins and not search.is_satisfied:
+            return search.lacking
+    return None
+
+
+def _statements(text: str) -> Iterator[ast.ImportFrom]:
+    """The `from` imports at the top level of a file, but for those that a condition or a handler surrounds."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return iter(())
+    return (one for one in tree.body if isinstance(one, ast.ImportFrom))
+
+
+class _Search:
+    """The search for what one `from` import asks for.
+
+    `begins` says whether a folder has the first part of the module, and `lacking` is what none of them has.
+    """
+
+    def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
+        self._listing, self._read = listing, read
+        parts = one.module.split(".") if one.module else []
+        places = [_above(path, one.level)] if one.level else folders
+        self.lacking = f"{'.' * one.level}{one.module or ''}"
+        self.begins = bool(one.level)
+        self.is_satisfied = any(_GENERATED.match(part) for part in parts)
+        for place in places:
+            self.begins |= bool(parts) and self._has(place, parts[0])
+            self.is_satisfied |= self._satisfies(place, parts, [alias.name for alias in one.names])
+
+    def _has(self, folder: str, name: str) -> bool:
+        """Whether a folder has a module or package of a name, compiled ones included."""
+        return any(entry.partition(".")[0] == name for entry in self._listing(folder))
+
+    def _satisfies(self, place: str, parts: Sequence[str], names: Sequence[str]) -> bool:
+        folder = os.path.join(place, *parts[:-1])
+        if parts and not self._has(folder, parts[-1]):
+            return False
+        package = os.path.join(place, *parts)
+        file = f"{package}.py" if parts and f"{parts[-1]}.py" in self._listing(folder) else None
+        if file is None:
+            entries = self._listing(package)
+            if not entries:
+                return True
+            file = os.path.join(package, "__init__.py") if "__init__.py" in entries else None
+        text = self._read(file) if file is not None else ""
+        if text is None:
+            return True
+        missing = [one for one in names if one != "*" and not self._has(package, one) and not _GENERATED.match(one)]
+        lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if not _OPEN.search(text) else []
+        if lacking:
+            self.lacking = f"{self.lacking.rstrip('.')}.{lacking[0]}"
+        return not lacking
+
+
+def _above(path: str, level: int) -> str:
+    for _ in range(level):
+        path = os.path.dirname(path)
+    return path

@@ -1,0 +1,139 @@
+"""What the files around a script say of it: imports that lead nowhere, kernels for CUDA alone, precisions chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amplint.engine.analyse import analyse
+from amplint.engine.job import Job
+from amplint.engine.modules import Modules
+from amplint.engine.registry import load_registry
+from amplint.findings import Finding, Severity
+
+RULES = tuple(load_registry().rules.values())
+TRAINING = """
+import torch
+{imports}
+
+def train(model, loader):
+    optimizer = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x, y)
+            scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+"""
+REGION = """
+import torch
+from parts.parsing import Parsing
+
+device = "cuda:0" if torch.cuda.is_available() else "cpu"
+parsing = Parsing(0)
+
+def run(pipe, x):
+    pipe.to(device)
+    with torch.cuda.amp.autocast():
+        return pipe(parsing(x), x.to(device))
+"""
+ACCELERATED = """
+import torch
+from accelerate import Accelerator
+
+def train(config, net, loader):
+    accelerator = Accelerator(mixed_precision=config.mixed_precision)
+    dtype = torch.float16 if config.weight_dtype == "fp16" else torch.float32
+    net = net.to(dtype=dtype)
+    optimizer = torch.optim.AdamW(net.parameters())
+    net, optimizer, loader = accelerator.prepare(net, optimizer, loader)
+    for x, y in loader:
+        loss = net(x, y)
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Finding]:
+    """What a rule finds in one of several files of a project."""
+    for path, text in {"pyproject.toml": "", **files}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    job = Job(name, str(folder / name), files[name].encode(), RULES)
+    return [one for one in analyse(job, Modules()).findings if one.code == code]
+
+
+@pytest.mark.parametrize(
+    ("imports", "is_there"),
+    [
+        ("from lib.models.net import build", True),
+        ("from lib.models.net import rebuild", False),
+        ("from lib.models.stark import build", False),
+        ("from .models.stark import build", False),
+        ("from .models import net", True),
+        ("from lib.models import stark", False),
+        ("from lib.models.opened import anything", True),
+        ("from lib.models._compiled import kernel", True),
+        ("from lib.models.cython import kernel", True),
+        ("from elsewhere.models import build", True),
+        ("try:\n    from lib.models.stark import build\nexcept ImportError:\n    build = None", True),
+        ("def make():\n    from lib.models.stark import build\n    return build()", True),
+        ("import sys\nsys.path.append('third')\nfrom lib.models.stark import build", True),
+    ],
+)
+def test_a_file_whose_imports_lead_nowhere_is_told_less_surely(tmp_path: Path, imports: str, is_there: bool) -> None:
+    files = {
+        "lib/__init__.py": "",
+        "lib/models/__init__.py": "",
+        "lib/models/net.py": "def build():\n    return None\n",
+        "lib/models/opened.py": "def __getattr__(name):\n    return name\n",
+        "lib/models/cython.pyx": "",
+        "lib/train.py": TRAINING.format(imports=imports),
+    }
+    (found,) = lint(tmp_path, files, "lib/train.py", "AMP101")
+    assert found.severity is (Severity.WARNING if is_there else Severity.INFO)
+    assert ("imports from its own project" in found.reason) != is_there
+
+
+@pytest.mark.parametrize(
+    ("constructor", "count"),
+    [
+        ("torch.cuda.set_device(gpu)", 0),
+        ("if torch.cuda.is_available():\n            torch.cuda.set_device(gpu)", 1),
+        ("self.gpu = gpu", 1),
+    ],
+)
+def test_a_class_that_cannot_be_made_without_cuda_keeps_a_script_to_it(
+    tmp_path: Path, constructor: str, count: int
+) -> None:
+    parsing = f"import torch\n\nclass Parsing:\n    def __init__(self, gpu):\n        {constructor}\n"
+    files = {"parts/__init__.py": "", "parts/parsing.py": parsing, "app.py": REGION}
+    assert len(lint(tmp_path, files, "app.py", "AMP106")) == count
+
+
+def test_kernels_that_are_compiled_keep_a_script_to_cuda(tmp_path: Path) -> None:
+    parsing = (
+        "from torch.utils.cpp_extension import load\n\nbackend = load(name='march', sources=['march.cu'])\n\n"
+        "class Parsing:\n    def __init__(self, gpu):\n        self.march = backend.march\n"
+    )
+    files = {"parts/__init__.py": "", "parts/parsing.py": parsing, "app.py": REGION}
+    assert not lint(tmp_path, files, "app.py", "AMP106")
+
+
+@pytest.mark.parametrize(
+    ("configs", "count"),
+    [
+        ({}, 1),
+        ({"configs/a.yaml": "mixed_precision: bf16\n"}, 0),
+        ({"configs/a.yaml": 'solver:\n  mixed_precision: "no"\n', "configs/b.yaml": "mixed_precision: fp16\n"}, 1),
+        ({"a.yaml": "mixed_precision: bf16\n", "b.yaml": "distributed_type: DEEPSPEED\nmixed_precision: fp16\n"}, 0),
+    ],
+)
+def test_a_precision_that_no_configuration_chooses_is_not_supposed(
+    tmp_path: Path, configs: dict[str, str], count: int
+) -> None:
+    assert len(lint(tmp_path, {"train.py": ACCELERATED, **configs}, "train.py", "AMP706")) == count
