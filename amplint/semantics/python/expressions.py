@@ -326,6 +326,9 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
         return functools.reduce(machine.joined_value, owner.values)
     if owner.keys is not None:
         return choice_of(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
+    if isinstance(key, Unknown):
+        element = machine.unknown("index", parts=(symbol_of(machine, owner), key.symbol))
+        return attributes.with_kind(machine, element, node)
     return Unknown(machine.fresh())
 
 
