@@ -219,6 +219,8 @@ def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Se
     values = tuple(evaluate(machine, state, element.value) for element in node.elements)
     if any(isinstance(element, cst.StarredElement) for element in node.elements):
         return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
+    if not values and isinstance(node, cst.List):  # to be filled
+        return Unknown(machine.identity(state, node, "display"))
     return Items(values)
 
 
