@@ -240,6 +240,7 @@ class Machine:
         self.idle: set[cst.CSTNode] = set()
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
+        self.defined_in_blocks: dict[cst.CSTNode, Function | Class] = {}
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.classes: dict[int, Class] = {}
