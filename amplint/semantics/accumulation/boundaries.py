@@ -30,7 +30,7 @@ def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
         inner = boundary(machine, machine.symbols.parts(symbol)[0])
         return replace(inner, holds=not inner.holds) if inner is not None else None
     if kind in ("or", "and"):
-        return _either(machine, symbol, every_part=kind == "and")
+        return _combined(machine, symbol, kind)
     if kind == "Modulo":
         return _periodic(machine, symbol, 0, holds=False)
     if kind == "==" and isinstance(key[1], Const):
@@ -49,11 +49,15 @@ def _parsed(machine: Machine, symbol: int, key: Key) -> Boundary | None:
     return None
 
 
-def _either(machine: Machine, symbol: int, every_part: bool) -> Boundary | None:
+def _combined(machine: Machine, symbol: int, kind: str) -> Boundary | None:
+    """The boundary that a clause of `and` or `or` tests.
+
+    Another clause of `or` can end a window too, and so can one of `and` where the clause asks for the opposite.
+    """
     for part in machine.symbols.parts(symbol):
         found = boundary(machine, part)
-        if found is not None and found.counter is not None and found.holds:
-            return replace(found, others=found.others or not every_part)
+        if found is not None and found.counter is not None:
+            return replace(found, others=found.others or found.holds is (kind == "or"))
     return None
 
 

@@ -9,7 +9,7 @@ from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, is_short_function
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Instance, Unknown, Value
 from amplint.source import syntax as cst
@@ -75,6 +75,16 @@ def window_methods(chunk: Chunk) -> frozenset[str]:
     methods = (node for cls in chunk.module.body if isinstance(cls, cst.ClassDef) for node in cls.body.body)
     counting = (node for node in methods if isinstance(node, cst.FunctionDef) and _counted_attributes(node))
     return frozenset(node.name.value for node in counting if any(one.value for one in every(node, cst.Return)))
+
+
+@cached_per_chunk
+def window_tests(chunk: Chunk) -> frozenset[str]:
+    """The name of a short function that returns a remainder or compares one, perhaps to tell whether a window ends."""
+    if not is_short_function(chunk) or "%" not in chunk.text or "return" not in chunk.text:
+        return frozenset()
+    remainders = (node for node in every(chunk.module, cst.BinaryOperation) if isinstance(node.operator, cst.Modulo))
+    taken = any(isinstance(node.left, (cst.Name, cst.Attribute, cst.BinaryOperation)) for node in remainders)
+    return frozenset({chunk.name}) if taken and chunk.name is not None else frozenset()
 
 
 @cached_per_file

@@ -29,7 +29,7 @@ from amplint.semantics.accumulation.boundaries import (
     shifted,
     uneven,
 )
-from amplint.semantics.accumulation.counters import begin_iteration, value_at, window_methods
+from amplint.semantics.accumulation.counters import begin_iteration, value_at, window_methods, window_tests
 from amplint.semantics.accumulation.divisors import (
     changes_reduction,
     divided,
@@ -646,10 +646,10 @@ class Windows(Tracker):
     part = WorkDone
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
-        """Methods that return whether a window ends, in files that run a backward pass."""
+        """Functions and methods that return whether a window ends, in files that run a backward pass."""
         if not any("backward" in chunk.words for chunk in chunks):
             return Words()
-        return Words(frozenset().union(*map(window_methods, chunks)))
+        return Words(frozenset().union(*map(window_methods, chunks), *map(window_tests, chunks)))
 
     def call_begins(self, state: State, call: Call) -> None:
         """Record a forward pass that bypasses the wrapper of a distributed model."""

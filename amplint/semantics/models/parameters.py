@@ -597,7 +597,7 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         return _chosen_from(machine, parts[0])
     if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
         return _chosen_from(machine, viewed[1][0])
-    if parts and (kind in ("Add", DISPLAY, GROWN) or (kind == "call" and key[1] == _CHAIN)):
+    if kind == DISPLAY or (parts and (kind in ("Add", GROWN) or (kind == "call" and key[1] == _CHAIN))):
         chosen = [_chosen_from(machine, part) for part in parts]
         return None if None in chosen else set().union(*filter(None, chosen))
     if kind == "either":

@@ -197,7 +197,8 @@ def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optim
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
-    seeds = [a for a in arguments.given if a.keyword in (None, "gradient") and not isinstance(a.value, Const)]
+    positional = [a for a in arguments.given if a.star != "**" and a.keyword in (None, "gradient")]
+    seeds = [a for a in positional if not isinstance(a.value, Const)]
     if not seeds and (
         isinstance(owner, Tensor) or (isinstance(owner, Unknown) and _may_be_loss(machine, state, owner, arguments))
     ):

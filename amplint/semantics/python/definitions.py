@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import class_or_function, imported
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import MODULE_FRAME, State
 from amplint.semantics.values.values import Class, Const, Function, Ref
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
@@ -53,15 +53,20 @@ def _use(machine: Machine, state: State, node: cst.CSTNode, name: str) -> None:
 def bind_function(machine: Machine, state: State, node: cst.FunctionDef) -> None:
     """Bind the name of a nested function."""
     assert machine.chunk is not None
-    machine.captured.add(state.frame)
-    state.bind(state.frame, node.name.value, Function(machine.chunk, node, state.frame))
+    _bind(machine, state, node.name.value, Function(machine.chunk, node, state.frame))
 
 
 def bind_class(machine: Machine, state: State, node: cst.ClassDef) -> None:
     """Bind the name of a nested class."""
     assert machine.chunk is not None
+    _bind(machine, state, node.name.value, Class(machine.chunk, node, state.frame))
+
+
+def _bind(machine: Machine, state: State, name: str, value: Function | Class) -> None:
     machine.captured.add(state.frame)
-    state.bind(state.frame, node.name.value, Class(machine.chunk, node, state.frame))
+    state.bind(state.frame, name, value)
+    if state.frame == MODULE_FRAME:
+        machine.defined_in_blocks[node_of(value)] = value
 
 
 def bind_chunks(machine: Machine, state: State) -> None:

@@ -220,6 +220,8 @@ def _display(machine: Machine, state: State, node: cst.Tuple | cst.List | cst.Se
     values = tuple(evaluate(machine, state, element.value) for element in node.elements)
     if any(isinstance(element, cst.StarredElement) for element in node.elements):
         return machine.unknown("display", parts=tuple(symbol_of(machine, value) for value in values))
+    if not values and isinstance(node, cst.List):  # to be filled
+        return Unknown(machine.identity(state, node, "display"))
     return Items(values)
 
 
@@ -326,6 +328,9 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
         return functools.reduce(machine.joined_value, owner.values)
     if owner.keys is not None:
         return choice_of(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
+    if isinstance(key, Unknown):
+        element = machine.unknown("index", parts=(symbol_of(machine, owner), key.symbol))
+        return attributes.with_kind(machine, element, node)
     return Unknown(machine.fresh())
 
 

@@ -12,7 +12,7 @@ from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
-from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.python.truth import is_condition, symbol_of
 from amplint.semantics.reading import demos
 from amplint.semantics.reading.choosers import chooses
 from amplint.semantics.reading.scopes import is_short_function
@@ -109,7 +109,7 @@ def call_function(
     result = chosen.frames[chosen.frame][RESULT]
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
-    return result
+    return Unknown(machine.fresh()) if result == NONE and function.owner is not None and _is_stub(body) else result
 
 
 def _apply_decorators(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
@@ -275,6 +275,20 @@ def _is_abstract(node: cst.CSTNode) -> bool:
     return any(isinstance(inner, cst.Name) and inner.value == "NotImplementedError" for inner in walk(raised.exc))
 
 
+@cached_per_file
+def _is_stub(node: cst.CSTNode) -> bool:
+    """Whether a function does nothing: an override takes its place."""
+    return isinstance(node, cst.FunctionDef) and all(
+        isinstance(statement, cst.SimpleStatementLine) and all(map(_is_placeholder, statement.body))
+        for statement in _statements(node)
+    )
+
+
+def _is_placeholder(statement: cst.BaseSmallStatement) -> bool:
+    written = statement.value if isinstance(statement, cst.Expr) else None
+    return isinstance(statement, cst.Pass) or isinstance(written, (cst.SimpleString, cst.Ellipsis))
+
+
 def _kind(value: Value) -> object:
     """The part of an argument that affects a call irrespective of the argument's identity."""
     if isinstance(value, Unknown):
@@ -292,13 +306,10 @@ def _held(machine: Machine, state: State, value: Value) -> object:
     return frozenset((name, held) for name, held in table if type(held) in decisive or held in (NONE, TRUE, FALSE))
 
 
-_CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
-
-
 def _is_uninformative(machine: Machine, result: Value) -> bool:
     if isinstance(result, Items):
         return all(_is_uninformative(machine, value) for value in result.values)
-    if isinstance(result, Unknown) and machine.symbols.key(result.symbol)[0] in _CONDITIONS:
+    if is_condition(machine, result):
         return False
     if isinstance(result, Tensor):
         return result == Tensor(result.symbol, made=result.made)

@@ -145,7 +145,7 @@ def _run_remaining_roots(machine: Machine, starts: list[State]) -> None:
     mentioned = {name for chunk in chunks for name in chunk.words if name != chunk.name}
     values = [starts[0].frames[MODULE_FRAME].get(chunk.name or "") for chunk in chunks]
     roots = [value for value in values if isinstance(value, (Function, Class)) and value.chunk in machine.relevant]
-    roots += _defined_in_blocks(machine, starts)
+    roots += _defined_in_blocks(machine)
     starts = [state.copy() for state in starts]
     for state in starts:
         _called_from_outside(machine, state, None)
@@ -187,13 +187,11 @@ def _global_names(chunk: Chunk) -> frozenset[str]:
     return frozenset(item.name.value for node in declared for item in node.names)
 
 
-def _defined_in_blocks(machine: Machine, starts: list[State]) -> list[Function | Class]:
+def _defined_in_blocks(machine: Machine) -> list[Function | Class]:
     """The functions and classes that a `try` or an `if` at the top level defines, not as a script."""
     unnamed = {chunk for chunk in machine.program.main.chunks if chunk.name is None and chunk in machine.relevant}
-    values = [value for state in starts for value in state.frames[MODULE_FRAME].values()]
-    found = (one for one in values if isinstance(one, (Function, Class)) and one.chunk in unnamed)
-    defined = {node_of(one): one for one in found if isinstance(one.node, (cst.FunctionDef, cst.ClassDef))}
-    return [one for node, one in defined.items() if not demos.is_of_script(one.chunk.source, node)]
+    found = {node: one for node, one in machine.defined_in_blocks.items() if one.chunk in unnamed}
+    return [one for node, one in found.items() if not demos.is_of_script(one.chunk.source, node)]
 
 
 def _run_nested_roots(machine: Machine) -> None:

@@ -240,6 +240,7 @@ class Machine:
         self.idle: set[cst.CSTNode] = set()
         self.cached: set[cst.CSTNode] = set()
         self.nested: dict[cst.CSTNode, tuple[Function, State]] = {}
+        self.defined_in_blocks: dict[cst.CSTNode, Function | Class] = {}
         self.lineages: dict[Class, list[Class]] = {}
         self.never_set: set[tuple[Class, str]] = set()
         self.classes: dict[int, Class] = {}
@@ -364,12 +365,12 @@ class Machine:
         """The unknown result of an operation on `parts`."""
         return Unknown(self.symbols.intern(*key, parts=parts))
 
-    def identity(self, state: State, node: cst.CSTNode) -> int:
+    def identity(self, state: State, node: cst.CSTNode, kind: str = "made") -> int:
         """The symbol of an object created at `node`: the same on every path in this call and iteration."""
         now = self.symbols.tick()
         if self.is_in_cached_function():
-            return self.symbols.intern("made once", id(node))
-        return self.symbols.intern("made", id(node), self.sites, state.iteration, time=now)
+            return self.symbols.intern(f"{kind} once", id(node))
+        return self.symbols.intern(kind, id(node), self.sites, state.iteration, time=now)
 
     def is_in_cached_function(self) -> bool:
         """Whether a cached function is running: its objects persist, and later calls return the same."""

@@ -9,10 +9,22 @@ from collections.abc import Callable, Iterator
 from amplint.semantics.python.containers import merged, settings
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
-from amplint.semantics.python.truth import assume, contained, decide_value, equal, is_none, negate, symbol_of, truth
+from amplint.semantics.python.truth import (
+    assume,
+    contained,
+    decide_value,
+    equal,
+    is_condition,
+    is_none,
+    negate,
+    symbol_of,
+    truth,
+)
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State, makes_region
 from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
     Autocast,
     Const,
     Entered,
@@ -178,6 +190,9 @@ def _compare(kind: cst.BaseCompOp, a: object, b: object) -> bool | None:
     return a >= b if isinstance(kind, cst.GreaterThanEqual) else None
 
 
+_ANSWERS = ((TRUE, FALSE), (FALSE, TRUE))
+
+
 def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     """The value of `a if c else b`: the join if both are alike, else a choice."""
     condition = machine.evaluate(state, node.test)
@@ -188,6 +203,8 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
     body, orelse = machine.evaluate(sides[0], node.body), machine.evaluate(sides[1], node.orelse)
     for conditional_evaluated in machine.hooks.conditional_evaluated:
         conditional_evaluated(state, sides)
+    if (body, orelse) in _ANSWERS and is_condition(machine, condition):
+        return condition if body == TRUE else negate(machine, condition)
     joined = alternatives((body, orelse))
     taken = machine.supposed((body, orelse)) if joined is not None else None
     if taken is not None:

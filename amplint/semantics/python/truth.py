@@ -119,6 +119,14 @@ def _kind(value: Value) -> type | str | None:
     return str if isinstance(value, OneOf) and not any(option in DTYPES for option in options) else None
 
 
+_CONDITIONS = frozenset({"==", "same", "is none", "not", "and", "or", "in"})
+
+
+def is_condition(machine: Machine, value: Value) -> bool:
+    """Whether `value` is the unknown result of a comparison, or a combination of conditions."""
+    return isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] in _CONDITIONS
+
+
 def negate(machine: Machine, value: Value) -> Value:
     """`not value`."""
     if isinstance(value, Const):

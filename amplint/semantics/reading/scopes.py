@@ -108,7 +108,9 @@ def dotted(node: cst.CSTNode) -> str | None:
 
 
 def access_path(node: cst.CSTNode) -> str | None:
-    """`a.b`, or `a['b'].c` where elements are selected by written keys, for a chain of them; None for anything else."""
+    """`a.b`, or `a['b'].c` and `a[i].c` where elements are selected by written keys or variables, for a chain of them;
+    None for anything else.
+    """
     if type(node) is cst.Name:
         return node.value
     parts: list[str] = []
@@ -116,19 +118,21 @@ def access_path(node: cst.CSTNode) -> str | None:
         if type(node) is cst.Attribute:
             parts.append(f".{node.attr.value}")
         elif type(node) is cst.Subscript and (key := _written_key(node)) is not None:
-            parts.append(f"[{key!r}]")
+            parts.append(f"[{key}]")
         else:
             break
         node = node.value
     return node.value + "".join(reversed(parts)) if type(node) is cst.Name else None
 
 
-def _written_key(node: cst.Subscript) -> str | int | None:
-    """The text or whole number that alone selects an element."""
+def _written_key(node: cst.Subscript) -> str | None:
+    """The text, the whole number or the variable that alone selects an element, as it is written."""
     index = node.slice[0].slice if len(node.slice) == 1 else None
     key = index.value if isinstance(index, cst.Index) else None
+    if isinstance(key, cst.Name):
+        return key.value
     found = key.evaluated_value if isinstance(key, (cst.SimpleString, cst.Integer)) else None
-    return found if isinstance(found, (str, int)) else None
+    return repr(found) if isinstance(found, (str, int)) else None
 
 
 def last_name(node: cst.BaseExpression) -> str:

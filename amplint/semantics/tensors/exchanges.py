@@ -19,6 +19,8 @@ from amplint.source import syntax as cst
 
 _FOUND = frozenset({"call", "comprehension", "converted", "each", "fresh", "index", "item", "part"})
 """The kinds of symbols of unknown values that containers and unseen functions can return."""
+_UNSEEN = frozenset({"fresh", "display"})
+"""The kinds of symbols of values about whose origin nothing is known, and of lists that were empty once."""
 _KEPT = ("parameters", "state of")
 """The kinds of symbols of values that models hold."""
 _FAR = 500
@@ -71,7 +73,8 @@ def _is_found(machine: Machine, owner: Value) -> bool:
 def _change(machine: Machine, state: State, owner: Value, change: Callable[[Tensor], Tensor]) -> None:
     """Apply `change` to all tensors that may alias `owner`."""
     family = _leaf_symbols(machine, symbol_of(machine, owner))
-    lost = not isinstance(owner, Tensor) and machine.symbols.key(symbol_of(machine, owner))[0] == "fresh"
+    kinds = {machine.symbols.key(one)[0] for one in (symbol_of(machine, owner), *family)}
+    lost = not isinstance(owner, Tensor) and not _UNSEEN.isdisjoint(kinds)
 
     def changed(value: Value) -> Value:
         if isinstance(value, Items):
