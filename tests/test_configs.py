@@ -272,6 +272,24 @@ def test_dtypes_of_a_recipe(model: str, switch: str, severity: str | None, ampli
     assert out.startswith(told) if severity is not None else out == ""
 
 
+SECTIONS = """{section}:
+  name: x
+  torch_dtype: bfloat16
+training:
+  reinforced:
+    per_device_train_batch_size: 4
+    num_train_epochs: 3
+    fp16: true
+"""
+
+
+@pytest.mark.parametrize(("section", "told"), [("model", True), ("model_config", True), ("teacher", False)])
+def test_dtypes_in_a_section_about_the_model(section: str, told: bool, amplint: Command, project: Path) -> None:
+    (project / "train.yaml").write_text(SECTIONS.format(section=section), encoding="utf-8")
+    out = amplint("--output-format", "concise", "--select", "AMP745", "train.yaml").out
+    assert out.startswith("train.yaml:8:5: AMP745") is told
+
+
 @pytest.fixture
 def conf(project: Path) -> Path:
     """A file that contradicts itself, and a script that names it."""

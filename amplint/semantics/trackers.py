@@ -42,11 +42,13 @@ from amplint.semantics.models.grown import GrownLists
 from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
 from amplint.semantics.models.held_shards import HeldShards
+from amplint.semantics.models.hidden_states import HiddenStates
 from amplint.semantics.models.models import Models
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.stale_copies import StaleCopies
+from amplint.semantics.models.stored_weights import StoredWeights
 from amplint.semantics.models.threads import Threads
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
@@ -183,6 +185,8 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Attention,
     Outside,
     HalfOutputs,
+    HiddenStates,
+    StoredWeights,
     Penalties,
     HalfResults,
     # loops as a whole

@@ -40,6 +40,16 @@ LOADED_AS_SAVED = Change(
     before="It loaded float32.",
     source="<https://github.com/huggingface/transformers/pull/42805>",
 )
-CHANGES = (SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, PLAIN_BACKWARD, LOADED_AS_SAVED)
+MADE_AS_CONFIGURED = Change(
+    "transformers",
+    (4, 49),
+    now="`from_config` makes weights in the dtype of the configuration.",
+    before="It made float32, unless given a dtype itself.",
+    source="`PreTrainedModel._from_config` in `modeling_utils.py`, versions 4.41 to 4.57",
+)
+CHANGES = (
+    *(SETTINGS_CHECKED, OUTER_REGION_REFUSED, OUTER_REGION_OFF, PLAIN_BACKWARD),
+    *(LOADED_AS_SAVED, MADE_AS_CONFIGURED),
+)
 CHANGING = tuple(sorted({change.package for change in CHANGES}))
 """Libraries other than PyTorch whose version findings depend on."""

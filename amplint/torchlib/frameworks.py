@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from amplint.regex import regex
 from amplint.torchlib.practice import PRACTICES
 
 LIBRARIES = ("accelerate", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "trl")
@@ -178,14 +179,24 @@ LEFT_TO_FILE = (
     *("offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path", "offload_param_nvme_path"),
 )
 TRAINING_SETTINGS = frozenset(
-    {"per_device_train_batch_size", "per_device_eval_batch_size", "max_grad_norm", "output_dir"}
+    {
+        *("per_device_train_batch_size", "per_device_eval_batch_size", "max_grad_norm", "output_dir"),
+        *("num_train_epochs", "lr_scheduler_type"),
+    }
 )
 """Settings of which two identify a file as arguments of Hugging Face's Trainer."""
+ASKED_DTYPES = ("torch_dtype", "dtype")
+"""Arguments, and attributes of configurations, for the dtype of weights; the first one is the older name.
+
+Source: `PretrainedConfig` of transformers 4.9 to 5.24.
+"""
 WEIGHTS_DTYPES = ("dtype", "torch_dtype", "model_dtype", "bnb_4bit_compute_dtype")
 """Settings beside these for the dtype in which weights are loaded, or quantized weights are computed with.
 
 Sources: `ModelConfig` of trl 0.7 to 1.0, the recipes of Hugging Face's alignment-handbook and open-r1.
 """
+MODEL_SECTION = "model"
+"""The beginning of the name of a section, beside that of the arguments, with settings of the model that is trained."""
 QUANTIZERS = frozenset({"transformers.BitsAndBytesConfig", "diffusers.BitsAndBytesConfig"})
 """Classes of configurations that quantize weights as they are loaded."""
 COMPUTE_DTYPE = "bnb_4bit_compute_dtype"
@@ -240,6 +251,15 @@ PLAIN_LAYERS = frozenset(
 Source: the models for causal language modelling, `GPTNeoXForCausalLM`, those for sequence classification, and
 `CLIPModel` in transformers; `UNet2DConditionModel` and `AutoencoderKL` in diffusers.
 """
+GIVES_EMBEDDINGS = frozenset({"get_input_embeddings"})
+"""Methods of models of transformers that return the layer which embeds tokens."""
+EMBEDDINGS = frozenset({"embed_tokens", "wte", "word_embeddings"})
+"""Attributes of models of transformers that are such layers, which return rows of their weights.
+
+Source: `modeling_llama.py`, `modeling_gpt2.py`, `modeling_bert.py` and models derived from them in transformers 4.57.
+"""
+EMBEDDED = "inputs_embeds"
+"""The keyword of embeddings for a model of transformers, which it does not convert to the dtype of its weights."""
 NUMBERS = frozenset({"init_noise_sigma", "scaling_factor", "shift_factor", "num_train_timesteps"})
 """Attributes of diffusers' schedulers and configurations that are numbers, or tensors without dimensions."""
 SWITCHES_ADAPTERS = frozenset({"enable_adapters", "disable_adapters", "set_adapter", "set_adapters"})
@@ -316,6 +336,28 @@ def loop_kind(name: str) -> str | None:
     return "loop" if name.endswith("Trainer") else None
 
 
+HIDDEN_STATES = {"last_hidden_state": 3, "pooler_output": 2, "text_embeds": 2, "image_embeds": 2}
+"""Fields of what models of transformers return that have the dtype of the weights -> the number of dimensions.
+
+Source: the norm layers and poolers in `modeling_*.py` of transformers 4.57, which return the dtype of their input.
+Logits are no such field: models for causal language modelling have converted them to float32 up to 4.44.
+"""
+LAYER_STATES = ("hidden_states", "encoder_hidden_states", "decoder_hidden_states")
+"""Fields that are tuples of such tensors, one for each layer."""
+_KEEPS_FLOAT32 = "Blip"
+"""A part of the names of models with layers that stay in float32 whatever dtype they are loaded in.
+
+Source: `_keep_in_fp32_modules` of `Blip2PreTrainedModel` in transformers 4.57, whose states are among the fields.
+"""
+STATES_FIRST = regex(r"(?:Model|Encoder)(?:WithProjection)?\.from_pretrained$")
+"""Classes of models without a head, whose first output is `last_hidden_state`."""
+
+
+def returns_states(name: str) -> bool:
+    """Whether the objects that a qualified name loads return hidden states in the dtype of their weights."""
+    return name.startswith("transformers.") and name.endswith(".from_pretrained") and _KEEPS_FLOAT32 not in name
+
+
 _LANGUAGE_MODELS = ("ForCausalLM", "ForImageTextToText")
 """Suffixes of classes of transformers whose published weights are mostly bfloat16."""
 GONE_SINCE_5 = frozenset(
@@ -326,6 +368,25 @@ GONE_SINCE_5 = frozenset(
     }
 )
 """Arguments of `Trainer` and `TrainingArguments` that version 5 refuses: a script with one is for an older version."""
+
+
+def takes_embeddings(name: str) -> bool:
+    """Whether a qualified name loads a model that refuses embeddings in another dtype than that of its weights.
+
+    Source: the decoders of transformers 4.57, whose norm layers do not convert float32 to the dtype of their weights;
+    those of T5 do.
+    """
+    return name.startswith("transformers.") and name.removesuffix(".from_pretrained").endswith(_LANGUAGE_MODELS)
+
+
+def is_configuration(name: str) -> bool:
+    """Whether a qualified name makes a configuration of a model of transformers, which can name a dtype."""
+    return name.startswith("transformers.") and name.removesuffix(".from_pretrained").endswith("Config")
+
+
+def makes_from_configuration(name: str) -> bool:
+    """Whether a qualified name makes a model of transformers with random weights, in the dtype of a configuration."""
+    return name.startswith("transformers.Auto") and name.endswith(".from_config")
 
 
 def loads_as_saved(name: str) -> bool:

@@ -238,3 +238,8 @@ Source: `make_np` of PyTorch 2.13, which converts bfloat16 before; tensorboardX 
 WRITERS_WITHOUT_BFLOAT16 = "tensorboardX"
 LIBRARIES_WITHOUT_FLOAT16 = ("cv2", "PIL", "numpy.linalg", "scipy.ndimage")
 """The libraries, by their modules, that raise for NumPy arrays of float16."""
+UNSCALES = "_unscale_grads_"
+"""The method of a gradient scaler that refuses float16 gradients, unless a script replaces it.
+
+Source: `GradScaler._unscale_grads_` in `torch/amp/grad_scaler.py` of PyTorch 1.6 to 2.13, with a last argument for it.
+"""

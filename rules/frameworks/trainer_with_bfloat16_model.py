@@ -72,7 +72,7 @@ class TrainerWithBfloat16Model(Rule):
     applies_to_bfloat16 = True
     screen = (
         regex(
-            rb"\bbf16(?: ?= ?(?!False|None)|[\"'] ?: ?True)|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"
+            rb"\bbf16(?: ?= ?(?!False|None)|[\"']\]? ?[:=] ?True)|mixed_precision|bf16-mixed|precision ?= ?[\"']bf16"
             rb"|HfArgumentParser|TrlParser|def compute_loss|Trainer\):"
         ),
         (b"bfloat16", b"CausalLM.from_pretrained(", b"TextToText.from_pretrained("),

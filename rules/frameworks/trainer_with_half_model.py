@@ -60,7 +60,7 @@ class TrainerWithHalfModel(Rule):
     severity = Severity.ERROR
     screen = (
         regex(
-            rb"\bfp16(?: ?= ?(?!False|None)|[\"'] ?: ?True)|mixed_precision|16-mixed|precision ?= ?[\"']?16"
+            rb"\bfp16(?: ?= ?(?!False|None)|[\"']\]? ?[:=] ?True)|mixed_precision|16-mixed|precision ?= ?[\"']?16"
             rb"|ArgumentParser|TrlParser|def compute_loss|Trainer\):"
         ),
         (b"half(", b"float16"),

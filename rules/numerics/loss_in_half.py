@@ -171,7 +171,7 @@ class LossInHalf(Rule):
             return
         dtypes = " or ".join(sorted(half.dtypes))
         if half.because is Because.POLICY or not event.assumed:
-            if event.loss not in {*OF_CLASSES, "log_softmax"}:
+            if event.loss not in {*OF_CLASSES, "log_softmax", "logsumexp"}:
                 return  # float32 targets widen it
             yield self.report(
                 event,

@@ -71,7 +71,7 @@ class RefusedShardingArgument(Rule):
             reason = "PyTorch raises TypeError: got an unexpected keyword argument."
             right = RENAMED.get(event.name)
             advice = f"Its name is {right}, and it takes a {POLICY_OF[called]}." if right else "Leave it out."
-        yield self.report(event, message, reason=reason, advice=advice, at=at)
+        yield self.report(event, message, reason=reason, advice=advice, at=at or event.put)
 
     def on_frozen_policy_set(self, event: FrozenPolicySet) -> Iterator[Report]:
         yield self.report(

@@ -25,6 +25,7 @@ from amplint.torchlib.frameworks import (
     DTYPE_NAMES,
     LAUNCHED_BY,
     LEFT_TO_FILE,
+    MODEL_SECTION,
     TRAINING_SETTINGS,
     WEIGHTS_DTYPES,
 )
@@ -46,7 +47,7 @@ def emit_config(program: Program, file: ConfigFile, emit: Callable[[Event], None
         if tree is file.root and keys >= LAUNCHED_BY:
             found += _launch(tree, value)
         if len(keys & TRAINING_SETTINGS) > 1:
-            found += _arguments(tree, value)
+            found += _arguments(tree, value, file.root)
         for kind, node, more in found:
             if kind.kind in kinds:
                 emit(kind(node=node, statement=file.chunks[0].module.body[0], **more))
@@ -64,7 +65,7 @@ def _launch(tree: cst.Dict, value: Items) -> Iterator[_Found]:
             yield LaunchOverruled, written.key, {"setting": keys[-1], "file": named.key}
 
 
-def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Found]:
+def _arguments(tree: cst.Dict, value: Items, root: cst.CSTNode) -> Iterator[_Found]:
     """Arguments of Hugging Face's Trainer, with those of the model that it trains."""
     both = [find(tree, name) for name in PRECISIONS]
     if all(get(value, name) == TRUE for name in PRECISIONS) and both[0] is not None and both[1] is not None:
@@ -75,12 +76,32 @@ def _arguments(tree: cst.Dict, value: Items) -> Iterator[_Found]:
     switch = find(tree, precision) if precision is not None else None
     if precision is None or switch is None:
         return
-    keys = {name for entry in tree.elements if isinstance(entry, cst.DictElement) and (name := name_of(entry))}
-    adapted = not keys.isdisjoint(ADAPTED_BY) or any(name.startswith("lora_") for name in keys)
-    for name in WEIGHTS_DTYPES:
-        written, asked = find(tree, name), get(value, name)
-        dtype = DTYPE_NAMES.get(str(asked.value)) if isinstance(asked, Const) else None
-        if written is not None and dtype is not None and dtype != DTYPE_NAMES[precision]:
+    adapted = _adapts(tree)
+    beside = [entry for name in WEIGHTS_DTYPES if (entry := find(tree, name)) is not None]
+    if not beside:
+        beside, adapted = _of_models(root), any(map(_adapts, dictionaries(root)))
+        beside = beside if len(beside) == 1 else []
+    for written in beside:
+        asked = written.value
+        dtype = DTYPE_NAMES.get(str(asked.evaluated_value)) if isinstance(asked, cst.SimpleString) else None
+        if dtype is not None and dtype != DTYPE_NAMES[precision]:
             details = {"precision": DTYPE_NAMES[precision], "cast": written.key, "adapted": adapted}
             yield HalvesMixed, switch.key, details
             return
+
+
+def _adapts(tree: cst.Dict) -> bool:
+    """Whether settings ask for adapters or quantized weights."""
+    keys = {name for entry in tree.elements if isinstance(entry, cst.DictElement) and (name := name_of(entry))}
+    return not keys.isdisjoint(ADAPTED_BY) or any(name.startswith("lora_") for name in keys)
+
+
+def _of_models(root: cst.CSTNode) -> list[cst.DictElement]:
+    """The dtypes of weights in the sections of a file that are about a model."""
+    sections = [
+        entry.value
+        for tree in dictionaries(root)
+        for entry in tree.elements
+        if isinstance(entry, cst.DictElement) and (name_of(entry) or "").startswith(MODEL_SECTION)
+    ]
+    return [entry for section in sections for name in WEIGHTS_DTYPES if (entry := find(section, name)) is not None]

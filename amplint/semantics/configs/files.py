@@ -90,7 +90,7 @@ class ConfigFiles(Tracker):
     def _join(self, state: State, call: Call) -> Value | None:
         return _joined(call.arguments.values)
 
-    def attribute_value(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The parent folder of a path, or an entry of a dictionary."""
         if isinstance(owner, FilePath) and name == "parent":
             return _parent(owner)

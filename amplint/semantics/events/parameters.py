@@ -96,13 +96,15 @@ class PolicyMade(Event):
 class ShardingRefused(Event):
     """`called`, which shards a model or is a policy for that, is given by `name` what its twin takes.
 
-    `policy` is the class of the policy that is given, where that is known.
+    `policy` is the class of the policy that is given, where that is known, and `put` the entry of a dictionary of
+    arguments.
     """
 
     call: cst.Call
     called: str
     name: str
     policy: str | None
+    put: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -25,7 +25,7 @@ from amplint.semantics.events import (
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
-from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.models.parameters import Parameters, trained_model, unscales_half
 from amplint.semantics.python import attributes
 from amplint.semantics.python.calls import unseen
 from amplint.semantics.python.functions import call_function
@@ -321,8 +321,9 @@ def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer
     """Report an `optimizer.step()` with gradients the framework did not compute, or of float16 parameters."""
     manager = manager_of(machine, optimizer.symbol)
     trained = machine[Parameters].trained.get(optimizer.symbol)
-    if manager is not None and trained is not None and trained.model is not None and trained.plain:
-        trainers.meet(machine, state, node, manager, trained.model)
+    model = trained_model(state, trained) if trained is not None and trained.plain else None
+    if manager is not None and model is not None and (manager.precision == "bfloat16" or not unscales_half(machine)):
+        trainers.meet(machine, state, node, manager, model)
     gradients = gradients_of(machine, state, optimizer.symbol)
     if gradients.consumed is not None:
         return
@@ -521,7 +522,7 @@ class Frameworks(Tracker):
             return found if found is not None else unseen(self.machine, state, call)
         return None
 
-    def attribute_value(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The name of an Accelerator's precision, where the script sets it, or the value that it was made with."""
         if name == "mixed_precision" and isinstance(owner, Manager) and owner.kind == "accelerate":
             known = Const(_NAMES[owner.precision]) if owner.precision in _NAMES else None

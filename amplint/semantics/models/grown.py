@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.regex import regex
-from amplint.semantics.models.parameters import DISPLAY, GROWN, parameter_of, sources
+from amplint.semantics.models.parameters import DISPLAY, GROUP, GROWN, parameter_of, sources
 from amplint.semantics.python.expressions import assign
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.values.state import State
@@ -66,7 +66,9 @@ class GrownLists(Tracker):
 
         A list that grows one by one is empty only where the loop does not run.
         """
-        one = parameter_of(self.machine, value) if name == "append" and isinstance(value, Unknown) else None
+        keys = value.keys or () if isinstance(value, Items) else ()
+        alone = value.values[keys.index(GROUP)] if isinstance(value, Items) and GROUP in keys else value
+        one = parameter_of(self.machine, alone) if name == "append" and isinstance(alone, Unknown) else None
         if one is not None:
             return GROWN, {one}
         group = name == "extend" or (isinstance(value, Items) and value.keys is not None)

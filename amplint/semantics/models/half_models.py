@@ -13,6 +13,7 @@ from amplint.semantics.models.parameters import Parameters, path_in_model, root
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
+from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.tensors.masks import running
 from amplint.semantics.tensors.provenance import creating_call
@@ -20,18 +21,21 @@ from amplint.semantics.tensors.tensors import is_data, names_dtype, used_as_tens
 from amplint.semantics.tensors.widened import lifted_on_a_path
 from amplint.semantics.values.arguments import Argument, Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import Const, Instance, Tensor, Unknown, Value
+from amplint.semantics.values.values import Const, Instance, Manager, Tensor, Unknown, Value
 from amplint.semantics.words import FLOATING
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.source.tree import walk
 from amplint.torchlib.frameworks import (
     CASTS_NO_INPUT,
+    EMBEDDED,
     EXTRACTED,
     FEATURE_EXTRACTORS,
     LAYER_INPUTS,
     PLAIN_LAYERS,
+    PREPARING,
     WITHOUT_PARAMETERS,
+    takes_embeddings,
 )
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import words
@@ -54,17 +58,18 @@ def fed(
     if Clash.kind not in machine.wanted or not _is_out_of_sight(machine, state, model):
         return
     assert isinstance(model, (Instance, Unknown))
-    bare = _casts_no_input(machine, model)
-    if not bare and not machine.assumes:
+    bare, embeds = _casts_no_input(machine, model), _takes_embeddings(machine, model)
+    if not (bare or embeds or machine.assumes):
         return
     cast, dtype = _conversion(machine, state, model)
-    if cast is None or models.recipe(machine, state, model) is not Recipe.OFF:
+    if cast is None or _recipe(machine, state, model) is not Recipe.OFF:
         return
     for argument in arguments.given:
         value = used_as_tensor(machine, argument.value)
         place = argument.node.value
         named = () if _is_of_processor(machine, argument) else _float32_guesses(machine, place, value)
-        certain = named == () and bare and _is_layer_input(argument, arguments)
+        taken = bare and _is_layer_input(argument, arguments)
+        certain = named == () and (taken or (embeds and argument.keyword == EMBEDDED))
         if named is None or not (certain or machine.assumes):
             continue
         why = Evidence(Because.PARAMETERS, frozenset({dtype}), f"the model is {dtype} from here on", cast)
@@ -88,7 +93,7 @@ def fed_to_layer(machine: Machine, state: State, call: Call) -> None:
     if not all(_is_plain_layer(machine, one, whole) for one in layers):
         return
     stored = _stored(machine, state, whole)
-    if stored is None or models.recipe(machine, state, call.callee) is not Recipe.OFF:
+    if stored is None or _recipe(machine, state, call.callee) is not Recipe.OFF:
         return
     argument = call.arguments.given[0]
     value, (dtype, cast, kept) = used_as_tensor(machine, argument.value), stored
@@ -108,6 +113,13 @@ def fed_to_layer(machine: Machine, state: State, call: Call) -> None:
         refusal=f"its weights are {dtype}, its input is float32", assumed=not certain,
         guesses=machine.guesses_for(cast),
     )  # fmt: skip
+
+
+def _recipe(machine: Machine, state: State, model: Instance | Unknown) -> Recipe:
+    """What is known of autocast where `model` runs, or a layer of it."""
+    _, whole = path_in_model(machine, root(machine, model.symbol))
+    given = whole in machine[HalfModels].prepared or _is_prepared(machine, model.symbol)
+    return models.recipe(machine, state, model, prepared=given or not _is_loaded(machine, whole))
 
 
 def _stored(machine: Machine, state: State, model: int) -> tuple[str, cst.CSTNode, bool] | None:
@@ -144,6 +156,12 @@ def _casts_no_input(machine: Machine, model: Value) -> bool:
     """Whether a library has loaded `model`, and its first layer gets the input as it is."""
     kind, *more = machine.symbols.key(root(machine, model.symbol)) if isinstance(model, Unknown) else ("",)
     return kind == "call" and str(more[0]).startswith(CASTS_NO_INPUT)
+
+
+def _takes_embeddings(machine: Machine, model: Value) -> bool:
+    """Whether a library has loaded `model`, and it uses embeddings as they are."""
+    kind, *more = machine.symbols.key(root(machine, model.symbol)) if isinstance(model, Unknown) else ("",)
+    return kind == "call" and takes_embeddings(str(more[0]))
 
 
 def _is_layer_input(argument: Argument, arguments: Arguments) -> bool:
@@ -238,13 +256,14 @@ class HalfModels(Tracker):
     """Tracks the inputs of models in half.
 
     `converted` are the values of unknown type that `.to(...)` converts, which remain the same values. `layers` are
-    those that the file names, of models that it may load in half.
+    those that the file names, of models that it may load in half. `prepared` are models that a framework prepares.
     """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.converted = set[int]()
         self.layers = frozenset[str]()
+        self.prepared = set[int]()
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Layers, and casts to float32, in a file that loads a model in half and names a layer of it."""
@@ -263,6 +282,8 @@ class HalfModels(Tracker):
         """Check the inputs of a forward pass."""
         if call.name == "to" and isinstance(call.owner, Unknown) and names_dtype(call.node):
             self.converted.add(call.owner.symbol)
+        if isinstance(call.owner, Manager) and call.name in PREPARING:
+            self.prepared.update(root(self.machine, symbol_of(self.machine, one)) for one in call.arguments.values)
         if Models in call.notes:
             model, path = call.notes[Models]
             fed(self.machine, state, call.node, model, path, call.arguments)

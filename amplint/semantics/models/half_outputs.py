@@ -35,8 +35,9 @@ from amplint.torchlib.sharding import SHARDERS
 _TAKEN = frozenset({"index", "to", "cpu"})
 _NORMALISED = frozenset({"softmax", "log_softmax", "exp", "log"})
 _LOG_PROBABILITIES = "log_softmax"
-_CHECKED = LOSSES | {_LOG_PROBABILITIES}
-_OF_LANGUAGE = frozenset({"cross_entropy", "nll_loss", _LOG_PROBABILITIES})
+_NORMALISER = "logsumexp"
+_CHECKED = LOSSES | {_LOG_PROBABILITIES, _NORMALISER}
+_OF_LANGUAGE = frozenset({"cross_entropy", "nll_loss", _LOG_PROBABILITIES, _NORMALISER})
 _OF_LOG_PROBABILITIES = frozenset({"nll_loss"})
 """Losses of log-probabilities, which a region computes in float32."""
 _LOADERS = frozenset({"from_pretrained", "from_config"})
@@ -315,7 +316,7 @@ class HalfOutputs(Tracker):
         self.managed = any(not chunk.words.isdisjoint(_CONVERT_OUTPUTS) for chunk in chunks)
         returns_half = any(not chunk.words.isdisjoint(_SHARDERS) or _loads_half(chunk) for chunk in chunks)
         follows = (self.machine.assumes or returns_half) and self.machine[Models].follows
-        names = loss_names(chunks) | ({_LOG_PROBABILITIES} if returns_half else set())
+        names = loss_names(chunks) | ({_LOG_PROBABILITIES, _NORMALISER} if returns_half else set())
         return Words(calls=names if follows else frozenset())
 
     def must_follow(self, state: State, function: Function, given: Sequence[Value]) -> bool:

@@ -14,11 +14,12 @@ from amplint.source import syntax as cst
 class Model:
     """The calls that cast the parameters of a model to float16 or bfloat16, and the one that sharded them.
 
-    `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype in
-    which they were saved, in the newest version of the library. `frozen` is the cast before training was disabled for
-    them, with the dtype. `computed` is the half compute dtype of quantized weights, and the argument that sets it.
-    `layer` is the half dtype in which a layer of the model was constructed, and its call; `part` is that of a model
-    which this one holds, and its cast; `thawed` means that these weights were frozen, and some are trained again.
+    `perhaps` casts them to float16 if a setting chooses that, or on another path. `saved` loads them in the dtype
+    in which they were saved, in the newest version of the library. `frozen` is the cast before training was
+    disabled for them, or a layer of the script was added to them, with the dtype. `computed` is the half compute
+    dtype of quantized weights, and the argument that sets it. `layer` is the half dtype in which a layer of the
+    model was constructed, and its call; `part` is that of a model which this one holds, and its cast; `thawed`
+    means that these weights were frozen, and some are trained again.
     """
 
     half: cst.CSTNode | None = None

@@ -57,6 +57,7 @@ from amplint.source.remembered import cached_per_chunk, cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import fact_values
+from amplint.torchlib.frameworks import NEUTRAL_METHODS
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, MODULE_OPS, words
@@ -70,6 +71,8 @@ _CASTS_ITSELF = regex(
     r"^[ \t]*(?:from|import)[ \t]+(?:accelerate|lightning|pytorch_lightning|lightning_fabric)\b", re.M
 )
 """Imports of frameworks that enter autocast around the forward passes of models."""
+_RUNS_LOOP = regex(r"^[ \t]*(?:from|import)[ \t]+(?:lightning|pytorch_lightning|lightning_fabric)\b", re.M)
+"""Imports of those that do so for all models, and not only for prepared ones."""
 _TRAINS = regex(r"backward\(|zero_grad\(")
 _OF_MODELS = (
     Forward,
@@ -319,17 +322,18 @@ def _entered(state: State) -> cst.CSTNode | None:
     return next((r.entered_by for r in reversed(state.regions) if isinstance(r.context, (Autocast, Opaque))), None)
 
 
-def recipe(machine: Machine, state: State, model: Value) -> Recipe:
-    """What is known of autocast where `model` runs."""
+def recipe(machine: Machine, state: State, model: Value, *, prepared: bool = True) -> Recipe:
+    """What is known of autocast where `model` runs, which Accelerate may have `prepared`."""
     if innermost(machine, state)[0] is not None:
         return Recipe.ON
     for region in reversed(state.regions):
-        if isinstance(region.context, Opaque):
+        if isinstance(region.context, Opaque) and region.context.name not in NEUTRAL_METHODS:
             return Recipe.ON if region.context.name == "autocast" else Recipe.UNKNOWN
         if isinstance(region.context, (Autocast, NewThread)):
             return Recipe.UNKNOWN
     own = "autocast" in model.cls.chunk.text if isinstance(model, Instance) else _may_enter_region(machine, model)
-    return Recipe.UNKNOWN if own or _casts_itself(machine.program.main) else Recipe.OFF
+    casts = _casts_itself(machine.program.main, prepared or any(map(_runs_layers, machine.calls)))
+    return Recipe.UNKNOWN if own or casts else Recipe.OFF
 
 
 def _may_enter_region(machine: Machine, model: Value) -> bool:
@@ -354,8 +358,8 @@ def _runs_in_region(chunk: Chunk) -> bool:
 
 
 @cached_per_file
-def _casts_itself(source: Source) -> bool:
-    return _CASTS_ITSELF.search(source.text) is not None
+def _casts_itself(source: Source, prepared: bool) -> bool:
+    return (_CASTS_ITSELF if prepared else _RUNS_LOOP).search(source.text) is not None
 
 
 class Models(Tracker):

@@ -59,25 +59,30 @@ from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk
 from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names, walk
+from amplint.torchlib.changes import MADE_AS_CONFIGURED
 from amplint.torchlib.float8 import LAYER_DTYPES
 from amplint.torchlib.frameworks import (
     ADAPTERS,
     ADAPTING,
     ADDING,
+    ASKED_DTYPES,
     CASTS_ADAPTERS,
     COMPUTE_DTYPE,
     COPIED,
     DTYPE_IN_8_BITS,
     DTYPE_NAMES,
+    GIVES_EMBEDDINGS,
     IN_4_BITS,
     IN_8_BITS,
     PIPELINES,
     QUANTIZERS,
     SWITCHES_ADAPTERS,
     WITHOUT_PARAMETERS,
+    is_configuration,
     loads_as_saved,
+    makes_from_configuration,
 )
-from amplint.torchlib.names import DEFAULT_SETTERS, DTYPES, HALF_DTYPES, LEGACY_TENSORS
+from amplint.torchlib.names import DEFAULT_SETTERS, DTYPES, HALF_DTYPES, LEGACY_TENSORS, UNSCALES
 from amplint.torchlib.optimizers import DECAYS, ELSEWHERE_COMPUTED, EPSILONS, KEEPS_COPIES
 from amplint.torchlib.sharding import SHARDERS
 
@@ -94,6 +99,7 @@ _QUANTIZING = ("quantization_config", "load_in_8bit", "load_in_4bit")
 _DICTIONARIES = frozenset({"builtins.dict", "collections.OrderedDict"})
 _COLLECTIONS = _DICTIONARIES | {"builtins.list", "builtins.tuple"}
 _VIEWS = frozenset({"values", "items"})
+_LOADERS = frozenset({"from_pretrained", "from_config"})
 _BUFFERS = frozenset({"buffers", "named_buffers"})
 _CHAIN = "itertools.chain"
 _PLACE, _MOVER = "place of", "moved by"
@@ -142,11 +148,24 @@ def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str
     changes: dict[str, Any] = {"half": half, "bfloat16": bfloat16, "saved": None, "frozen": None, "perhaps": perhaps}
     changes |= {"layer": None, "part": None, "thawed": False}
     converted = symbol_of(machine, owner)
-    for model in (converted, *machine[Parameters].parts.get(converted, ())):
+    for model in (converted, *machine[Parameters].parts.get(converted, ()), *_loaded_parts(machine, state, owner)):
         change(state, root(machine, model), **changes)
     me = state.frames[state.frame].get("self")
     if dtype in HALF_DTYPES and isinstance(me, Instance) and owner in state.heap.get(me.symbol, {}).values():
         change(state, root(machine, me.symbol), part=(str(dtype), node))
+
+
+def _loaded_parts(machine: Machine, state: State, owner: Value) -> list[int]:
+    """The models from libraries that an object of the script holds, as attributes of it or of its parts."""
+    todo, seen, found = [owner], set[int](), list[int]()
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Instance) and one.symbol not in seen:
+            seen.add(one.symbol)
+            todo += state.heap.get(one.symbol, {}).values()
+        elif isinstance(one, Unknown) and root(machine, one.symbol) in machine[Parameters].loaded:
+            found.append(one.symbol)
+    return found
 
 
 def _set_default(machine: Machine, state: State, node: cst.Call, asked: Value | None) -> None:
@@ -171,7 +190,7 @@ def _lift_part(machine: Machine, state: State, part: Unknown | Instance | Module
 
 def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value, arguments: Arguments) -> None:
     """Record the dtype of parameters loaded by `Class.from_pretrained(...)`, of this `name`, unless quantized."""
-    asked = arguments.value("torch_dtype") or arguments.value("dtype")
+    asked = _asked_dtype(arguments)
     dtype = asked.value if isinstance(asked, Const) else dtype_of(machine, asked)
     if any(_is_on(machine, state, name, arguments.value(name)) for name in _QUANTIZING):
         _quantize(machine, state, model, arguments.value(_QUANTIZING[0]))
@@ -188,6 +207,26 @@ def load(machine: Machine, state: State, node: cst.Call, name: str, model: Value
         float32 = isinstance(weights, Const) and FLOAT32_WEIGHTS.search(str(weights.value)) is not None
         if not float32 and arguments.value("config") in (None, NONE):
             change(state, symbol_of(machine, model), saved=node)
+
+
+def _asked_dtype(arguments: Arguments) -> Value | None:
+    """The dtype of weights that a call of transformers or diffusers is given."""
+    return next((asked for name in ASKED_DTYPES if (asked := arguments.value(name)) is not None), None)
+
+
+def _make(machine: Machine, state: State, node: cst.Call, model: Value, arguments: Arguments) -> None:
+    """Record the dtype of parameters made by `Class.from_config(...)`."""
+    asked = _asked_dtype(arguments)
+    if asked is None:
+        version, config = machine.program.wanted("transformers"), arguments.value("config", 0)
+        if config is None or (version is not None and version.has(MADE_AS_CONFIGURED) is False):
+            return
+        held = state.heap.get(symbol_of(machine, config), {})
+        asked = next((held[name] for name in reversed(ASKED_DTYPES) if name in held), None)
+    dtype = DTYPE_NAMES.get(str(asked.value)) if isinstance(asked, Const) else dtype_of(machine, asked)
+    if dtype in HALF_DTYPES:
+        machine[Parameters].loaded[symbol_of(machine, model)] = str(dtype), node
+        change(state, symbol_of(machine, model), **{"half" if dtype == "float16" else "bfloat16": node})
 
 
 def _is_on(machine: Machine, state: State, name: str, given: Value | None) -> bool:
@@ -389,13 +428,14 @@ def freeze(machine: Machine, state: State, values: Iterable[Value] | None = None
             change(state, symbol, frozen=frozen)
 
 
-def _held_by(machine: Machine, symbol: int) -> int | None:
+def held_by(machine: Machine, symbol: int) -> int | None:
     """What `symbol` is a part, an element, or a list of parts of; None for anything else."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in _HELD or (key[0] == "call" and key[1] in _ORDERED):
         return parts[0] if parts else None
     called = machine.symbols.method(symbol)
-    return called[1][0] if called is not None and called[0] in _PARTS and called[1] else None
+    gives = called is not None and (called[0] in _PARTS or called[0] in GIVES_EMBEDDINGS)
+    return called[1][0] if called is not None and gives and called[1] else None
 
 
 def thaw(machine: Machine, state: State, model: int | None) -> None:
@@ -404,7 +444,7 @@ def thaw(machine: Machine, state: State, model: int | None) -> None:
     while model is not None and (known is None or known.frozen is None):
         base = root(machine, model)
         known = state[ModelStates].known.get(base)
-        model = _held_by(machine, base)
+        model = held_by(machine, base)
     if known is None or known.frozen is None:
         return
     holders = (
@@ -526,7 +566,7 @@ def _choose(machine: Machine, state: State, model: int, given: Value | None) -> 
     change(state, model, layer=None, part=part, thawed=part is not None and known.thawed)
 
 
-def _one_in_half(state: State, models: set[int]) -> int | None:
+def _one_in_half(state: State, models: Set[int]) -> int | None:
     """One of several trained models whose parameters are or can be half, unless one is sharded."""
     known = [(symbol, state[ModelStates].known.get(symbol, Model())) for symbol in sorted(models)]
     if any(model.shards is not None for _, model in known):
@@ -577,8 +617,8 @@ def sources(machine: Machine, value: Value | None) -> set[int] | None:
     """The models whose parameters `value` consists of; None if it has others. A dict is a parameter group."""
     if isinstance(value, Items):
         values = value.values
-        if value.keys is not None and _GROUP in value.keys:
-            values = (values[value.keys.index(_GROUP)],)
+        if value.keys is not None and GROUP in value.keys:
+            values = (values[value.keys.index(GROUP)],)
         groups = [sources(machine, item) for item in values if not isinstance(item, Const)]
         return None if None in groups else set().union(*filter(None, groups))
     return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
@@ -607,7 +647,9 @@ def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
         known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
         behind = (*parts, *(value.symbol for value in joined if isinstance(value, Unknown)))
         grown = any(_has_grown(machine, part) for part in behind)
-        certain = [models for models in known if models is not None and (models or not grown)]
+        certain = [models for models in known if models is not None]
+        if grown:
+            certain = [models for models in certain if not any(models < more for more in certain)]
         return set.intersection(*certain) or None if certain and None not in known else None
     return None
 
@@ -623,7 +665,7 @@ def _has_grown(machine: Machine, symbol: int) -> bool:
     return any(machine.symbols.key(one)[0] == GROWN for one in machine.symbols.closure(symbol, below))
 
 
-_GROUP = Const("params")
+GROUP = Const("params")
 """The key of the parameters in a parameter group."""
 
 
@@ -651,8 +693,10 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
 
 def _is_result(machine: Machine, value: Value) -> bool:
     """Whether `value` is a tensor that an operation has computed, or a conversion made, and no parameter."""
-    converted = isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == "converted"
-    return converted or (isinstance(value, Tensor) and not is_trainable_parameter(machine, value.symbol))
+    kind = machine.symbols.key(value.symbol)[0] if isinstance(value, (Tensor, Unknown)) else ""
+    if isinstance(value, Tensor):
+        return kind != "attribute" and not is_trainable_parameter(machine, value.symbol)
+    return kind == "converted"
 
 
 def _is_buffer(machine: Machine, value: Value) -> bool:
@@ -700,8 +744,9 @@ def meet(
     if not state[ModelStates].known:
         return
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
-    model = state[ModelStates].known.get(trained.model, Model()) if trained.model is not None else Model()
-    half = model.half or model.perhaps
+    known = trained_model(state, trained)
+    model = state[ModelStates].known.get(known, Model()) if known is not None else Model()
+    half = (model.half or model.perhaps) if not unscales_half(machine) else None
     unscales = stage is None or (stage.state is OptState.READY and trained.plain)
     if half is not None and unscales and not is_off(machine, state, scaler.enabled):
         machine.emit(
@@ -713,13 +758,29 @@ def meet(
     _emit_shards(machine, state, scaler, {optimizer.symbol})
 
 
+def trained_model(state: State, trained: Trained) -> int | None:
+    """The model that an optimizer trains; of several the one whose parameters are or can be half by now."""
+    return trained.model if trained.model is not None else _one_in_half(state, trained.models)
+
+
+def loads_models(machine: Machine) -> bool:
+    """Whether the program names a method by which libraries make models in a dtype."""
+    return any(not chunk.words.isdisjoint(_LOADERS) for chunk in machine.program.chunks)
+
+
+def unscales_half(machine: Machine) -> bool:
+    """Whether the program replaces the method by which scalers refuse float16 gradients."""
+    return any(UNSCALES in chunk.words for chunk in machine.program.chunks)
+
+
 def step(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
     """Report a step of an optimizer whose parameters are half, unless within a test of a few steps."""
     trained = machine[Parameters].trained.get(optimizer.symbol, UNSEEN)
     made = machine[CallIndex].index.made.get(optimizer.symbol)
-    if trained.model not in state[ModelStates].known or made is None or is_within_test(machine.calls):
+    symbol = trained_model(state, trained)
+    if symbol not in state[ModelStates].known or made is None or is_within_test(machine.calls):
         return
-    model = state[ModelStates].known[trained.model]
+    model = state[ModelStates].known[symbol]
     known = [("float16", model.half), ("bfloat16", model.bfloat16), *filter(None, (model.layer, model.part))]
     for dtype, cast in known:
         if cast is not None and not trained.copies:
@@ -925,6 +986,12 @@ class Parameters(Tracker):
             self.copying[result.symbol] = call.arguments.value(COPIED) not in (None, NONE)
         elif call.node in self.adapted:
             change(state, symbol_of(self.machine, result), **self.adapted.pop(call.node))
+        elif is_configuration(call.callee.name):
+            asked = _asked_dtype(call.arguments)
+            if asked is not None:
+                state.set_attribute(symbol_of(self.machine, result), ASKED_DTYPES[0], asked)
+        elif makes_from_configuration(call.callee.name):
+            _make(self.machine, state, call.node, result, call.arguments)
         elif PRETRAINED.search(call.callee.name):
             if call.callee.name.startswith(PIPELINES):
                 held = [argument.value for argument in call.arguments.given if argument.keyword]
@@ -1023,8 +1090,11 @@ class Parameters(Tracker):
                 or _layer_of(self.machine, state, owner)
             )
             part = _part_of(self.machine, state, value) or _part_of(self.machine, state, owner, whole=False)
-            held = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, owner)), Model())
+            whole = root(self.machine, symbol_of(self.machine, owner))
+            held = state[ModelStates].known.get(whole, Model())
             forget_dtypes(self.machine, state, [owner])
+            if held.stored is not None and isinstance(owner, Unknown) and isinstance(value, (Instance, Module)):
+                change(state, whole, frozen=held.stored)
             if (layer or part) is not None and isinstance(owner, Instance):
                 thawed = part is not None and held.thawed
                 change(state, root(self.machine, owner.symbol), layer=layer, part=part, thawed=thawed)

@@ -10,6 +10,7 @@ from amplint.semantics.events import FrozenPolicySet, HalfSharded, PolicyMade, S
 from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.parameters import Parameters, change, root, sources, stored_in
+from amplint.semantics.python.containers import is_perhaps
 from amplint.semantics.python.expressions import indices, single
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
@@ -21,6 +22,7 @@ from amplint.semantics.values.state import State
 from amplint.semantics.values.values import FALSE, NONE, Const, Items, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
+from amplint.source.tree import every
 from amplint.torchlib.names import CLIPPERS
 from amplint.torchlib.sharding import FROZEN, POLICIES, POLICY_OF, SHARDERS, TAKEN, TWINS, Sharder
 
@@ -28,6 +30,7 @@ _CLIPS = "clip_grad_norm_"
 _PLAIN = frozenset(name for name in CLIPPERS if name.endswith(f".{_CLIPS}"))
 _GROUPS = frozenset({"param_groups"})
 _NOT_SHARDED = "NO_SHARD"
+_ARGUMENTS = TAKEN["fully_shard"] ^ TAKEN["FullyShardedDataParallel"]
 _COPIES = frozenset({"copy.copy", "copy.deepcopy"})
 _FROZEN_NAMES = frozenset(name.rpartition(".")[2] for name in FROZEN)
 _SETTINGS = frozenset(name for policy in FROZEN.values() for name in policy.parameters)
@@ -86,7 +89,8 @@ class Sharding(Tracker):
     """Tracks calls that shard models, and the clipping of their gradients.
 
     `sharded` are the models, `halved` those whose weights have the dtype of their policy, each with the call, and
-    `frozen` policies whose attributes cannot be set, each with the name of its class.
+    `frozen` policies whose attributes cannot be set, each with the name of its class. `put` are the assignments to
+    entries of dictionaries that are named like arguments of sharding, by the name and what is assigned.
     """
 
     triggers = frozenset({"fully_shard", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", _CLIPS})
@@ -96,6 +100,7 @@ class Sharding(Tracker):
         super().__init__(machine)
         self.sharded: set[int] = set()
         self.frozen: dict[int, str] = {}
+        self.put: dict[tuple[str, int], cst.Subscript] = {}
         self.halved: dict[int, tuple[cst.Call, Shards, str, cst.CSTNode]] = {}
 
     def words(self, chunks: Sequence[Chunk]) -> Words:
@@ -161,11 +166,21 @@ class Sharding(Tracker):
         for name, given in ((argument.keyword, argument.value) for argument in call.arguments.given):
             if name is None:
                 continue
+            if is_perhaps(self.machine, given) and self._chooses(TWINS[called]):
+                continue
             policy = _policy_class(state, given)
             stray = name not in TAKEN[called] and name in TAKEN[TWINS[called]]
             if stray or (name == takes_policy and policy == TWINS[POLICY_OF[called]]):
-                details = {"call": call.node, "called": called, "name": name, "policy": policy}
+                behind = self.machine.symbols.derivation(symbol_of(self.machine, given))
+                put = next((self.put[name, one] for one in behind if (name, one) in self.put), None)
+                details = {"call": call.node, "called": called, "name": name, "policy": policy, "put": put}
                 self.machine.emit(state, ShardingRefused, call.node, **details)
+
+    def _chooses(self, twin: str) -> bool:
+        """Whether the running function names the twin as well, so that it may choose between their arguments."""
+        names = {twin, *(bound for bound, name in self.machine.program.aliases().items() if name == twin)}
+        running = self.machine.calls[-1] if self.machine.calls else None
+        return running is None or any(node.value in names for node in every(running, cst.Name))
 
     def call_begins(self, state: State, call: Call) -> None:
         """Report `torch.nn.utils.clip_grad_norm_` on the parameters of a sharded model."""
@@ -218,9 +233,13 @@ class Sharding(Tracker):
             self.machine[HeldShards].clipped(state, node, model, own)
 
     def item_set(self, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:
-        """Handle `group["params"] = ...`, which gives an optimizer other parameters."""
+        """Handle `group["params"] = ...`, which gives an optimizer other parameters, and entries for sharding."""
         if not isinstance(value, Const):
             _clear_outdated(state)
+        index = target.slice[0].slice
+        key = index.value if isinstance(index, cst.Index) else None
+        if isinstance(key, cst.SimpleString) and key.evaluated_value in _ARGUMENTS:
+            self.put[str(key.evaluated_value), symbol_of(self.machine, value)] = target
 
     def statement_skipped(self, state: State, statement: cst.CSTNode) -> None:
         """Handle a loop over parameter groups that is not interpreted and may do so."""

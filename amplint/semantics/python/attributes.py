@@ -77,7 +77,7 @@ def get(machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: s
         if put is not None:
             return put
     for attribute_value in machine.hooks.attribute_value:
-        found: Value | None = attribute_value(owner, name)
+        found: Value | None = attribute_value(state, owner, name)
         if found is not None:
             return found
     if isinstance(owner, Items) and owner.keys is None and name in _PLACES[: len(owner.values)]:

@@ -13,8 +13,8 @@ from amplint.semantics.python.containers import (
     get_result,
     item_at,
     modified,
+    passed,
     settings,
-    stored,
     view,
 )
 from amplint.semantics.python.functions import call_function
@@ -85,8 +85,8 @@ def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:
         if type(value) is Const:
             value = constants.argument(machine, state, value, argument.value)
         keyword = argument.keyword.value if argument.keyword is not None else None
-        if argument.star == "**" and isinstance(value, Items) and value.keys is not None:
-            value = stored(state, value, symbol_of(machine, value))
+        if argument.star == "**":
+            value = passed(machine, state, value)
         spread = _spread(argument, value) if argument.star else None
         given += [Argument(argument, value, keyword, argument.star)] if spread is None else spread
     return Arguments(tuple(given))

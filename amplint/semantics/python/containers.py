@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from functools import partial
 
+from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
@@ -24,10 +26,15 @@ from amplint.semantics.values.values import (
     Unknown,
     Value,
 )
+from amplint.source.remembered import cached_per_chunk
+from amplint.source.source import Chunk
 
 MOST_UNROLLED = 4
 """Maximum length of a list over which a loop is unrolled."""
 _EACH = "<each>"
+_BOTH = 2
+_PERHAPS = "perhaps"
+_PASSED_ON = regex(r"\*\*(\w+)|\breturn (\w+)[ \t]*(?:#|$)", re.M)
 _PLAIN = (Const, Ref, OneOf, Device, Unknown)
 """The kinds of values of settings."""
 
@@ -36,6 +43,11 @@ def record_element(state: State, container: Value, element: Value) -> None:
     """Record that the elements of `container` are like `element`, if that is a model or a tuple with one."""
     if isinstance(container, (Unknown, Module)) and isinstance(element, (Instance, Module, Items)):
         state.set_attribute(container.symbol, _EACH, element)
+
+
+def record_each(state: State, container: int, element: Value) -> None:
+    """Record that all elements of the container with this symbol are like `element`."""
+    state.set_attribute(container, _EACH, element)
 
 
 def comprehended(machine: Machine, state: State, sources: Sequence[int], element: Value) -> Value:
@@ -132,6 +144,40 @@ def stored(state: State, owner: Items, symbol: int) -> Items:
         tuple(put.get(f"[{key.value!r}]", value) if isinstance(key, Const) else value for key, value in pairs),
         owner.keys,
     )
+
+
+def passed(machine: Machine, state: State, value: Value) -> Value:
+    """A dictionary of arguments with the values that were set in it, on either path for a join of dictionaries."""
+    if isinstance(value, Items):
+        return stored(state, value, symbol_of(machine, value)) if value.keys is not None else value
+    kind, *sides = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ("",)
+    joined = [side for side in sides if isinstance(side, (Items, Unknown))] if kind == "either" else []
+    known = [side for one in joined if isinstance(side := passed(machine, state, one), Items)]
+    if len(known) != _BOTH or any(side.keys is None for side in known):
+        return value
+    one, other = known
+    pairs, theirs = (dict(zip(each.keys or (), each.values, strict=True)) for each in (one, other))
+    for key, given in theirs.items():
+        before = pairs.get(key)
+        if before != given:
+            pairs[key] = machine.joined_value(before, given) if before is not None else _perhaps(machine, given)
+    values = (given if key in theirs else _perhaps(machine, given) for key, given in pairs.items())
+    return Items(tuple(values), tuple(pairs))
+
+
+def _perhaps(machine: Machine, value: Value) -> Value:
+    return machine.unknown(_PERHAPS, parts=(symbol_of(machine, value),))
+
+
+def is_perhaps(machine: Machine, value: Value) -> bool:
+    """Whether a dictionary has this value on one of two paths alone."""
+    return isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == _PERHAPS
+
+
+@cached_per_chunk
+def collected(chunk: Chunk) -> frozenset[str]:
+    """The names of dictionaries that a chunk passes on as keyword arguments, or returns."""
+    return frozenset(filter(None, (name for pair in _PASSED_ON.findall(chunk.text) for name in pair)))
 
 
 def modified(machine: Machine, owner: Items, name: str, arguments: Arguments) -> tuple[Items, Value] | None:

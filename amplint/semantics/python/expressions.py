@@ -8,9 +8,11 @@ from collections.abc import Callable, Hashable, Sequence
 from amplint.semantics.python import attributes, calls, functions, modules, operators
 from amplint.semantics.python.containers import (
     MOST_UNROLLED,
+    collected,
     comprehended,
     each,
     item_at,
+    passed,
     settings,
     unrolled_elements,
     with_item,
@@ -152,11 +154,13 @@ def _assign_item(machine: Machine, state: State, target: cst.Subscript, value: V
     if not isinstance(key, Const):
         return
     state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
-    changed = settings(owner) if isinstance(target.value, cst.Name) else None
+    name = target.value.value if isinstance(target.value, cst.Name) else ""
+    passes = name != "" and machine.chunk is not None and name in collected(machine.chunk)
+    changed = settings(passed(machine, state, owner) if passes else owner) if name else None
     if changed is None or settings(with_item(changed, key, value)) is None:
         return
     keys = changed.keys or ()
-    known = changed.values[keys.index(key)] if key in keys else value
+    known = changed.values[keys.index(key)] if key in keys else None if passes else value
     if not isinstance(value, Unknown) or not isinstance(known, Unknown):
         assign(machine, state, target.value, with_item(changed, key, value))
 
@@ -282,9 +286,9 @@ def _subscript(machine: Machine, state: State, node: cst.Subscript) -> Value:
             return item
     found = indices(machine, state, node)
     key = single(found)
-    stored = item_at(machine, state, owner, key) if key is not None else None
-    if stored is not None:
-        return stored
+    put = item_at(machine, state, owner, key) if key is not None else None
+    if put is not None:
+        return put
     if isinstance(owner, Items):
         return _item(machine, state, node, owner, key)
     if isinstance(owner, Module):

@@ -21,7 +21,7 @@ from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Const, Entered, Instance, Items, Unknown, Value
+from amplint.semantics.values.values import NONE, Class, Const, Entered, Function, Instance, Items, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
@@ -434,6 +434,8 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
             for state in paths:
                 assign(machine, state, handler.name.name, Unknown(machine.fresh()))
         caught += run_block(machine, paths, _body(handler.body), inside)
+    if done and caught and _begins_with_import(node):
+        _keep_imported(done[0], caught)
     if node.handlers:
         own.raises = []
     _add(inside, own)
@@ -450,6 +452,20 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
     flow.breaks += run_block(machine, inside.breaks, closing, flow)
     flow.continues += run_block(machine, inside.continues, closing, flow)
     return run_block(machine, after, closing, flow)
+
+
+def _begins_with_import(node: cst.Try | cst.TryStar) -> bool:
+    first = next(iter(_body(node.body)), None)
+    return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[0], (cst.Import, cst.ImportFrom))
+
+
+def _keep_imported(done: State, caught: Sequence[State]) -> None:
+    """Bind the names of PyTorch that a `try` statement has imported also where the script replaces them."""
+    for name, value in done.frames.get(done.frame, {}).items():
+        if isinstance(value, Ref) and value.name.startswith("torch."):
+            for state in caught:
+                if isinstance(state.frames.get(state.frame, {}).get(name), (Class, Function)):
+                    state.bind(state.frame, name, value)
 
 
 def _add(flow: Flow, inside: Flow) -> None:

@@ -257,7 +257,7 @@ class Tracker:
     def kind_of(self, value: Unknown, path: str, kind: str) -> Value | None:
         """The value that `value` is, since other uses of its access `path` imply this `kind` (`scopes.kinds`)."""
 
-    def attribute_value(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The value of `owner.name`."""
 
     def text_value(self, value: Value) -> Value | None:

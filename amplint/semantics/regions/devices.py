@@ -26,8 +26,7 @@ class Devices(Tracker):
 
     def text_value(self, value: Value) -> Value | None:
         """The type of a device of known type."""
-        known = isinstance(value, Device) and value.types is not None
-        return self.attribute_value(value, "type") if known else None
+        return self._type(value) if isinstance(value, Device) and value.types is not None else None
 
     def annotated_value(self, symbol: int, name: str) -> Value | None:
         """The value of a parameter annotated as a device."""
@@ -38,13 +37,14 @@ class Devices(Tracker):
         body = node_of(function) if "torch.device" in function.chunk.text else None
         return Device(None) if isinstance(body, cst.FunctionDef) and returns_device(body) else None
 
-    def attribute_value(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The type of a device, one of several, or unknown."""
-        if not isinstance(owner, Device) or name != "type":
-            return None
-        if owner.types is None:
+        return self._type(owner) if isinstance(owner, Device) and name == "type" else None
+
+    def _type(self, device: Device) -> Value:
+        if device.types is None:
             return self.machine.unknown("device type")
-        return Const(next(iter(owner.types))) if len(owner.types) == 1 else OneOf(owner.types)
+        return Const(next(iter(device.types))) if len(device.types) == 1 else OneOf(device.types)
 
     def join(self, left: Value, right: Value) -> Value | None:
         """A device of the types of either."""

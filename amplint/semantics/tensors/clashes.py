@@ -67,6 +67,11 @@ _WEIGHTED = operations_with("weights", "alike").union(
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
+_BESIDE_HALF = (
+    "its input is what a model returns that is loaded in half, its weights are float32 unless that is changed"
+)
+_REFUSED_BY_FLOAT32 = {Because.REGION: _LEFT, Because.PARAMETERS: _BESIDE_HALF}
+"""The reason for which an input is half -> why a layer that is float32 unless the model is converted refuses it."""
 _LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
 _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
 _WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
@@ -286,9 +291,10 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         source.dtype in HALF_DTYPES
         and (half := operand_with_evidence(machine, state, source.node, source.value)).half is not None
     ):
-        if half.half.because is Because.REGION:
+        refusal = _REFUSED_BY_FLOAT32.get(half.half.because)
+        if refusal is not None and not (branches_on_dtypes(machine) and half.half.because is Because.PARAMETERS):
             steady = Operand(node.func, weights)
-            machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_LEFT, assumed=True)
+            machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
         return
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return

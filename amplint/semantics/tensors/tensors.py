@@ -538,7 +538,7 @@ class Tensors(Tracker):
             return converted(self.machine, call.node, call.owner, call.name, call.arguments)
         return None
 
-    def attribute_value(self, owner: Value, name: str) -> Value | None:
+    def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """Evaluate `tensor.data`, `tensor.grad` and their kind."""
         owner = used_as_tensor(self.machine, owner) if name in _VIEWS else owner
         if not isinstance(owner, Tensor):
