@@ -40,6 +40,8 @@ _PRECISIONS = "?"
 _PRECISION = regex(rb"(?m)^[^#\n]{0,200}\bmixed_precision[\"']?[ \t]*:[ \t]*[\"']?(\w+)")
 _SHARDED_LAUNCH = regex(rb"(?m)^[ \t]*[\"']?distributed_type[\"']?[ \t]*:[ \t]*[\"']?(?:DEEPSPEED|FSDP)")
 _MOST_CONFIGS = 500
+_MOST_FOLDERS = 5_000
+"""The number of folders after which the search for configuration files ends: a project can hold its data, too."""
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 _LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
 _MOST_LAUNCH_FILES = 20
@@ -340,7 +342,7 @@ class Modules:
 
 def _configs(root: str) -> Iterator[str]:
     """The configuration files below a folder."""
-    for folder, inner, names in os.walk(root):
+    for folder, inner, names in itertools.islice(os.walk(root), _MOST_FOLDERS):
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         yield from (os.path.join(folder, name) for name in sorted(names) if is_config(name))
 
