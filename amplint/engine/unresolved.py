@@ -25,9 +25,9 @@ _OPEN = regex(
 def unresolved(path: str, text: str, folders: Sequence[str], listing: Listing, read: Text) -> str | None:
     """The first module or name that the file at `path` imports from its own project in vain, None if there is none.
 
-    Only statements count that run whenever the file is imported. An absolute module belongs to the project if the file
-    lies in its package, or imports from it what is there; no folder of `folders` may have it. A file that changes the
-    search path is left alone.
+    Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
+    file there, or if the file at `path` lies in its package or imports from it what is there; no folder of `folders`
+    may have what is wanted. A file that changes the search path is left alone.
     """
     if "sys.path" in text:
         return None
@@ -37,7 +37,8 @@ def unresolved(path: str, text: str, folders: Sequence[str], listing: Listing, r
     for one in wanted:
         search = found[id(one)]
         top = (one.module or "").partition(".")[0]
-        own = one.level or top in satisfied or any(path.startswith(os.path.join(place, top, "")) for place in folders)
+        own = one.level or search.is_file or top in satisfied
+        own = own or any(path.startswith(os.path.join(place, top, "")) for place in folders)
         if own and search.begins and not search.is_satisfied:
             return search.lacking
     return None
@@ -55,7 +56,8 @@ def _statements(text: str) -> Iterator[ast.ImportFrom]:
 class _Search:
     """The search for what one `from` import asks for.
 
-    `begins` says whether a folder has the first part of the module, and `lacking` is what none of them has.
+    `begins` says whether a folder has the first part of the module, `is_file` whether one has the module as a file, and
+    `lacking` is what none of them has.
     """
 
     def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
@@ -63,7 +65,7 @@ class _Search:
         parts = one.module.split(".") if one.module else []
         places = [_above(path, one.level)] if one.level else folders
         self.lacking = f"{'.' * one.level}{one.module or ''}"
-        self.begins = bool(one.level)
+        self.begins, self.is_file = bool(one.level), False
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
         for place in places:
             self.begins |= bool(parts) and self._has(place, parts[0])
@@ -79,6 +81,7 @@ class _Search:
             return False
         package = os.path.join(place, *parts)
         file = f"{package}.py" if parts and f"{parts[-1]}.py" in self._listing(folder) else None
+        self.is_file |= file is not None
         if file is None:
             entries = self._listing(package)
             if not entries:
