@@ -27,7 +27,7 @@ def unresolved(path: str, text: str, folders: Sequence[str], listing: Listing, r
 
     Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
     file there, or if the file at `path` lies in its package or imports from it what is there; no folder of `folders`
-    may have what is wanted. A file that changes the search path is left alone.
+    may have what is wanted. A file that changes the search path is left alone, and so is one whose package is not there.
     """
     if "sys.path" in text:
         return None
@@ -65,7 +65,8 @@ class _Search:
         parts = one.module.split(".") if one.module else []
         places = [_above(path, one.level)] if one.level else folders
         self.lacking = f"{'.' * one.level}{one.module or ''}"
-        self.begins, self.is_file = bool(one.level), False
+        self.begins = bool(one.level) and "__init__.py" in listing(places[0])
+        self.is_file = False
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
         for place in places:
             self.begins |= bool(parts) and self._has(place, parts[0])
