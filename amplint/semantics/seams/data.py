@@ -87,7 +87,7 @@ def is_of_weights(machine: Machine, symbol: int) -> bool:
     found = False
     for one in symbols.derivation(symbol):
         key, method = symbols.key(one), symbols.method(one)
-        if key[0] == "fresh" or key[:2] in _MADE_FLOAT32 or (found and one in machine[Weights].lifted):
+        if key[0] in ("fresh", "display") or key[:2] in _MADE_FLOAT32 or (found and one in machine[Weights].lifted):
             return False
         found = found or key[0] in _OF_MODELS or (weighs and method is not None and method[0] in PARTS)
     return found

@@ -33,7 +33,7 @@ PRECISE = words(
     "std var"
 )
 """Floating-point operations whose precision such regions protect."""
-_ORIGINS = words("parameter part either fresh")
+_ORIGINS = words("parameter part either fresh display")
 """Kinds of symbols whose dtype a region of the caller can decide; an unseen call can end in float32."""
 _TRANSPOSED = words("T mT H mH")
 Operand = tuple[cst.BaseExpression, Value]
