@@ -71,6 +71,15 @@ STATES = {
              ["return self.head(self.llm.model(ids).last_hidden_state)"]),
         ["AMP502"],
     ),
+    "the ids of tokens that a model generates": (
+        """
+def main(ids):
+    model = AutoModelForCausalLM.from_pretrained("name")
+    model.bfloat16()
+    return model.generate(ids, max_length=9).cpu().numpy()
+""",
+        [],
+    ),
     "a layer that is added to a model": (
         """
 def build(name):

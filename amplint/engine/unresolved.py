@@ -27,7 +27,8 @@ def unresolved(path: str, text: str, folders: Sequence[str], listing: Listing, r
 
     Only statements count that run whenever the file is imported. An absolute module belongs to the project if it is a
     file there, or if the file at `path` lies in its package or imports from it what is there; no folder of `folders`
-    may have what is wanted. A file that changes the search path is left alone, and so is one whose package is not there.
+    may have what is wanted. A file that changes the search path is left alone, and so is one whose package is not
+    there.
     """
     if "sys.path" in text:
         return None

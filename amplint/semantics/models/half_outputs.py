@@ -8,7 +8,7 @@ from dataclasses import replace
 from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.models import Models, model_guesses
+from amplint.semantics.models.models import Models, model_guesses, runs_forward
 from amplint.semantics.models.parameters import path_in_model, root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -341,9 +341,9 @@ class HalfOutputs(Tracker):
         report_loss_call(self.machine, state, call.node, call.callee, call.arguments)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Record the output of a model, or of a possible one."""
+        """Record the output of a model, or of a possible one, but not what it generates, such as numbers of tokens."""
         model = call.notes.get(Models)
-        if model is not None and call.entered in (None, "object"):
+        if model is not None and call.entered in (None, "object") and runs_forward(call, model[1]):
             ran(self.machine, state, model[0], model[1], result)
         if isinstance(call.callee, Unknown) and isinstance(result, Unknown) and result.symbol not in self.known:
             ran_in_part(self.machine, state, call.callee.symbol, result)

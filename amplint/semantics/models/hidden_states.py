@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from amplint.semantics.events import Because
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.models import RUNS_LAYERS, Models
+from amplint.semantics.models.models import Models, runs_forward
 from amplint.semantics.models.parameters import Parameters, loads_models, path_in_model
 from amplint.semantics.python.containers import record_each
 from amplint.semantics.python.expressions import indices, single
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.state import State
@@ -80,8 +79,7 @@ class HiddenStates(Tracker):
         if call.entered not in (None, "object"):
             return None
         if Models in call.notes:
-            runs = call.notes[Models][1] is call.node.func or last_name(call.node.func) in RUNS_LAYERS
-            if not runs:
+            if not runs_forward(call, call.notes[Models][1]):
                 return None
             names, whole = path_in_model(self.machine, symbol_of(self.machine, call.notes[Models][0]))
         elif isinstance(call.callee, Unknown):

@@ -29,7 +29,7 @@ from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import MODEL, dotted, model_names
+from amplint.semantics.reading.scopes import MODEL, dotted, last_name, model_names
 from amplint.semantics.regions import tracker as contexts
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.tensors.tensors import dtype_of, used_as_tensor
@@ -152,6 +152,11 @@ def _is_module_class(machine: Machine, state: State, value: Instance) -> bool:
         for cls in attributes.lineage(machine, state, value.cls)
         for base in attributes.bases(machine, state, cls)
     )
+
+
+def runs_forward(call: Call, model: cst.BaseExpression) -> bool:
+    """Whether `call`, of a `model` by this expression, returns what its forward pass does."""
+    return model is call.node.func or last_name(call.node.func) in RUNS_LAYERS
 
 
 def called(
