@@ -73,6 +73,7 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
         ("from lib.models.net import build", True),
         ("from lib.models.net import rebuild", False),
         ("from lib.models.stark import build", False),
+        ("from lib.models.broken import build", False),
         ("from beside import Loader", True),
         ("from beside import Loader, Collate", False),
         ("from .models.stark import build", False),
@@ -94,6 +95,7 @@ def test_a_file_whose_imports_lead_nowhere_is_told_less_surely(tmp_path: Path, i
         "lib/models/net.py": "def build():\n    return None\n",
         "lib/models/opened.py": "def __getattr__(name):\n    return name\n",
         "lib/models/cython.pyx": "",
+        "lib/models/broken.py": "from lib.models.net import build\nfrom .gone import rest\n",
         "lib/beside.py": "class Loader:\n    pass\n",
         "lib/train.py": TRAINING.format(imports=imports),
     }

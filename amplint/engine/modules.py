@@ -19,6 +19,7 @@ from amplint.torchlib.names import LIBRARIES
 from amplint.torchlib.stand_ins import STAND_INS
 
 if TYPE_CHECKING:
+    from amplint.engine.unresolved import Imported
     from amplint.source.configs.file import ConfigFile
     from amplint.source.source import Source
     from amplint.torchlib.versions import Wanted
@@ -72,6 +73,7 @@ class Modules:
         self._requirement_files: dict[str, tuple[str, ...]] = {}
         self._wanted: dict[tuple[str, str], Wanted | None] = {}
         self._unresolved: dict[str, str | None] = {}
+        self._imported: dict[str, Imported] = {}
         self._precisions: dict[str, frozenset[str]] = {}
 
     def place(self, importer: str, module: str) -> str | None:
@@ -155,14 +157,21 @@ class Modules:
         return found[0] if len(found) == 1 else None
 
     def unresolved(self, importer: str) -> str | None:
-        """What `importer` imports from its own project and the project does not have, None if there is nothing."""
+        """What `importer`, or a file that it imports, imports from its project and the project does not have."""
         from amplint.engine.unresolved import unresolved
 
         if importer not in self._unresolved:
+            self._unresolved[importer] = unresolved(importer, self._imported_by)
+        return self._unresolved[importer]
+
+    def _imported_by(self, importer: str) -> Imported:
+        from amplint.engine.unresolved import imported
+
+        if importer not in self._imported:
             folder, text = os.path.dirname(importer), self._text(importer)
             places = (*self._searched(folder), *self._added(folder))
-            self._unresolved[importer] = unresolved(importer, text or "", places, self._listing, self._text)
-        return self._unresolved[importer]
+            self._imported[importer] = imported(importer, text or "", places, self._listing, self._text)
+        return self._imported[importer]
 
     def precisions(self, importer: str) -> frozenset[str]:
         """The mixed precisions that configuration files of the project name, but for those under DeepSpeed and FSDP."""
@@ -266,6 +275,7 @@ class Modules:
         self._configs.pop(path, None)
         self._wanted.clear()
         self._unresolved.clear()
+        self._imported.clear()
         self._precisions.clear()
 
     def amend(self, path: str, raw: bytes) -> None:
