@@ -78,7 +78,8 @@ class Found(NamedTuple):
     """The findings about half outputs, other losses of precision, the outputs, and those that certainly are tensors.
 
     `assumed` are the findings at tensors of unknown dtype. `wide` are the files and rows, by paths, of operations that
-    nevertheless run on float32 each time, `inside` those of operations that run in a region, and never on half.
+    nevertheless run on float32 each time, `inside` those of operations that run in a region, and never on half,
+    nor in a row with a tensor of unknown dtype that becomes an array.
     `decided` are the operations of the file whose dtypes are known each time they run. `arrays` are the outputs, and
     what regions compute of them, that the file converts to NumPy arrays. `size` is the number of characters of the
     reachable code.
@@ -122,6 +123,7 @@ class _Watch:
         self.wide: dict[cst.CSTNode, bool] = {}
         self.inside: set[cst.CSTNode] = set()
         self.half: set[cst.CSTNode] = set()
+        self.unclear: set[cst.CSTNode] = set()
         self.decided: dict[cst.CSTNode, bool] = {}
         self.losses: dict[cst.CSTNode, Half] = {}
         self.anywhere: dict[cst.CSTNode, Half] = {}
@@ -139,7 +141,9 @@ class _Watch:
             self._given[event.output] = event
             self.outputs.add(event.target or event.node)
             self.tensors.update({event.target or event.node} if event.is_tensor else ())
-        elif isinstance(event, ToNumpy) and not event.assumed:
+        elif isinstance(event, ToNumpy) and event.assumed:
+            self.unclear.add(event.node)
+        elif isinstance(event, ToNumpy):
             self._decide(event.node, event.operand)
             half = event.operand.half
             if half is not None and (half.node in self.outputs or half.because is Because.REGION):
@@ -276,7 +280,7 @@ def found(text: str, path: str) -> Found:
     tensors = frozenset(source.span(node) for node in watch.tensors if source.owns(node))
     wide = _rows(program, (node for node, wide in watch.wide.items() if wide))
     wide -= _rows(program, (node for node, wide in watch.wide.items() if not wide))
-    inside = _rows(program, watch.inside) - _rows(program, watch.half)
+    inside = _rows(program, watch.inside) - _rows(program, watch.half | watch.unclear)
     losses = []
     own = {node for node in watch.outputs if source.owns(node) and not _is_within_a_model(source, node)}
     given = frozenset(source.span(node) for node in own)

@@ -51,6 +51,7 @@ _NO_ARRAY = {
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
+_RECURRENT = "an LSTM in float16 raises on CPUs for which oneDNN has no kernel of it; compute it in bfloat16 there"
 _CALLS = 3
 """The number of calls through which values for NumPy are followed in other files."""
 _CALL = re.compile(r"^[ \t]+def (?:forward|__call__)\(", re.MULTILINE)
@@ -133,8 +134,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
-    if dtype == "bfloat16" and device == "cuda":
-        yield from _replicated(program, row)
+    for_device = {("bfloat16", "cuda"): _replicated, ("float16", "cpu"): _recurrent}.get((dtype, device))
+    yield from for_device(program, reached, row) if for_device is not None else ()
     reported_here = rows | {one.row for one in brought.values()}
     yield from _arrays(program, run, reported_here, dtype)
     sparse = not any(map(hazards.multiplies_sparse, reached))
@@ -234,7 +235,9 @@ def _hazards(
     is_wide = functools.partial(_is_wide, run, chunk)
     told: dict[object, Remark] = {}
     together: list[cst.CSTNode] = []
-    for node, why, cured in hazards.of(chunk, dtype, sparse=sparse and bool(name), is_wide=is_wide):
+    for node, why, cured in hazards.of(
+        chunk, dtype, sparse=sparse and bool(name), on_cpu=(device or "").strip("'\"") == "cpu", is_wide=is_wide
+    ):
         span = chunk.span(node)
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             fix = in_float32(chunk.source, cured, device) if cured else None
@@ -264,6 +267,21 @@ def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Re
                 break
 
 
+def _recurrent(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
+    """A remark for each file on the first LSTM that `chunks` make; with projections it needs no oneDNN."""
+    told = set[str]()
+    for chunk in chunks:
+        name = _relative(chunk.source, program.main)
+        for call in every(chunk.module, cst.Call) if "LSTM" in chunk.words and name not in told else ():
+            own = isinstance(program.resolve(chunk.source, dotted(call.func) or ""), Chunk)
+            projects = any(one.keyword is not None and one.keyword.value == "proj_size" for one in call.args)
+            if called_name(call) == "LSTM" and not own and not projects:
+                there = chunk.span(call).start.row
+                told.add(name)
+                yield Remark(row, f"{name}:{there}: {_RECURRENT}") if name else Remark(there, _RECURRENT)
+                break
+
+
 def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` is in the forward pass of a class that defines the backward pass as well."""
     above = list(source.ancestors(node))
@@ -273,7 +291,7 @@ def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
     return "forward" in functions and {"forward", "backward"} <= methods
 
 
-def _replicated(program: Program, row: int) -> Iterator[Remark]:
+def _replicated(program: Program, _: Iterable[Chunk], row: int) -> Iterator[Remark]:
     """A remark on the first model replicated in threads, whose autocast regions have the default dtype.
 
     One of another file, or that `.module` alone shows, is told at `row`. Source: torch/nn/parallel/parallel_apply.py of

@@ -25,6 +25,7 @@ from amplint.torchlib.names import (
 )
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, words
 from amplint.training.bindings import bound_paths, called_name, constructor, matched, paths, positional
+from amplint.training.returned import classes_returned
 from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, whole_program
 
@@ -59,6 +60,9 @@ _LOOK_UP = re.compile(r"(?:^|_)emb(?:edding)?s?$")
 _OF_ARRAYS = re.compile(r"astype|u?int\d+|float(?:32|64)")
 """What makes arrays of another dtype."""
 _OTHER_ARRAYS = frozenset({"np", "numpy", "math", "random", "time", "os", "sys", "logging", "logger"})
+_OF_CLASSES = "Categorical"
+_DRAWS = re.compile(r"\.(?:sample\(|mode\b)")
+"""What gives whole numbers, of a distribution over classes."""
 _Blocks = Iterator[Sequence[cst.CSTNode]]
 Callee = tuple[str, frozenset[str]]
 """The name of a function, and for a method those of the classes of its object, as far as the file constructs it."""
@@ -122,6 +126,11 @@ class Halves:
                     self._arrays |= {(home, name) for name in bound_paths(one, whole=True)}
                 for path in bound_paths(one, whole=True) if made[:1].isupper() else ():
                     self._classes.setdefault(path, set()).add(made)
+        program = whole_program(source) if self._regions and _DRAWS.search(source.text) is not None else None
+        if program is not None and any(_OF_CLASSES in chunk.words for chunk in program.chunks):
+            assigns = (one for chunk in source.chunks for one in every(chunk.module, cst.Assign))
+            for path, names in list(classes_returned(program, assigns, self._classes)):
+                self._classes.setdefault(path, set()).update(names)
         self._given = {function: set(names) for function, names in given.items()}
         self.inside: set[cst.FunctionDef] = set()
         """The functions of the file that run in regions."""
@@ -458,7 +467,7 @@ class Halves:
     def _carries(self, node: cst.CSTNode, half: Set[str], *, inside: bool) -> bool:
         """Whether an expression can be half, or hold something that is."""
         if isinstance(node, (cst.Name, cst.Attribute)):
-            if isinstance(node, cst.Attribute) and node.attr.value in _NO_VALUES:
+            if isinstance(node, cst.Attribute) and (node.attr.value in _NO_VALUES or self._draws_classes(node)):
                 return False
             path = _path(node)
             if path is not None:
@@ -486,11 +495,12 @@ class Halves:
             return any(self._carries(one, half, inside=inside) for one in (node.body, node.orelse))
         return any(self._carries(one, half, inside=inside) for one in children(node))
 
-    def _draws_classes(self, call: cst.Call) -> bool:
-        """Whether `call` samples from a distribution over classes, which are whole numbers."""
-        owner = call.func.value if isinstance(call.func, cst.Attribute) and call.func.attr.value == "sample" else None
+    def _draws_classes(self, node: cst.Call | cst.Attribute) -> bool:
+        """Whether `node` is a sample or the mode of a distribution over classes, which are whole numbers."""
+        func, name = (node.func, "sample") if isinstance(node, cst.Call) else (node, "mode")
+        owner = func.value if isinstance(func, cst.Attribute) and func.attr.value == name else None
         made = {called_name(owner), *self._classes.get(dotted(owner) or "", ())} if owner is not None else set[str]()
-        return "Categorical" in made
+        return _OF_CLASSES in made
 
     def _call_carries(self, call: cst.Call, half: Set[str], *, inside: bool) -> bool:
         name, owner = called_name(call), call.func.value if isinstance(call.func, cst.Attribute) else None

@@ -10,6 +10,7 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
+from amplint.torchlib.policy import FLOAT32, treatment
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.halves import calls_library, changes_dtype
 from amplint.training.operands import PRODUCTS, is_lowered, is_off, operands
@@ -54,6 +55,9 @@ _WORDS = {
     "fromarray",
 }
 """Words of which all such code has one."""
+_NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+_LIFTED_ON_CUDA = (FLOAT32 - treatment().float32["cpu"]) & {"pow", "exp"}
+"""Powers and exponentials that the regions of CUDA compute in float32, and those of CPUs do not."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
 """The distance below which numbers round to 1."""
 
@@ -86,13 +90,16 @@ def of(
     dtype: str,
     *,
     sparse: bool,
+    on_cpu: bool = False,
     is_wide: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> Iterator[_Found]:
     """The hazards in `chunk`; with `sparse` also sparse tensors, and not only their products.
 
-    `is_wide` tells operations that run in float32 anyway.
+    With `on_cpu`, what the regions of CPUs do not lift is among them. `is_wide` tells operations that run in float32
+    anyway.
     """
-    for found in _found_in(chunk, dtype, sparse=sparse, is_wide=is_wide):
+    own = _cancelling(chunk, is_wide) if on_cpu else iter(())
+    for found in (*_found_in(chunk, dtype, sparse=sparse, is_wide=is_wide), *own):
         node = found[0]
         if not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
             yield found
@@ -112,6 +119,7 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
             yield from _nearest(node, chunk.source)
+            yield from _alike(node, chunk.source)
             yield from (one for one in found if not is_wide(one[0]))
             yield from _sines(node)
             yield from _rotations(node, chunk.source)
@@ -338,8 +346,7 @@ def _nearest(function: _Body, source: Source) -> Iterator[_Found]:
         squares |= bound if _squares(value) else set()
     for call in every(function, cst.Call):
         if called_name(call) in _CHOICES and _operand(call) & distances and _picks(call):
-            why = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
-            yield call, why, cures
+            yield call, _NEAREST, cures
 
 
 def _sines(function: _Body) -> Iterator[_Found]:
@@ -389,6 +396,65 @@ def _quotients(function: _Body, source: Source) -> Iterator[_Found]:
             cures = tuple(one for value in (quotient, *assigned) for one in _products(value))
             why = "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
             yield quotient, why, cures
+
+
+def _cancelling(chunk: Chunk, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
+    """Divisions by what is left of a power or an exponential less a number, which autocast on CPUs leaves in half."""
+    functions = every(chunk.module, cst.FunctionDef) if chunk.words & _LIFTED_ON_CUDA or "**" in chunk.text else ()
+    for function in functions:
+        assigned = [(one, list(_left_of(one.value))) for one in every(function, cst.Assign)]
+        names = {path: powers for one, powers in assigned if powers for path in bound_paths(one)}
+        for quotient in every(function, cst.BinaryOperation):
+            if isinstance(quotient.operator, cst.Divide):
+                near = [
+                    *_left_of(quotient.right),
+                    *(one for path in paths(quotient.right) for one in names.get(path, ())),
+                ]
+                powers = tuple(dict.fromkeys(one for one in near if not (_is_wide(one) or is_wide(one))))
+                if powers:
+                    why = (
+                        "autocast on CPUs lifts no power or exponential: less a number it may be 0 in half; use float32"
+                    )
+                    yield quotient, why, powers
+
+
+def _left_of(value: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The powers and exponentials in `value` from which it subtracts a number."""
+    for difference in every(value, cst.BinaryOperation):
+        power, number = difference.left, difference.right
+        if isinstance(difference.operator, cst.Subtract) and isinstance(number, (cst.Integer, cst.Float)):
+            raised = isinstance(power, cst.BinaryOperation) and isinstance(power.operator, cst.Power)
+            if raised or called_name(power) in _LIFTED_ON_CUDA:
+                yield power
+
+
+def _alike(function: _Body, source: Source) -> Iterator[_Found]:
+    """Choices of neighbours in `function` by products of vectors with each other, their norms among the cures."""
+    products: dict[str, list[cst.CSTNode]] = {}
+    alike: dict[str, list[cst.CSTNode]] = {}
+    for one in every(function, cst.Assign):
+        made = [] if _is_off(one, source) else list(_products(one.value))
+        named = paths(one.value)
+        known = any(_is_of_itself(each, source) for each in made)
+        scaled = isinstance(one.value, cst.BinaryOperation) and bool(named & alike.keys())
+        behind = [*made, *(each for path in sorted(named) for each in products.get(path, ()))]
+        for path in bound_paths(one):
+            products[path] = behind if scaled or known else made
+            alike.pop(path, None)
+            if known or scaled:
+                alike[path] = behind
+    for call in every(function, cst.Call):
+        for value in operands(source, call)[:1] if called_name(call) == "topk" else ():
+            made = list(_products(value))
+            behind = [*made, *(each for path in sorted(paths(value)) for each in products.get(path, ()))]
+            if any(_is_of_itself(each, source) for each in made) or paths(value) & alike.keys():
+                yield call, _NEAREST, tuple(behind)
+
+
+def _is_of_itself(product: cst.CSTNode, source: Source) -> bool:
+    """Whether a product is of what one variable holds and its transpose."""
+    sides = operands(source, product)
+    return len(sides) == 2 and paths(sides[0]) == paths(sides[1]) and not sides[0].deep_equals(sides[1])
 
 
 def _picks(call: cst.Call) -> bool:

@@ -23,6 +23,7 @@ _OPERANDS = {
     "grid_sample": _SECOND,
     "odeint": _SECOND,
     "odeint_adjoint": _SECOND,
+    "pow": slice(2),
     "addmm": slice(3),
     "baddbmm": slice(3),
     **dict.fromkeys(LOWERED - {"addmm", "baddbmm", "einsum"}, slice(2)),
@@ -42,10 +43,15 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
         return given[:1] if is_loss(name) and constructors(source, path) & OF_CLASSES else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
-        return given[_OPERANDS.get(name, slice(1))]
+        return _tensors(given[_OPERANDS.get(name, slice(1))])
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
         return []
-    return [node.func.value, *given][_OPERANDS.get(name, slice(1))]
+    return _tensors([node.func.value, *given][_OPERANDS.get(name, slice(1))])
+
+
+def _tensors(given: list[cst.BaseExpression]) -> list[cst.BaseExpression]:
+    """Those of `given` that are no numbers."""
+    return [one for one in given if not isinstance(one, (cst.Integer, cst.Float))]
 
 
 def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -22,6 +22,8 @@ LEAVE = words("detach cpu to cuda") | operations_with("transfers")
 _HELD = words("parameter attribute index item")
 _WITH_INDICES = words("max min topk sort median mode cummax cummin")
 """Operations that return values, and their indices as part 1."""
+_OF_CLASSES = words("torch.distributions.Categorical torch.distributions.categorical.Categorical")
+"""Distributions over classes, whose samples and modes are whole numbers."""
 _GOES_OVER = words("items values keys")
 _GIVES_BYTES = words("tobytes")
 _TAKES_BYTES = words("BytesIO")
@@ -37,13 +39,27 @@ def is_whole(machine: Machine, symbol: int) -> bool:
         key, parts = machine.symbols.key(one), machine.symbols.parts(one)
         method = machine.symbols.method(one)
         name = method[0] if method is not None else str(key[0])
-        if name in BOOLEAN | INTEGER:
+        if name in BOOLEAN | INTEGER or _is_drawn(machine, one):
             return True
         if key[:2] == ("part", 1) or (key[0] == "index" and _is_second(machine, key, parts)):
             above = machine.symbols.method(parts[0])
             if (above[0] if above is not None else machine.symbols.key(parts[0])[0]) in _WITH_INDICES:
                 return True
     return False
+
+
+def _is_drawn(machine: Machine, symbol: int) -> bool:
+    """Whether a tensor is a sample or the mode of a distribution over classes."""
+    key, method = machine.symbols.key(symbol), machine.symbols.method(symbol)
+    drawn = method[0] == "sample" if method is not None else key[:2] == ("attribute", "mode")
+    parts = method[1] if method is not None else machine.symbols.parts(symbol)
+    if not drawn or not parts:
+        return False
+    owner = parts[0]
+    while machine.symbols.key(owner)[0] == "converted" and machine.symbols.parts(owner):
+        owner = machine.symbols.parts(owner)[0]
+    made = machine.symbols.key(owner)
+    return made[0] == "call" and made[1] in _OF_CLASSES
 
 
 def _is_second(machine: Machine, key: tuple[object, ...], parts: tuple[int, ...]) -> bool:
