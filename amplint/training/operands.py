@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
-from amplint.torchlib.policy import BANNED
+from amplint.torchlib.policy import BANNED, MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, constructor
 
 PRODUCTS = operations_with("matrices") - operations_with("weights")
@@ -37,11 +39,12 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
         return [node.left, node.right] if is_lowered(node) else [node]
     if not isinstance(node, cst.Call):
         return []
-    given = [each for one in node.args if one.keyword is None and not one.star for each in _elements(one.value)]
+    positional = (one.value for one in node.args if one.keyword is None and not one.star)
+    given = [each for value in positional for each in _elements(value) if not _is_number(each)]
     path, name = dotted(node.func) or "", called_name(node)
     held = isinstance(node.func, cst.Name) and is_loss(name) and name not in source.imports
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
-        return given[:1] if is_loss(name) and constructors(source, path) & OF_CLASSES else given
+        return given[:1] if is_loss(name) and _may_take_classes(constructors(source, path)) else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return _tensors(given[_OPERANDS.get(name, slice(1))])
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
@@ -52,6 +55,16 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
 def _tensors(given: list[cst.BaseExpression]) -> list[cst.BaseExpression]:
     """Those of `given` that are no numbers."""
     return [one for one in given if not isinstance(one, (cst.Integer, cst.Float))]
+
+
+def _may_take_classes(made: Set[str]) -> bool:
+    """Whether a loss of one of these classes, none if they are unknown, may have classes as its targets."""
+    return not made or not made <= MODULE_OPS.keys() or bool(made & OF_CLASSES)
+
+
+def _is_number(value: cst.BaseExpression) -> bool:
+    inner = value.expression if isinstance(value, cst.UnaryOperation) else value
+    return isinstance(inner, cst.BaseNumber)
 
 
 def _elements(value: cst.BaseExpression) -> list[cst.BaseExpression]:

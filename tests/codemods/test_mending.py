@@ -17,6 +17,8 @@ from amplint.engine.registry import load_registry
 from amplint.fixes.apply import apply_verified
 from amplint.source import syntax as cst
 from amplint.source.tree import every
+from amplint.training.bindings import called_name
+from amplint.training.operands import operands
 from amplint.training.script import parsed
 from tests.codemods.running import told
 
@@ -241,3 +243,20 @@ def test_remarks_of_cured_files_are_told_apart(tmp_path: Path) -> None:
     assert [remark.text for remark in told(conversion)] == [
         "models.py:15: 1e-08 is 0 in float16 and guards nothing (AMP402)"
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "known"),
+    [
+        ("dist.addmm(1, -2, x, x.t())", ["dist", "x", "x.t()"]),
+        ("dist.addmm(x, x.t(), beta=1, alpha=-2)", ["dist", "x", "x.t()"]),
+        ("criterion(out, target)", ["out"]),
+        ("criterion = Dice()\ncriterion(out, target)", ["out"]),
+        ("criterion = nn.NLLLoss()\ncriterion(out, target)", ["out"]),
+        ("criterion = nn.BCELoss()\ncriterion(out, target)", ["out", "target"]),
+    ],
+)
+def test_neither_numbers_nor_what_may_be_classes_are_operands(code: str, known: list[str]) -> None:
+    script = parsed(code, "train.py")
+    call = next(call for call in script.calls if called_name(call) in ("criterion", "addmm"))
+    assert [script.text_of(one) for one in operands(script.source, call)] == known
