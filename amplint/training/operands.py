@@ -46,15 +46,10 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
         return given[:1] if is_loss(name) and _may_take_classes(constructors(source, path)) else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
-        return _tensors(given[_OPERANDS.get(name, slice(1))])
+        return given[_OPERANDS.get(name, slice(1))]
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
         return []
-    return _tensors([node.func.value, *given][_OPERANDS.get(name, slice(1))])
-
-
-def _tensors(given: list[cst.BaseExpression]) -> list[cst.BaseExpression]:
-    """Those of `given` that are no numbers."""
-    return [one for one in given if not isinstance(one, (cst.Integer, cst.Float))]
+    return [node.func.value, *given][_OPERANDS.get(name, slice(1))]
 
 
 def _may_take_classes(made: Set[str]) -> bool:
