@@ -57,7 +57,7 @@ def found(scaler: str, step: str) -> list[Finding]:
 
 @pytest.mark.parametrize(
     ("scaler", "repaired"),
-    [(MADE, True), (f"{MADE} if half else None", False), ('torch.amp.GradScaler("cuda", enabled=half)', True)],
+    [(MADE, True), (f"{MADE} if half else None", True), ('torch.amp.GradScaler("cuda", enabled=half)', True)],
 )
 def test_a_scaler_that_may_be_none_scales_nothing(scaler: str, repaired: bool) -> None:
     (finding,) = found(scaler, STEP)

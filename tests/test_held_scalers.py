@@ -44,9 +44,10 @@ def test_elements_by_written_keys(scaler: str, optimizer: str) -> None:
     assert found(f"def train(held, model, optimizer, loader):\n{unscaled}") == []
 
 
-def test_elements_by_other_keys_are_unknown() -> None:
-    loop = LOOP.format(scaler="held[name]", optimizer="optimizer")
-    assert found(f"def train(held, name, model, optimizer, loader):\n{loop}") == []
+@pytest.mark.parametrize(("key", "expected"), [("name", ["AMP205"]), ("next(names)", [])])
+def test_elements_by_a_variable_are_those_of_its_value(key: str, expected: list[str]) -> None:
+    loop = LOOP.format(scaler=f"held[{key}]", optimizer="optimizer")
+    assert found(f"def train(held, name, names, model, optimizer, loader):\n{loop}") == expected
 
 
 @pytest.mark.parametrize(("declared", "expected"), [("    global scaler\n", ["AMP205"]), ("", [])])

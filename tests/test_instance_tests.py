@@ -27,7 +27,7 @@ def run(net, x, {parameter}):
 
 run({net}, {values}, 1)
 """
-UNKNOWN = ("net.generate(x)", "load()", "values")
+UNKNOWN = ("net.forward(x)", "load()", "values")
 LAYER = ("net(x)", "nn.Linear(4, 4)", "torch.ones(2, 4)")
 CASES = [
     (UNKNOWN, "isinstance(out, torch.Tensor)", False),

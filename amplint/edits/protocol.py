@@ -91,7 +91,11 @@ def where_scaled(choice: cst.If, node: cst.CSTNode, rewrite: Rewriter) -> str | 
     bound = {one.value for target in given for one in every(target.target, cst.Name)}
     if function is None or (names & bound and rewrite.span(choice).start > rewrite.span(node).start):
         return None
-    return rewrite.text(test) if _scales(choice.body) else f"not {rewrite.operand(test)}"
+    if _scales(choice.body):
+        return rewrite.text(test)
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return rewrite.text(test.expression)
+    return f"not {rewrite.operand(test)}"
 
 
 def instead_where(condition: str, code: str, node: cst.CSTNode, rewrite: Rewriter) -> Edit | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -42,19 +40,15 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     positional = (one.value for one in node.args if one.keyword is None and not one.star)
     given = [each for value in positional for each in _elements(value) if not _is_number(each)]
     path, name = dotted(node.func) or "", called_name(node)
-    held = isinstance(node.func, cst.Name) and is_loss(name) and name not in source.imports
+    made = constructors(source, path) if is_loss(name) else set()
+    held = isinstance(node.func, cst.Name) and bool(made) and made <= MODULE_OPS.keys()
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
-        return given[:1] if is_loss(name) and _may_take_classes(constructors(source, path)) else given
+        return given[:1] if made and (made & OF_CLASSES or not made <= MODULE_OPS.keys()) else given
     if path.partition(".")[0] in source.imports or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
         return []
     return [node.func.value, *given][_OPERANDS.get(name, slice(1))]
-
-
-def _may_take_classes(made: Set[str]) -> bool:
-    """Whether a loss of one of these classes, none if they are unknown, may have classes as its targets."""
-    return not made or not made <= MODULE_OPS.keys() or bool(made & OF_CLASSES)
 
 
 def _is_number(value: cst.BaseExpression) -> bool:

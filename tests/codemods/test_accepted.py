@@ -203,7 +203,8 @@ def test_binary_cross_entropy_that_a_model_holds_is_float32(tmp_path: Path, dtyp
     conversion = _converted(CHOSEN, dtype, str(tmp_path / "train.py"))
     assert '        with torch.autocast("cuda", enabled=False):\n' in conversion.text
     assert "            loss = model.loss(pred.float(), y)\n" in conversion.text
-    assert any("if the model ends in a sigmoid" in remark.text for remark in conversion.left)
+    assert "torch.sigmoid(self.layer(x).float())" in conversion.others[0].after.decode()
+    assert conversion.left == ()
 
 
 COUNTED = """import numpy as np

@@ -250,8 +250,10 @@ def test_remarks_of_cured_files_are_told_apart(tmp_path: Path) -> None:
     [
         ("dist.addmm(1, -2, x, x.t())", ["dist", "x", "x.t()"]),
         ("dist.addmm(x, x.t(), beta=1, alpha=-2)", ["dist", "x", "x.t()"]),
-        ("criterion(out, target)", ["out"]),
-        ("criterion = Dice()\ncriterion(out, target)", ["out"]),
+        ("criterion(out, target)", []),
+        ("criterion = Dice()\ncriterion(out, target)", []),
+        ("self.criterion = Dice()\nself.criterion(out, target)", ["out"]),
+        ("self.criterion(out, target)", ["out", "target"]),
         ("criterion = nn.NLLLoss()\ncriterion(out, target)", ["out"]),
         ("criterion = nn.BCELoss()\ncriterion(out, target)", ["out", "target"]),
     ],
