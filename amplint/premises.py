@@ -75,7 +75,7 @@ class Premise(enum.Enum):
     SETTING_CHANGES = "a setting changes between two tests of it"
     REACHED_BY_OTHER = "the pass that another scaler scales reaches these parameters, too"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
-    IMPORTS_THERE = "the modules and names are there that the file imports from its own project"
+    IMPORTS_THERE = "the project has the modules and names that the file imports, itself or through others"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
 

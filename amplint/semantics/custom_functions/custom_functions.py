@@ -60,6 +60,7 @@ from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import bound_by, every, target_names, walk
 from amplint.torchlib.methods import FLOATING_CASTS
+from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 
 KINDS = frozenset(
     event.kind
@@ -83,7 +84,9 @@ _TYPED = frozenset(f"torch.amp.{module}{name}" for module in ("", "autocast_mode
 """The decorators that need a device type."""
 _CONVERTS = frozenset({"to", "type", "type_as", *FLOATING_CASTS})
 _LOWS = (("float16", "bfloat16"), ("bfloat16", "float16"))
-_HALF_NAMES = frozenset({"half", "float16", "bfloat16", "HalfTensor", "BFloat16Tensor"})
+_HALF_NAMES = frozenset(
+    {"half", *HALF_DTYPES, *(name for name, dtype in LEGACY_TENSORS.items() if dtype in HALF_DTYPES)}
+)
 """Names without which code treats both half dtypes alike."""
 _VIEWS = frozenset({"view_as", "view", "clone", "contiguous", "reshape"})
 _PLAIN = frozenset(

@@ -102,7 +102,7 @@ class Program:
         return found
 
     def unresolved(self) -> str | None:
-        """What the linted file imports from its own project and the project does not have, None if nothing."""
+        """What the linted file, or one that it imports, imports from its project in vain; None if nothing."""
         return self._around.unresolved(self.main) if self._around is not None else None
 
     def precisions(self) -> Set[str]:

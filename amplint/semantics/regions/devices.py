@@ -50,5 +50,6 @@ class Devices(Tracker):
         """A device of the types of either."""
         if not isinstance(left, Device) or not isinstance(right, Device):
             return None
-        known = left.types is not None and right.types is not None
-        return Device(left.types | right.types if known else None)  # type: ignore[operator]
+        if left.types is None or right.types is None:
+            return Device(None)
+        return Device(left.types | right.types)
