@@ -87,6 +87,7 @@ from amplint.semantics.tensors.kinds import Kinds
 from amplint.semantics.tensors.layers import Layers
 from amplint.semantics.tensors.lifted_results import LiftedResults
 from amplint.semantics.tensors.limits import DtypeLimits
+from amplint.semantics.tensors.module_calls import ModuleCalls
 from amplint.semantics.tensors.numerics import Numerics
 from amplint.semantics.tensors.off_inputs import OffInputs
 from amplint.semantics.tensors.probabilities import Probabilities
@@ -159,6 +160,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Weights,
     Uniform,
     Layers,
+    ModuleCalls,
     Exchanges,
     SensitiveRuns,
     Probabilities,

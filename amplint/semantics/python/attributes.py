@@ -12,6 +12,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.modules import evaluate_silently, imported
 from amplint.semantics.python.modules import member as module_member
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.bodies import getter, is_property
 from amplint.semantics.reading.scopes import access_path, dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
@@ -34,7 +35,7 @@ from amplint.semantics.values.values import (
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every
 from amplint.torchlib.constants import CONSTANTS
 
 CONSTRUCTORS = ("__init__", "__post_init__", "__attrs_post_init__")
@@ -42,14 +43,6 @@ CONSTRUCTORS = ("__init__", "__post_init__", "__attrs_post_init__")
 _WRITE_CONSTRUCTORS = frozenset({"dataclass", "define", "mutable", "frozen", "attrs", "s"})
 """Decorators of `dataclasses` and attrs that write `__init__`."""
 _NUMBERS = (cst.Integer, cst.Float, cst.SimpleString)
-_READS = frozenset(
-    {
-        cst.Name, cst.Attribute, cst.SimpleString, cst.Integer, cst.Comparison, cst.BooleanOperation,
-        cst.UnaryOperation, cst.Tuple, cst.List, cst.Set,
-    }
-)  # fmt: skip
-"""Expressions of a property that need no call."""
-_READERS = frozenset({"bool", "getattr", "hasattr", "isinstance"})
 _PLACES = ("values", "indices")
 """The names of what operations along a dimension return."""
 _AUTO = Ref("enum.auto")
@@ -140,10 +133,10 @@ def member(
     cls = owner.cls if isinstance(owner, Instance) else owner
     function = find_method(machine, state, cls, name)
     if function is not None:
-        if isinstance(owner, Instance) and _is_property(function):
-            getter = _getter(function)
-            if getter is not None:
-                parameter, returned = getter
+        if isinstance(owner, Instance) and is_property(function.node):
+            read = getter(function.node)
+            if read is not None:
+                parameter, returned = read
                 twin = state.copy()
                 twin.frame = machine.new_frame(function)
                 twin.frames[twin.frame] = {parameter: owner}
@@ -414,40 +407,3 @@ def _reopen(machine: Machine, state: State, one: Instance) -> None:
             if others or (switch and is_whole(machine, state, one.cls)):
                 del table[name]
     state.heap[one.symbol] = table
-
-
-@cached_per_file
-def _getter(function: Function) -> tuple[str, cst.BaseExpression] | None:
-    """The parameter and the result of a property that only reads and compares attributes; None for any other."""
-    node = function.node
-    if not isinstance(node, cst.FunctionDef) or len(node.params.params) != 1:
-        return None
-    *before, last = (
-        small
-        for line in node.body.body
-        for small in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
-    )
-    if not isinstance(last, cst.Return) or last.value is None or not all(map(_is_text, before)):
-        return None
-    if not all(type(inner) in _READS or _is_harmless(inner) for inner in walk(last.value)):
-        return None
-    return node.params.params[0].name.value, last.value
-
-
-def _is_harmless(node: cst.CSTNode) -> bool:
-    """Whether a node is an operator or an argument, or calls a function that only reads."""
-    if isinstance(node, cst.Call):
-        return dotted(node.func) in _READERS
-    return not isinstance(node, cst.BaseExpression)
-
-
-def _is_text(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.Expr) and isinstance(statement.value, cst.SimpleString)
-
-
-def _is_property(function: Function) -> bool:
-    node = function.node
-    return isinstance(node, cst.FunctionDef) and any(
-        isinstance(d.decorator, cst.Name) and d.decorator.value in ("property", "cached_property")
-        for d in node.decorators
-    )

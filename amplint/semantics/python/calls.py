@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from amplint.semantics.python.containers import (
     item_at,
     modified,
     passed,
-    settings,
     view,
 )
 from amplint.semantics.python.functions import call_function
@@ -23,8 +21,6 @@ from amplint.semantics.python.plain_calls import builtin, computed_number, unsee
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
-from amplint.semantics.values.choices import choice_of
-from amplint.semantics.values.facts import NOTHING
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -40,6 +36,7 @@ from amplint.semantics.values.values import (
     Several,
     Unknown,
     Value,
+    settings,
 )
 from amplint.source import syntax as cst
 
@@ -123,12 +120,11 @@ def _run(machine: Machine, state: State, made: Call) -> Value:
         return inside
     for begins in machine.hooks.unseen_begins if not isinstance(callee, Several) or callee.open else ():
         begins(state, made)
-    if isinstance(callee, Several):
-        return _call_several(machine, state, made, callee)
+    handler = machine.hooks.callables.get(type(callee))
+    if handler is not None:
+        return handler(state, made)
     if isinstance(callee, Ref):
-        return _library(machine, state, made, callee.name)
-    if isinstance(callee, Module):
-        return _call_module(machine, state, made, callee)
+        return library(machine, state, made, callee.name)
     if isinstance(made.owner, Items) and (members := view(machine, state, made.owner, made.name)) is not None:
         return members
     if made.name in _MODIFIES and isinstance(made.owner, Items) and (changed := _modified(machine, state, made)):
@@ -179,7 +175,7 @@ def _run_of_tree(machine: Machine, state: State, made: Call) -> Value | None:
         return _instantiate(machine, state, made, callee)
     if isinstance(callee, Instance):
         made.entered = "object"
-        return _call_instance(machine, state, made, callee)
+        return call_instance(machine, state, made, callee)
     if isinstance(made.owner, Class) and made.name == "__new__" and made.arguments.values[:1] == (made.owner,):
         made.entered = "class"
         return Instance(machine.identity(state, made.node), made.owner)
@@ -277,7 +273,8 @@ def initialise(machine: Machine, state: State, made: Instance, arguments: Argume
             call_function(machine, state, function, [made], {}, node)
 
 
-def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:
+def call_instance(machine: Machine, state: State, made: Call, owner: Instance) -> Value:
+    """The call of an object of the tree."""
     for name in ("__call__", _FORWARD):
         function = attributes.find_method(machine, state, owner.cls, name)
         if function is not None:
@@ -286,53 +283,6 @@ def _call_instance(machine: Machine, state: State, made: Call, owner: Instance) 
     for hook in machine.hooks.unseen:
         hook(state, hidden)
     return Unknown(machine.fresh())
-
-
-def _call_module(machine: Machine, state: State, made: Call, owner: Module) -> Value:
-    """The call of a `torch.nn` object; a `Sequential` calls its parts in order."""
-    if not owner.parts or not made.arguments.given:
-        for hook in machine.hooks.module_call:
-            found: Value | None = hook(state, replace(made, callee=owner))
-            if found is not None:
-                return found
-        return Unknown(machine.fresh())
-    first = made.arguments.given[0]
-    value = first.value
-    for part in owner.parts:
-        passed_on = replace(made, callee=part, arguments=Arguments((Argument(first.node, value, None, ""),)))
-        if isinstance(part, Instance):
-            value = _call_instance(machine, state, passed_on, part)
-        elif isinstance(part, Module):
-            value = _call_module(machine, state, passed_on, part)
-        else:
-            value = Unknown(machine.fresh())
-    return value
-
-
-def _call_several(machine: Machine, state: State, made: Call, callee: Several) -> Value:
-    """The call of one of several modules, or of their classes.
-
-    If the callee may be something else, too, the effect of an unseen call is added.
-    """
-    results: list[Value] = []
-    outer, assumed = machine.option, machine.assumed(state)
-    possible = [one for one in callee.options if all(assumed.get(key) in (None, fact) for key, fact in one.facts)]
-    for option in possible:
-        twin = state.copy()
-        twin.facts = {**state.facts, **dict(option.facts)}
-        run = replace(made, callee=option.value)
-        if isinstance(option.value, Ref):
-            results.append(_library(machine, twin, run, option.value.name))
-        else:
-            machine.option = option.value
-            results.append(_call_module(machine, twin, run, option.value))
-            machine.option = outer
-    if callee.open or not results:
-        results.append(unseen(machine, state, made))
-    if not any(isinstance(result, Module) for result in results):
-        return functools.reduce(machine.joined_value, results)
-    facts = [*(dict(one.facts) for one in possible), *[NOTHING] * (len(results) - len(possible))]
-    return choice_of(machine.fresh(), results, facts) or results[-1]
 
 
 def _mapped(machine: Machine, state: State, made: Call, function: Function, given: Value) -> Value:
@@ -344,7 +294,8 @@ def _mapped(machine: Machine, state: State, made: Call, function: Function, give
     return comprehended(machine, state, [source], call_function(machine, state, function, [one], {}, made.node))
 
 
-def _library(machine: Machine, state: State, made: Call, name: str) -> Value:
+def library(machine: Machine, state: State, made: Call, name: str) -> Value:
+    """The call of a library's function or class, by its qualified name. Raises PathEnds if it ends the process."""
     values = made.arguments.values
     if name == "functools.partial" and values:
         given = made.arguments.given[1:]

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from functools import partial
 
-from amplint.regex import regex
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.choices import alternatives
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import (
-    NONE,
-    Const,
-    Device,
-    Instance,
-    Items,
-    Module,
-    OneOf,
-    Ref,
-    Tensor,
-    Unknown,
-    Value,
-)
-from amplint.source.remembered import cached_per_chunk
-from amplint.source.source import Chunk
+from amplint.semantics.values.values import NONE, Const, Instance, Items, Module, Tensor, Unknown, Value, settings
 
 MOST_UNROLLED = 4
 """Maximum length of a list over which a loop is unrolled."""
 _EACH = "<each>"
 _BOTH = 2
 _PERHAPS = "perhaps"
-_PASSED_ON = regex(r"\*\*(\w+)|\breturn (\w+)[ \t]*(?:#|$)", re.M)
-_PLAIN = (Const, Ref, OneOf, Device, Unknown)
-"""The kinds of values of settings."""
 
 
 def record_element(state: State, container: Value, element: Value) -> None:
@@ -65,13 +46,9 @@ def each(state: State, container: Value) -> Value | None:
     """The representative element of `container`, None if unknown."""
     if isinstance(container, (Unknown, Module)):
         held = state.heap.get(container.symbol, {}).get(_EACH)
-        if held is not None or isinstance(container, Unknown):
+        if held is not None:
             return held
-    if isinstance(container, Tensor):
-        return container if container.scaled is not None else None
-    if isinstance(container, Module):
-        return _alike(container.parts)
-    return _alike(container.values) if isinstance(container, Items) and container.keys is None else None
+    return container.each if isinstance(container, (Tensor, Module, Items)) else None
 
 
 def view(machine: Machine, state: State, owner: Items, name: str) -> Items | None:
@@ -108,30 +85,6 @@ def item_at(machine: Machine, state: State, owner: Value, key: Value) -> Value |
     if not isinstance(key, Const):
         return None
     return state.heap.get(symbol_of(machine, owner), {}).get(f"[{key.value!r}]")
-
-
-def settings(value: Value | None) -> Items | None:
-    """`value`, if it is a dictionary of plain values by known keys."""
-    if not isinstance(value, Items) or value.keys is None:
-        return None
-    return value if all(isinstance(one, _PLAIN) for one in value.values) else None
-
-
-def with_item(owner: Items, key: Const, value: Value) -> Items:
-    """A dictionary with `value` at `key`."""
-    return merged(owner, Items((value,), (key,)))
-
-
-def without_item(owner: Items, key: Const) -> Items:
-    """A dictionary without `key`."""
-    pairs = [pair for pair in zip(owner.keys or (), owner.values, strict=True) if pair[0] != key]
-    return Items(tuple(value for _, value in pairs), tuple(one for one, _ in pairs))
-
-
-def merged(one: Items, other: Items) -> Items:
-    """A dictionary with the items of both, those of `other` where a key is in both."""
-    pairs = dict(zip((*(one.keys or ()), *(other.keys or ())), (*one.values, *other.values), strict=True))
-    return Items(tuple(pairs.values()), tuple(pairs))
 
 
 def stored(state: State, owner: Items, symbol: int) -> Items:
@@ -174,12 +127,6 @@ def is_perhaps(machine: Machine, value: Value) -> bool:
     return isinstance(value, Unknown) and machine.symbols.key(value.symbol)[0] == _PERHAPS
 
 
-@cached_per_chunk
-def collected(chunk: Chunk) -> frozenset[str]:
-    """The names of dictionaries that a chunk passes on as keyword arguments, or returns."""
-    return frozenset(filter(None, (name for pair in _PASSED_ON.findall(chunk.text) for name in pair)))
-
-
 def modified(machine: Machine, owner: Items, name: str, arguments: Arguments) -> tuple[Items, Value] | None:
     """A dictionary after a call of its method `name`, and the result; None if it is unknown or the same."""
     values, keys = arguments.values, owner.keys or ()
@@ -191,9 +138,9 @@ def modified(machine: Machine, owner: Items, name: str, arguments: Arguments) ->
     if not isinstance(key, Const):
         return None
     if name == "setdefault" and key not in keys and len(values) > 1:
-        return with_item(owner, key, values[1]), values[1]
+        return owner.with_item(key, values[1]), values[1]
     if name == "pop" and key in keys:
-        return without_item(owner, key), owner.values[keys.index(key)]
+        return owner.without(key), owner.values[keys.index(key)]
     return None
 
 
@@ -201,7 +148,7 @@ def _updated(machine: Machine, owner: Items, given: Value) -> Items:
     """A dictionary of settings with the items of another; an unseen one may hold each of its keys."""
     known = settings(given)
     if known is not None:
-        return merged(owner, known)
+        return owner.merged(known)
     keys = owner.keys or ()
     symbol = symbol_of(machine, given)
     theirs = [machine.unknown("index", parts=(symbol, symbol_of(machine, key))) for key in keys]
@@ -241,24 +188,3 @@ def unrolled_elements(machine: Machine, iterable: Value) -> tuple[Value, ...]:
     unrolls = machine.hooks.unrolls
     known = any(is_one(value) for row in rows for value in row for is_one in unrolls)
     return iterable.values if known else ()
-
-
-def members(state: State, values: Sequence[Value]) -> tuple[Value, ...]:
-    """The parts of a model constructed from `values`, each a part or a list of parts."""
-    found: list[Value] = []
-    for value in values:
-        if isinstance(value, Items):
-            found += value.values
-        elif isinstance(value, Unknown):
-            one = each(state, value)
-            found += [one] if one is not None else [value]
-        else:
-            found.append(value)
-    return tuple(found)
-
-
-def _alike(values: Sequence[Value]) -> Value | None:
-    if values and all(isinstance(value, Tensor) and value.scaled is not None for value in values):
-        return values[0] if len({value.scaled for value in values if isinstance(value, Tensor)}) == 1 else None
-    kinds = {value.cls if isinstance(value, (Instance, Module)) else None for value in values}
-    return values[0] if len(kinds) == 1 and None not in kinds else None

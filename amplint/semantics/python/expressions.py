@@ -8,20 +8,18 @@ from collections.abc import Callable, Hashable, Sequence
 from amplint.semantics.python import attributes, calls, functions, modules, operators
 from amplint.semantics.python.containers import (
     MOST_UNROLLED,
-    collected,
     comprehended,
     each,
     item_at,
     passed,
-    settings,
     unrolled_elements,
-    with_item,
 )
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
+from amplint.semantics.reading.scopes import passed_on
 from amplint.semantics.values.choices import alternatives, choice_of
 from amplint.semantics.values.facts import NOTHING
-from amplint.semantics.values.state import State
+from amplint.semantics.values.state import State, gives_region
 from amplint.semantics.values.values import (
     FALSE,
     TRUE,
@@ -34,6 +32,7 @@ from amplint.semantics.values.values import (
     Ref,
     Unknown,
     Value,
+    settings,
 )
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
@@ -155,14 +154,14 @@ def _assign_item(machine: Machine, state: State, target: cst.Subscript, value: V
         return
     state.set_attribute(symbol_of(machine, owner), f"[{key.value!r}]", value)
     name = target.value.value if isinstance(target.value, cst.Name) else ""
-    passes = name != "" and machine.chunk is not None and name in collected(machine.chunk)
+    passes = name != "" and machine.chunk is not None and name in passed_on(machine.chunk)
     changed = settings(passed(machine, state, owner) if passes else owner) if name else None
-    if changed is None or settings(with_item(changed, key, value)) is None:
+    if changed is None or settings(changed.with_item(key, value)) is None:
         return
     keys = changed.keys or ()
     known = changed.values[keys.index(key)] if key in keys else None if passes else value
     if not isinstance(value, Unknown) or not isinstance(known, Unknown):
-        assign(machine, state, target.value, with_item(changed, key, value))
+        assign(machine, state, target.value, changed.with_item(key, value))
 
 
 def _home(machine: Machine, state: State, name: str) -> int:
@@ -324,7 +323,7 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
             return _chosen(state, key, owner.keys[position], owner.values[position])
         return joined
     if owner.keys is not None and isinstance(key, Unknown) and len(owner.keys) <= MOST_CONTEXTS:
-        apart = any(map(operators.gives_region, owner.values)) and machine.is_assigned(node)
+        apart = any(map(gives_region, owner.values)) and machine.is_assigned(node)
         if apart:
             position = machine.choices.pick(len(owner.keys))
             return _chosen(state, key, owner.keys[position], owner.values[position])

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from amplint.semantics.python.constants import held
 from amplint.semantics.python.definitions import node_of
-from amplint.semantics.python.garbage import collect
 from amplint.semantics.python.machine import CALL_DEPTH, PATH_LIMIT, Machine, PathEnds
 from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.summaries import Summary
 from amplint.semantics.python.truth import is_condition, symbol_of
-from amplint.semantics.reading import demos
+from amplint.semantics.reading import bodies, demos
 from amplint.semantics.reading.choosers import chooses
 from amplint.semantics.reading.scopes import is_short_function
 from amplint.semantics.values.facts import Fact
+from amplint.semantics.values.garbage import collect
 from amplint.semantics.values.state import RESULT, Region, State
 from amplint.semantics.values.values import (
     FALSE,
@@ -35,7 +35,6 @@ from amplint.semantics.values.values import (
     Value,
 )
 from amplint.source import syntax as cst
-from amplint.source.remembered import cached_per_file
 from amplint.source.tree import walk
 
 ENTERED = "<entered>"
@@ -102,14 +101,16 @@ def call_function(
             return _unfollowed_result(machine, state, function, node)
         machine.choices.memory[key] = outcomes
     if not outcomes:
-        if _is_abstract(body):
+        if bodies.is_abstract(body):
             return Unknown(machine.fresh())
         raise PathEnds
     chosen = outcomes[machine.choices.pick(len(outcomes)) if len(outcomes) > 1 else 0].copy()
     result = chosen.frames[chosen.frame][RESULT]
     chosen.frames[chosen.frame] = {k: v for k, v in chosen.frames[chosen.frame].items() if k != RESULT}
     state.become(chosen)
-    return Unknown(machine.fresh()) if result == NONE and function.owner is not None and _is_stub(body) else result
+    return (
+        Unknown(machine.fresh()) if result == NONE and function.owner is not None and bodies.is_stub(body) else result
+    )
 
 
 def _apply_decorators(machine: Machine, state: State, function: Function, body: cst.CSTNode) -> Function | None:
@@ -227,10 +228,7 @@ def _calls_function_argument(function: Function, given: Iterable[Value]) -> bool
         return False
     node = node_of(function)
     assert isinstance(node, cst.FunctionDef)
-    params = node.params
-    names = {param.name.value for param in (*params.posonly_params, *params.params, *params.kwonly_params)}
-    called = (inner.func for inner in walk(node.body) if isinstance(inner, cst.Call))
-    return any(isinstance(callee, cst.Name) and callee.value in names for callee in called)
+    return bodies.calls_parameter(node)
 
 
 def _assumed(state: State, value: Value) -> object:
@@ -264,29 +262,6 @@ def _unfollowed_result(
     for unfollowed_returns in machine.hooks.unfollowed_returns:
         unfollowed_returns(function, result)
     return result
-
-
-def _is_abstract(node: cst.CSTNode) -> bool:
-    """Whether a function only raises NotImplementedError: an override takes its place."""
-    last = _statements(node)[-1] if isinstance(node, cst.FunctionDef) else None
-    raised = last.body[0] if isinstance(last, cst.SimpleStatementLine) else None
-    if not isinstance(raised, cst.Raise) or raised.exc is None:
-        return False
-    return any(isinstance(inner, cst.Name) and inner.value == "NotImplementedError" for inner in walk(raised.exc))
-
-
-@cached_per_file
-def _is_stub(node: cst.CSTNode) -> bool:
-    """Whether a function does nothing: an override takes its place."""
-    return isinstance(node, cst.FunctionDef) and all(
-        isinstance(statement, cst.SimpleStatementLine) and all(map(_is_placeholder, statement.body))
-        for statement in _statements(node)
-    )
-
-
-def _is_placeholder(statement: cst.BaseSmallStatement) -> bool:
-    written = statement.value if isinstance(statement, cst.Expr) else None
-    return isinstance(statement, cst.Pass) or isinstance(written, (cst.SimpleString, cst.Ellipsis))
 
 
 def _kind(value: Value) -> object:
@@ -350,7 +325,7 @@ def _outcomes(
             assert isinstance(node, cst.FunctionDef)
             returned = []
             for _, ready in machine.outcomes(inner, lambda s: _enter_decorators(machine, s, function, node)):
-                returned += machine.run_body(ready, _statements(node))
+                returned += machine.run_body(ready, bodies.statements(node.body))
     finally:
         own = machine.read_facts
         read.update((key, fact) for key, fact in own.items() if key in given)
@@ -368,7 +343,7 @@ def _outcomes(
             frame, [*left.values(), *end.heap.values(), {"": result}]
         ):
             end.frames = left
-        collect(machine, state, end, result, began)
+        collect(machine.symbols, state, end, result, began)
         end.bind(home, RESULT, result)
         for function_ends in machine.hooks.function_ends:
             function_ends(end)
@@ -402,13 +377,6 @@ def _is_reachable(frame: int, tables: Iterable[Mapping[str, Value]]) -> bool:
     """Whether a function defined in `frame` is still reachable."""
     values = (value for table in tables for value in table.values() if type(value) in _DEFINITIONS)
     return any(value.frame == frame for value in values)  # type: ignore[union-attr]
-
-
-def _statements(node: cst.FunctionDef) -> Sequence[cst.BaseStatement]:
-    if isinstance(node.body, cst.IndentedBlock):
-        return node.body.body
-    assert isinstance(node.body, cst.SimpleStatementSuite)
-    return [cst.SimpleStatementLine(body=node.body.body)]
 
 
 def _bind(
@@ -453,7 +421,7 @@ def _bind(
         more = {name: value for name, value in keywords.items() if name not in taken}
         named = Items(tuple(more.values()), tuple(map(Const, more)))
         table[params.star_kwarg.name.value] = named if whole else Unknown(machine.fresh())
-    if not function.chunk.words.isdisjoint(_OUTER) and (outer := _outer_names(node)):
+    if not function.chunk.words.isdisjoint(_OUTER) and (outer := bodies.outer_names(node)):
         table["<outer names>"] = OneOf(outer)
     return table
 
@@ -482,15 +450,6 @@ def _at(state: State, frame: int) -> State:
     twin = state.copy()
     twin.frame = frame
     return twin
-
-
-@cached_per_file
-def _outer_names(node: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
-    if isinstance(node, cst.Lambda):
-        return frozenset()
-    return frozenset(
-        item.name.value for found in walk(node) if isinstance(found, (cst.Global, cst.Nonlocal)) for item in found.names
-    )
 
 
 def _enter_decorators(machine: Machine, state: State, function: Function, node: cst.FunctionDef) -> None:

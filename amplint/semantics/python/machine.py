@@ -30,7 +30,6 @@ from amplint.semantics.values.values import (
     Module,
     Ref,
     Several,
-    Tensor,
     Unknown,
     Value,
 )
@@ -72,6 +71,10 @@ class Hooks(Protocol):
     @property
     def library(self) -> Mapping[str, Callable[..., Value | None]]:
         """The handler of calls of a library's function or class, by qualified name."""
+
+    @property
+    def callables(self) -> Mapping[type, Callable[..., Value]]:
+        """The handler of calls of a kind of value."""
 
     @property
     def parts(self) -> Sequence[type[Part]]:
@@ -208,7 +211,6 @@ class Machine:
         self._make_hooks, self._evaluate, self._run_body = hooks, evaluate, run_body
         self.symbols = Symbols()
         self.muted = False
-        self.option: Module | None = None
         self.complete = True
         self._all_steps_left = MOST_STEPS if steps is None else steps
         self.steps_left = min(self._all_steps_left, STEP_BUDGET)
@@ -418,15 +420,7 @@ class Machine:
             return one_of
         if isinstance(left, Items) and isinstance(right, Items) and _are_alike(left, right):
             return Items(tuple(map(self._joined_value, left.values, right.values)), left.keys)
-        symbol = self.joined_symbol(left, right)
-        if isinstance(left, (Tensor, Unknown)) and isinstance(right, (Tensor, Unknown)):
-            one, other = (v if isinstance(v, Tensor) else Tensor(v.symbol) for v in (left, right))
-            joint_tensor = one.joined(other, symbol)
-            for joined_tensor in self.hooks.joined_tensor:
-                joint_tensor = joined_tensor(one, other, joint_tensor) or joint_tensor
-            if joint_tensor.infinity is not None or (isinstance(left, Tensor) and isinstance(right, Tensor)):
-                return joint_tensor
-        return Unknown(symbol)
+        return Unknown(self.joined_symbol(left, right))
 
     def joined_symbol(self, left: Value, right: Value) -> int:
         """The symbol of the join of two values."""
@@ -551,7 +545,6 @@ class Machine:
                 entered_from=self.entered_from,
                 calls=self.calls,
                 sites=self.sites,
-                option=self.option.cls.rpartition(".")[2] if self.option is not None else "",
                 **{name: value for describe in self.hooks.describe for name, value in describe(state).items()},
                 **details,
             )

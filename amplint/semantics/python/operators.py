@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 
-from amplint.semantics.python.containers import merged, settings
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Operands
 from amplint.semantics.python.truth import (
@@ -21,22 +20,19 @@ from amplint.semantics.python.truth import (
     truth,
 )
 from amplint.semantics.values.choices import alternatives
-from amplint.semantics.values.state import State, makes_region
+from amplint.semantics.values.state import State, gives_region
 from amplint.semantics.values.values import (
     FALSE,
     TRUE,
-    Autocast,
     Const,
-    Entered,
-    GradMode,
     Instance,
     Items,
     Module,
-    Neutral,
     Partial,
     Tensor,
     Unknown,
     Value,
+    settings,
 )
 from amplint.source import syntax as cst
 
@@ -78,7 +74,7 @@ def operate(
     """The value of `left kind right`, or `left kind= right`, with its events at `node`."""
     a, b = left[1], right[1]
     if kind is cst.BitOr and (one := settings(a)) is not None and (other := settings(b)) is not None:
-        return merged(one, other)
+        return one.merged(other)
     if isinstance(a, Const) and isinstance(b, Const):
         folded = _fold(kind, a.value, b.value)
         if folded is not None:
@@ -219,16 +215,6 @@ def conditional(machine: Machine, state: State, node: cst.IfExp) -> Value:
         parts = tuple(symbol_of(machine, value) for value in (condition, body, orelse))
         return machine.unknown("if", parts=parts)
     return machine.evaluate(state, node.body if decide_value(machine, state, condition) else node.orelse)
-
-
-def is_context(value: Value) -> bool:
-    """Whether `value` is a context that a `with` statement can enter and that affects regions."""
-    return isinstance(value, (Autocast, GradMode, Neutral, Entered))
-
-
-def gives_region(value: Value) -> bool:
-    """Whether `value` is a context that affects regions, or makes one of autocast when it is called."""
-    return is_context(value) or makes_region(value.callee if isinstance(value, Partial) else value)
 
 
 def _have_different_effects(one: State, other: State) -> bool:

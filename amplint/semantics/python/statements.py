@@ -9,7 +9,7 @@ from functools import partial
 from amplint.records import dataclass
 from amplint.semantics.python import constants, definitions
 from amplint.semantics.python.attributes import fill, find_method
-from amplint.semantics.python.containers import MOST_UNROLLED, each, settings, unrolled_elements, without_item
+from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled_elements
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
 from amplint.semantics.python.heads import Heads
@@ -19,9 +19,22 @@ from amplint.semantics.python.novelty import Patience
 from amplint.semantics.python.operators import operate
 from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.bodies import statements
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import NONE, Class, Const, Entered, Function, Instance, Items, Ref, Unknown, Value
+from amplint.semantics.values.values import (
+    NONE,
+    Class,
+    Const,
+    Entered,
+    Function,
+    Instance,
+    Items,
+    Ref,
+    Unknown,
+    Value,
+    settings,
+)
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.tree import every
@@ -73,12 +86,6 @@ def run_body(machine: Machine, state: State, body: Sequence[cst.BaseStatement]) 
     flow = Flow()
     ends = run_block(machine, [state], body, flow)
     return [*flow.returns, *((NONE, end) for end in ends)]
-
-
-def _body(suite: cst.BaseSuite) -> Sequence[cst.BaseStatement]:
-    if isinstance(suite, cst.SimpleStatementSuite):
-        return [cst.SimpleStatementLine(body=suite.body)]
-    return suite.body  # type: ignore[return-value]
 
 
 def _run_simple(
@@ -187,7 +194,7 @@ def _delete(machine: Machine, state: State, node: cst.Del) -> Leaving:
         owner, index = settings(evaluate(machine, state, target.value)), target.slice[0].slice
         key = evaluate(machine, state, index.value) if isinstance(index, cst.Index) else None
         if owner is not None and isinstance(key, Const):
-            assign(machine, state, target.value, without_item(owner, key))
+            assign(machine, state, target.value, owner.without(key))
     return None
 
 
@@ -224,11 +231,11 @@ def _if(machine: Machine, states: list[State], node: cst.If, flow: Flow) -> list
             message = f"on the path where this is {side}" if len(outcomes) > 1 else ""
             twin.note(node.test, message, side=holds, tested=tested)
             (taken if holds else skipped).append(twin)
-    taken = run_block(machine, taken, _body(node.body), flow)
+    taken = run_block(machine, taken, statements(node.body), flow)
     if isinstance(node.orelse, cst.If):
         skipped = _if(machine, skipped, node.orelse, flow) if skipped else []
     elif node.orelse is not None:
-        skipped = run_block(machine, skipped, _body(node.orelse.body), flow)
+        skipped = run_block(machine, skipped, statements(node.orelse.body), flow)
     return taken + skipped
 
 
@@ -264,7 +271,7 @@ def _loop(
                 iteration_begins(twin, node, time == 0)
             entered.extend(begin(twin))
         inside = Flow(returns=flow.returns, raises=flow.raises)
-        after = run_block(machine, entered, _body(node.body), inside) + inside.continues
+        after = run_block(machine, entered, statements(node.body), inside) + inside.continues
         call_each(machine.hooks.iteration_path_ends, after)
         after = machine.merged(after, PATH_LIMIT)
         for iteration_ends in machine.hooks.iteration_ends:
@@ -294,7 +301,7 @@ def _loop(
     if endless:
         exits = []
     if node.orelse is not None:
-        exits = run_block(machine, exits, _body(node.orelse.body), flow)
+        exits = run_block(machine, exits, statements(node.orelse.body), flow)
     return exits + broken
 
 
@@ -393,10 +400,10 @@ def _one_by_one(machine: Machine, state: State, node: cst.For, flow: Flow, value
         for each_state in exits:
             assign(machine, each_state, node.target, value)
         inside = Flow(returns=flow.returns, raises=flow.raises)
-        exits = machine.merged(run_block(machine, exits, _body(node.body), inside) + inside.continues, PATH_LIMIT)
+        exits = machine.merged(run_block(machine, exits, statements(node.body), inside) + inside.continues, PATH_LIMIT)
         broken += inside.breaks
     if node.orelse is not None:
-        exits = run_block(machine, exits, _body(node.orelse.body), flow)
+        exits = run_block(machine, exits, statements(node.orelse.body), flow)
     return exits + broken
 
 
@@ -425,7 +432,7 @@ def _while(machine: Machine, states: list[State], node: cst.While, flow: Flow) -
 def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flow: Flow) -> list[State]:
     inside, own = Flow(), Flow()
     entry = [state.copy() for state in states]
-    done = run_block(machine, states, _body(node.body), own)
+    done = run_block(machine, states, statements(node.body), own)
     ways_out = [*done, *own.breaks, *own.continues, *own.raises, *(state for _, state in own.returns)]
     caught: list[State] = []
     for handler in node.handlers:
@@ -433,19 +440,19 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
         if handler.name is not None:
             for state in paths:
                 assign(machine, state, handler.name.name, Unknown(machine.fresh()))
-        caught += run_block(machine, paths, _body(handler.body), inside)
+        caught += run_block(machine, paths, statements(handler.body), inside)
     if done and caught and _begins_with_import(node):
         _keep_imported(done[0], caught)
     if node.handlers:
         own.raises = []
     _add(inside, own)
     if node.orelse is not None:
-        done = run_block(machine, done, _body(node.orelse.body), inside)
+        done = run_block(machine, done, statements(node.orelse.body), inside)
     after = done + caught
     if node.finalbody is None:
         _add(flow, inside)
         return after
-    closing = _body(node.finalbody.body)
+    closing = statements(node.finalbody.body)
     flow.raises += inside.raises
     for value, state in inside.returns:
         flow.returns += [(value, end) for end in run_block(machine, [state], closing, flow)]
@@ -455,7 +462,7 @@ def _try(machine: Machine, states: list[State], node: cst.Try | cst.TryStar, flo
 
 
 def _begins_with_import(node: cst.Try | cst.TryStar) -> bool:
-    first = next(iter(_body(node.body)), None)
+    first = next(iter(statements(node.body)), None)
     return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[0], (cst.Import, cst.ImportFrom))
 
 
@@ -483,7 +490,7 @@ def _with(machine: Machine, states: list[State], node: cst.With, flow: Flow) -> 
         regions = outer[id(state)]
         one = Flow()
         entered = machine.outcomes(state, lambda s: _enter_items(machine, s, node))
-        ends = run_block(machine, [twin for _, twin in entered], _body(node.body), one)
+        ends = run_block(machine, [twin for _, twin in entered], statements(node.body), one)
         objects = {each.objects for each, _ in entered}
         for end in [*ends, *one.breaks, *one.continues, *(twin for _, twin in one.returns)]:
             leave(machine, end, regions)
@@ -551,7 +558,7 @@ def _class(machine: Machine, states: list[State], node: cst.ClassDef, flow: Flow
 def _match(machine: Machine, states: list[State], node: cst.Match, flow: Flow) -> list[State]:
     after = [] if any(map(_matches_anything, node.cases)) else [state.copy() for state in states]
     for case in node.cases:
-        after += run_block(machine, [state.copy() for state in states], _body(case.body), flow)
+        after += run_block(machine, [state.copy() for state in states], statements(case.body), flow)
     return after
 
 

@@ -10,7 +10,7 @@ from amplint.records import dataclass
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import Part, Region, State
-from amplint.semantics.values.values import Class, Function, Instance, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import Class, Function, Instance, Ref, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 
@@ -99,6 +99,10 @@ class Tracker:
         """Qualified name of a library's function or class -> handler of its calls, which may return None."""
         return {}
 
+    def callables(self) -> Mapping[type, Callable[[State, Call], Value]]:
+        """Kind of value -> handler of its calls."""
+        return {}
+
     def script_begins(self, state: State) -> None:
         """The script begins in `state`."""
 
@@ -146,9 +150,6 @@ class Tracker:
 
     def library_call(self, state: State, call: Call) -> Value | None:
         """The result of a call of a library's function or class."""
-
-    def module_call(self, state: State, call: Call) -> Value | None:
-        """The result of a call of a `torch.nn` object."""
 
     def method(self, state: State, call: Call) -> Value | None:
         """The result of a call of an unseen method."""
@@ -332,9 +333,6 @@ class Tracker:
     def join(self, left: Value, right: Value) -> Value | None:
         """The join of two values of a variable on two paths, None if the topic knows no special one."""
 
-    def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
-        """What a tensor is taken for that is `left` on one path and `right` on another, None for `joint`."""
-
     def joined(self, left: Value, right: Value, joint: Value) -> None:
         """`left` and `right`, the values of a variable on two paths, join to `joint`, which is not unknown."""
 
@@ -392,7 +390,7 @@ def call_each(handlers: Iterable[Callable[..., None]], states: Iterable[State], 
             handler(state, *details)
 
 
-_BY_NAME = frozenset({"is_needed", "library", "library_call", "method", "handles_library_call"})
+_BY_NAME = frozenset({"is_needed", "library", "callables", "library_call", "method", "handles_library_call"})
 """What `Trackers` asks or calls by names."""
 HOOKS = frozenset(
     name
@@ -419,6 +417,7 @@ class Trackers:
             twice = sorted(self.library.keys() & handled.keys())
             assert not twice, f"{type(tracker).__name__}: another tracker's library() lists {twice}; use library_call"
             self.library.update(handled)
+        self.callables = {kind: called for one in self._needed for kind, called in one.callables().items()}
         self._methods: dict[str, tuple[Handler, ...]] = {}
         self._library_calls: dict[str, tuple[Handler, ...]] = {}
 

@@ -29,6 +29,7 @@ _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
 _BEFORE = 300
 """The number of characters before a number within which the name that it is bound to is searched."""
 _CALLED = regex(r"\b(\w+)\(")
+_PASSED_ON = regex(r"\*\*(\w+)|\breturn (\w+)[ \t]*(?:#|$)", re.MULTILINE)
 _CLASS = regex(r"^class\s+\w+\(([^)]{0,2000})\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
 _CALLED_OF_SELF = regex(r"\bself\.(\w+)\(")
@@ -479,3 +480,9 @@ def _kinds_by_use(
         elif not used.isdisjoint(_OF_MODELS):
             found.setdefault(path, MODEL)
     return found
+
+
+@cached_per_chunk
+def passed_on(chunk: Chunk) -> frozenset[str]:
+    """The names of dictionaries that a chunk passes on as keyword arguments, or returns."""
+    return frozenset(filter(None, (name for pair in _PASSED_ON.findall(chunk.text) for name in pair)))

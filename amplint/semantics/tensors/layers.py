@@ -8,7 +8,7 @@ from itertools import chain
 
 from amplint.regex import regex
 from amplint.semantics.events import Operand
-from amplint.semantics.python.containers import members, record_element
+from amplint.semantics.python.containers import each, record_element
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.regions import tracker as contexts
@@ -58,10 +58,21 @@ def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: A
         return Tensor(known.symbol, known.dtype, known.why_half, among=known.among, rank=known.rank)
     if machine.assumes:
         adapters.report_layer(machine, state, node, arguments)
-    parts = members(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
+    parts = _parts(state, arguments.values) if last in ("Sequential", "ModuleList") else ()
     made = machine.fresh()
     machine[Weights].symbols.add(made)
     return Module(made, name, node, parts, weights.asked(machine, arguments))
+
+
+def _parts(state: State, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The parts of a model constructed from `values`, each a part or a list of parts."""
+    found: list[Value] = []
+    for value in values:
+        if isinstance(value, Items):
+            found += value.values
+        else:
+            found.append((each(state, value) if isinstance(value, Unknown) else None) or value)
+    return tuple(found)
 
 
 def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, arguments: Arguments) -> Value:
@@ -248,11 +259,6 @@ class Layers(Tracker):
         """Construct a layer."""
         assert isinstance(call.callee, Ref)
         return make(self.machine, state, call.node, call.callee.name, call.arguments)
-
-    def module_call(self, state: State, call: Call) -> Value | None:
-        """Call a layer."""
-        assert isinstance(call.callee, Module)
-        return call_layer(self.machine, state, call.node, call.callee, call.arguments)
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """The output of a `Sequential`, whose call is not that of a sigmoid that ends it."""

@@ -547,18 +547,24 @@ class Tensors(Tracker):
             return derived(self.machine, owner, name, owner.rank)
         return self.machine.unknown("attribute", name, parts=(owner.symbol,)) if name in _ASKED else None
 
-    def joined_tensor(self, left: Tensor, right: Tensor, joint: Tensor) -> Tensor | None:
-        """Join as half a tensor that a region made half on one path, and that nothing made float32 on the other."""
+    def join(self, left: Value, right: Value) -> Value | None:
+        """Join two tensors, and one that has infinite elements with an unknown value."""
+        if not (isinstance(left, (Tensor, Unknown)) and isinstance(right, (Tensor, Unknown))):
+            return None
+        one, other = (value if isinstance(value, Tensor) else Tensor(value.symbol) for value in (left, right))
+        joint = one.joined(other, self.machine.joined_symbol(left, right))
+        half = self._half_by_region(one, other)
+        if half is not None:
+            joint = replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
+        both = isinstance(left, Tensor) and isinstance(right, Tensor)
+        return joint if both or joint.infinity is not None else None
+
+    def _half_by_region(self, left: Tensor, right: Tensor) -> Tensor | None:
+        """The tensor of two that a region made half, if nothing made the other one float32."""
         half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
         by_region = self.half_because.get(half.why_half) is Because.REGION and other.symbol not in self.cast_from
-        if (
-            half.dtype in HALF_DTYPES
-            and by_region
-            and other.why_half not in self.lifts
-            and other.dtypes in (None, frozenset({"float32"}))
-        ):
-            return replace(joint, dtype=half.dtype, why_half=half.why_half, among=None, supposed=True)
-        return None
+        lifted = other.why_half in self.lifts or other.dtypes not in (None, frozenset({"float32"}))
+        return half if half.dtype in HALF_DTYPES and by_region and not lifted else None
 
     def unpacked_value(self, value: Value, index: int) -> Value | None:
         """An element of an unpacked tensor."""

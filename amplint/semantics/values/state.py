@@ -369,9 +369,13 @@ def _scaled(value: Value) -> bool:
     return isinstance(value, Tensor) and value.scaled is not None
 
 
-def makes_region(value: Value) -> bool:
-    """Whether `value` is a class of autocast contexts."""
-    return isinstance(value, Ref) and value.name in AUTOCASTS
+def gives_region(value: Value) -> bool:
+    """Whether `value` is a context that affects regions, or makes one of autocast when it is called."""
+    made = value.callee if isinstance(value, Partial) else value
+    return isinstance(value, _CONTEXTS) or (isinstance(made, Ref) and made.name in AUTOCASTS)
+
+
+_CONTEXTS = (Autocast, GradMode, Neutral, Entered)
 
 
 def _decisive(value: Value, dtypes: bool) -> bool:

@@ -354,6 +354,11 @@ class Tensor:
         return self.dtype in (None, value.dtype) and self.rank in (None, value.rank)
 
     @property
+    def each(self) -> Tensor | None:
+        """The representative element of a tensor of losses, which carry its scale; None without one."""
+        return self if self.scaled is not None else None
+
+    @property
     def dtypes(self) -> frozenset[str] | None:
         """Its possible dtypes, None for any."""
         return frozenset({self.dtype}) if self.dtype is not None else self.among
@@ -371,6 +376,11 @@ class Module:
     made: cst.CSTNode | None = None
     parts: tuple[Value, ...] = ()
     dtype: str | None = None
+
+    @property
+    def each(self) -> Value | None:
+        """The representative part, None if the parts differ."""
+        return _alike(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +404,43 @@ class Items:
     values: tuple[Value, ...]
     keys: tuple[Value, ...] | None = None
 
+    @property
+    def each(self) -> Value | None:
+        """The representative element of a sequence, None if its elements differ."""
+        return _alike(self.values) if self.keys is None else None
+
+    def merged(self, other: Items) -> Items:
+        """A dictionary with the items of both, those of `other` where a key is in both."""
+        pairs = dict(zip((*(self.keys or ()), *(other.keys or ())), (*self.values, *other.values), strict=True))
+        return Items(tuple(pairs.values()), tuple(pairs))
+
+    def with_item(self, key: Const, value: Value) -> Items:
+        """A dictionary with `value` at `key`."""
+        return self.merged(Items((value,), (key,)))
+
+    def without(self, key: Const) -> Items:
+        """A dictionary without `key`."""
+        pairs = [pair for pair in zip(self.keys or (), self.values, strict=True) if pair[0] != key]
+        return Items(tuple(value for _, value in pairs), tuple(one for one, _ in pairs))
+
+
+def _alike(values: tuple[Value, ...]) -> Value | None:
+    """The first of `values` if all of them are losses of one scale, or objects of one class."""
+    if values and all(isinstance(value, Tensor) and value.scaled is not None for value in values):
+        return values[0] if len({value.scaled for value in values if isinstance(value, Tensor)}) == 1 else None
+    kinds = {value.cls if isinstance(value, (Instance, Module)) else None for value in values}
+    return values[0] if len(kinds) == 1 and None not in kinds else None
+
+
+def settings(value: Value | None) -> Items | None:
+    """`value`, if it is a dictionary of plain values by known keys."""
+    if not isinstance(value, Items) or value.keys is None:
+        return None
+    return value if all(isinstance(one, _PLAIN) for one in value.values) else None
+
+
+_PLAIN = (Const, Ref, OneOf, Device, Unknown)
+"""The kinds of values of settings."""
 
 Value: TypeAlias = (
     Unknown | Const | Ref | Function | Class | Instance | Method | Scaler | Optimizer | Autocast | GradMode | Neutral

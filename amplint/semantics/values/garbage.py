@@ -6,23 +6,23 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from amplint.records import fields
-from amplint.semantics.python.machine import Machine
 from amplint.semantics.values.state import State
+from amplint.semantics.values.symbols import Symbols
 from amplint.semantics.values.values import Class, Const, Function, Value
 
 _HOLDING = frozenset({"symbol", "owner", "plain"})
 """The fields of values that hold symbols."""
 
 
-def collect(machine: Machine, before: State, end: State, result: Value, began: int) -> None:
+def collect(symbols: Symbols, before: State, end: State, result: Value, began: int) -> None:
     """Drop the attributes of objects created since `began` that are not reachable from `result` or older values.
 
     Otherwise paths that created different temporary objects would not join, and each object would be copied and
     compared with the rest of the state from there on.
     """
-    young = {symbol for symbol in end.heap if symbol >= 0 and machine.symbols.time(symbol) >= began}
+    young = {symbol for symbol in end.heap if symbol >= 0 and symbols.time(symbol) >= began}
     if young:
-        for symbol in young - _reached(machine, end, _roots(before, end, result, young), began, young):
+        for symbol in young - _reached(symbols, end, _roots(before, end, result, young), began, young):
             del end.heap[symbol]
 
 
@@ -40,19 +40,19 @@ def _roots(before: State, end: State, result: Value, young: set[int]) -> Iterato
                     yield from _symbols_in(value)
 
 
-def _reached(machine: Machine, end: State, roots: Iterable[int], began: int, young: set[int]) -> set[int]:
+def _reached(symbols: Symbols, end: State, roots: Iterable[int], began: int, young: set[int]) -> set[int]:
     """The objects created since `began` that are reachable, directly or as parts."""
     made_of: dict[int, list[int]] = {}
     for one in young:
-        for part in machine.symbols.parts(one):
+        for part in symbols.parts(one):
             made_of.setdefault(part, []).append(one)
     reached: set[int] = set()
     todo = [*roots]
     while todo:
         symbol = todo.pop()
-        if symbol >= 0 and symbol not in reached and machine.symbols.time(symbol) >= began:
+        if symbol >= 0 and symbol not in reached and symbols.time(symbol) >= began:
             reached.add(symbol)
-            todo += machine.symbols.parts(symbol)
+            todo += symbols.parts(symbol)
             todo += made_of.get(symbol, ())
             todo += [inner for value in end.heap.get(symbol, {}).values() for inner in _symbols_in(value)]
     return reached
