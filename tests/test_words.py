@@ -38,7 +38,6 @@ IN_SOURCE = {
     "divisors.py": ["_MAY_DIVIDE"],
     "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],
     "grown.py": ["_GROWS", "_OVER_PARAMETERS"],
-    "half_outputs.py": ["_CALLED"],
     "hydra.py": ["_PACKAGE"],
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],
     "kernel_sums.py": ["_ZERO"],
@@ -52,7 +51,7 @@ IN_SOURCE = {
     "off_inputs.py": ["_CONVERTS"],
     "outside.py": ["_DIFFERENTIATES", "_EVALUATES", "_IMPORTS", "_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
-        "EXTREME_NUMBER", "_CALLED", "_CALLED_AT_ALL", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_IMPORTED",
+        "EXTREME_NUMBER", "_CALLED", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_IMPORTED",
         "_LIBRARY_IMPORT", "_METHOD", "_MODEL_NAME", "_NAME_BEFORE", "_NUMBER_BOUND", "_OPTIMIZES", "_PASSED_ON",
         "_RENAMED", "_RESTORES_SCALER", "_SAVES_SCALER", "_SAVING", "_SCALED", "_SWITCHES", "_THREAD_TARGET",
         "_TYPED_POSITIONS", "_UNSCALES",

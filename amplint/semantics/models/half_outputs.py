@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from amplint.regex import regex
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses, runs_forward
@@ -14,7 +13,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.origins import KEEPS_DTYPE
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import called_names, dotted
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.tensors.masks import branches_on_dtypes
@@ -48,7 +47,6 @@ _SIDES_KEPT = 4
 _SHARDERS = frozenset(name.rpartition(".")[2] for name in SHARDERS) | {"deepspeed"}
 _HANDED = _TAKEN | {"part", "wrapped"}
 _NOT_HALF = "<not half>"
-_CALLED = regex(r"\b(\w+)\(")
 
 
 def ran(machine: Machine, state: State, model: Value, path: cst.BaseExpression, result: Value) -> None:
@@ -166,7 +164,7 @@ def _unchanged(machine: Machine, symbol: int, passed: frozenset[str]) -> tuple[i
 
 @cached_per_chunk
 def _losses_called(chunk: Chunk) -> frozenset[str]:
-    return frozenset(name for name in _CALLED.findall(chunk.text) if is_loss(name))
+    return frozenset(filter(is_loss, called_names(chunk)))
 
 
 def loss_names(chunks: Iterable[Chunk]) -> frozenset[str]:

@@ -120,7 +120,7 @@ UNSEEN = Trained(None, frozenset(), plain=False)
 @cached_per_chunk
 def _layers_with_dtypes(chunk: Chunk) -> frozenset[str]:
     """The names of layers that a part of a file constructs in a dtype it names."""
-    return frozenset(_WITH_DTYPE.findall(chunk.text))
+    return frozenset(_WITH_DTYPE.findall(chunk.text)) if "dtype" in chunk.text else frozenset()
 
 
 def cast(machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments) -> None:

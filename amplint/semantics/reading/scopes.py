@@ -28,7 +28,7 @@ _NUMBER_BOUND = regex(r"=\s*[-+(]*(?:(\d+(?:_\d+)*(?:\.\d*)?(?:[eE][-+]?\d+)?)|f
 _NAME_BEFORE = regex(r"\b([A-Za-z_]\w*)\s*(?::[^=,()\n]{1,40})?\Z")
 _BEFORE = 300
 """The number of characters before a number within which the name that it is bound to is searched."""
-_CALLED = regex(r"\b(\w+)\(")
+_CALLED = regex(r"\b(\w+) *\(")
 _PASSED_ON = regex(r"\*\*(\w+)|\breturn (\w+)[ \t]*(?:#|$)", re.MULTILINE)
 _CLASS = regex(r"^class\s+\w+\(([^)]{0,2000})\)", re.MULTILINE)
 _METHOD = regex(r"^[ \t]+(?:async )?def (\w+)\(", re.MULTILINE)
@@ -84,7 +84,6 @@ _BACKWARD_OF_LOSS = "backward of a loss"
 _SHOWING_KINDS = _OF_MODELS | {"backward", "grad", "step", "unscale_"}
 """Each use that implies a kind includes one of these methods."""
 _SCALED = regex(r"\.scale\([^()\n]*\)\.backward\(")
-_CALLED_AT_ALL = regex(r"\b(\w+) *\(")
 _SAVING = regex(r"[Ss]ave|[Cc]heckpoint|[Cc]kpt|[Rr]esume|[Rr]estore|[Ss]napshot|^load(?:_state)?$")
 _SAVES_SCALER = regex(r"(?m)^(?! *return\b).*[Ss]cal\w*\.state_dict\(")
 _RESTORES_SCALER = regex(r"[Ss]cal\w*\.load_state_dict\((?!state_dict\))")
@@ -241,8 +240,14 @@ def _scales(chunk: Chunk) -> bool:
 
 
 @cached_per_chunk
+def called_names(chunk: Chunk) -> frozenset[str]:
+    """The last names of all callees, and of what is defined."""
+    return frozenset(_CALLED.findall(chunk.text))
+
+
+@cached_per_chunk
 def _saving_calls(chunk: Chunk) -> frozenset[str]:
-    return frozenset(filter(_SAVING.search, set(_CALLED_AT_ALL.findall(chunk.text))))
+    return frozenset(filter(_SAVING.search, called_names(chunk)))
 
 
 @cached_per_chunk
@@ -288,7 +293,7 @@ def _numbers_only(chunks: Iterable[Chunk], kinds: Set[str]) -> bool:
 
 
 def _calls_one_of(chunk: Chunk, names: Set[str]) -> bool:
-    return bool(names) and not names.isdisjoint(_CALLED.findall(chunk.text))
+    return bool(names) and not names.isdisjoint(called_names(chunk))
 
 
 def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[str], kinds: Set[str]) -> set[Chunk]:

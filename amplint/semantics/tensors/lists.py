@@ -11,13 +11,15 @@ from amplint.source.source import Chunk
 CHOOSES_NUMBERS = regex(r"where\([^\n]{0,200},\s{0,40}-?[\d.]+,\s{0,40}-?[\d.]+\)")
 """A choice between two numbers."""
 _LIST = regex(r"\b(\w+) = (?:list|sorted)\(")
+_MAKERS = frozenset({"list", "sorted"})
 _MADE = frozenset({"builtins.list", "builtins.sorted", "builtins.range"})
 
 
 @cached_per_chunk
 def stores_by_list(chunk: Chunk) -> bool:
     """Whether `chunk` makes a list and assigns elements by it."""
-    return any(f"[{name}] = " in chunk.text for name in _LIST.findall(chunk.text))
+    makes = not chunk.words.isdisjoint(_MAKERS)
+    return makes and any(f"[{name}] = " in chunk.text for name in _LIST.findall(chunk.text))
 
 
 def holds_slice(machine: Machine, value: Items) -> bool:
