@@ -302,6 +302,15 @@ def test_the_sides_of_a_choice_can_stand_in_either_order() -> None:
     assert convert(conversion.text, APEX).text == conversion.text
 
 
+def test_a_choice_by_the_level_is_one_by_the_scaler() -> None:
+    chosen = CHOICE.replace("not args.half", "args.level == 'O0'")
+    conversion = convert(LOOP.replace(SCALED, chosen).replace('"O1"', "args.level"), APEX)
+    assert conversion.refused == ()
+    assert "        optimizer.zero_grad()\n        scaler.scale(loss).backward()\n" in conversion.text
+    other = convert(LOOP.replace(SCALED, chosen.replace("'O0'", "'O2'")).replace('"O1"', "args.level"), APEX)
+    assert "not the one that amp.initialize depends on" in other.refused[0].text
+
+
 @pytest.mark.parametrize("level", ['"O%d" % args.level', 'f"O{args.level}"', '"O" + str(args.level)'])
 def test_a_level_can_be_spelled_from_a_number(level: str) -> None:
     conversion = convert(LOOP.replace('"O1"', level), APEX)

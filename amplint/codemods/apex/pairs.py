@@ -23,19 +23,27 @@ class Flags:
         self.switches = switches
         self.home = home
 
-    def imply(self, script: Script, reach: Reach, test: cst.BaseExpression) -> bool:
-        """Whether the condition `test` is implied by mixed precision being enabled."""
-        parts = [script.text_of(part) for part in conjunction(test)]
+    def imply(self, script: Script, reach: Reach, choice: Choice) -> bool:
+        """Whether the condition of `choice` is implied by mixed precision being enabled."""
+        if choice.differs is not None:
+            parts = [choice.differs]
+        else:
+            parts = [script.text_of(part) for part in conjunction(choice.test)]
         known = {_plain(text) for text in self.texts}
-        scope = script.scope(test)
+        scope = script.scope(choice.test)
         return all(_plain(part) in known and reach.same_flag(part, self.home, scope) for part in parts)
 
 
 def _plain(text: str) -> str:
+    tree = _parsed(text)
+    return ast.dump(tree) if tree is not None else text
+
+
+def _parsed(text: str) -> ast.expr | None:
     try:
-        return ast.dump(ast.parse(text.strip(), mode="eval"))
+        return ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        return text
+        return None
 
 
 def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Script:
@@ -47,8 +55,8 @@ def join_pairs(script: Script, reach: Reach, flags: Flags, scaler: str) -> Scrip
     def edit_of(script: Script, node: cst.If) -> Edit | None:
         if not isinstance(node.orelse, cst.Else):
             return None
-        choice = _choice(script, node, node.orelse)
-        if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice.test):
+        choice = _choice(script, node, node.orelse, scaler)
+        if f"{scaler}." not in choice.on or not flags.imply(script, reach, choice):
             return None
         same = _normal(choice.on, scaler) == _normal(choice.off, scaler)
         return folded_condition(script, node, taken=choice.taken) if same else None
@@ -62,30 +70,46 @@ def _refuse_halves(script: Script, reach: Reach, flags: Flags, scaler: str) -> N
     for node in script.of_kind(cst.If):
         if node.orelse is None:
             continue
-        choice = _choice(script, node, node.orelse)
+        choice = _choice(script, node, node.orelse, scaler)
         scales = [f"{scaler}.scale(" in side for side in (choice.on, choice.off)]
-        if (scales == [True, False] and ".backward(" in choice.off and not flags.imply(script, reach, choice.test)) or (
+        if (scales == [True, False] and ".backward(" in choice.off and not flags.imply(script, reach, choice)) or (
             scales == [False, True] and ".backward(" in choice.on
         ):
             raise Refusal(script.row(node), "this condition is not the one that amp.initialize depends on")
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
-    """The code of the branches of an `if`: `on` runs where `test` holds, the first branch if `taken`."""
+class Choice:
+    """The code of the branches of an `if`: `on` runs where `test` holds, the first branch if `taken`.
+
+    For a `test` for equality whose second branch is the scaled one, `differs` is the opposite condition, and `on` runs
+    where that holds.
+    """
 
     test: cst.BaseExpression
     on: str
     off: str
     taken: bool
+    differs: str | None = None
 
 
-def _choice(script: Script, node: cst.If, rest: cst.CSTNode) -> _Choice:
-    """The branches of an `if`, in the opposite order for a `not`."""
+def _choice(script: Script, node: cst.If, rest: cst.CSTNode, scaler: str) -> Choice:
+    """The branches of an `if`, in the opposite order for a `not`, and for `==` before a scaled branch."""
     first, second = (_side(script, part) for part in (node.body, rest))
     if isinstance(node.test, cst.UnaryOperation) and isinstance(node.test.operator, cst.Not):
-        return _Choice(node.test.expression, second, first, taken=False)
-    return _Choice(node.test, first, second, taken=True)
+        return Choice(node.test.expression, second, first, taken=False)
+    differs = _opposite(script.text_of(node.test))
+    if differs is not None and f"{scaler}." in second and f"{scaler}." not in first:
+        return Choice(node.test, second, first, taken=False, differs=differs)
+    return Choice(node.test, first, second, taken=True)
+
+
+def _opposite(text: str) -> str | None:
+    """`a != b` for the condition `a == b`, None for any other."""
+    tree = _parsed(text)
+    if not isinstance(tree, ast.Compare) or [type(one) for one in tree.ops] != [ast.Eq]:
+        return None
+    return ast.unparse(ast.Compare(tree.left, [ast.NotEq()], tree.comparators))
 
 
 def _side(script: Script, block: cst.CSTNode) -> str:
