@@ -581,6 +581,28 @@ PROGRAMS = {
                 h = x.new_zeros(1, x.size(1), 8)
                 return self.lstm(x, (h, h))
     """,
+    "a state where none is given": """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm = nn.LSTM(8, 8)
+                self.gru = nn.GRU(8, 8)
+
+            def initial(self, batch):
+                return torch.zeros(1, batch, 8)
+
+            def forward(self, x, states=None, hidden=None, like=None):
+                if states is None:
+                    state = torch.zeros(1, x.size(1), 8, device=x.device)
+                    states = (state, state)
+                x, _ = self.lstm(x, states)  # AMP502
+                if hidden is None:
+                    hidden = self.initial(x.size(1))
+                x, _ = self.gru(x, hidden)  # AMP502
+                if like is None:
+                    like = x.new_zeros(1, x.size(1), 8)
+                return self.gru(x, like)
+    """,
     "a memory of features": """
         def collect(model, loader, n):
             memory = torch.zeros(n, 8, device="cuda")

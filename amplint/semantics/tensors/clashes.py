@@ -74,7 +74,8 @@ _REFUSED_BY_FLOAT32 = {Because.REGION: _LEFT, Because.PARAMETERS: _BESIDE_HALF}
 """The reason for which an input is half -> why a layer that is float32 unless the model is converted refuses it."""
 _LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
 _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
-_WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
+WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
+STARTS = "the state that it starts from where none is given is float32, its weights have the dtype of the model"
 _LOADS_HALF = regex(r"(?i)loader\w{0,60}\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w{0,60}\(|collate")
 """A loader that may convert what it gives."""
 _FROM_AFAR = words("parameter call part index attribute item either")
@@ -264,10 +265,19 @@ def supplied(machine: Machine, state: State, node: cst.Call, arguments: Argument
             machine.emit(state, Clash, node, op=_name(node), steady=source, half=half, refusal=refusal, assumed=True)
 
 
-def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> None:
+def check_layer(
+    machine: Machine,
+    state: State,
+    node: cst.Call,
+    op: str,
+    source: Operand,
+    weights: Tensor,
+    refusal: str = WEIGHS,
+) -> None:
     """Emit `Clash` for a layer that runs on `source` outside of any region: its weights are half in a converted model.
 
-    If a region has made the source half, the model is assumed to be float32.
+    If a region has made the source half, the model is assumed to be float32. `refusal` is why a float32 source is
+    refused.
     """
     if not machine.assumes or Clash.kind not in machine.wanted or op not in _WEIGHTED:
         return
@@ -291,10 +301,10 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
         source.dtype in HALF_DTYPES
         and (half := operand_with_evidence(machine, state, source.node, source.value)).half is not None
     ):
-        refusal = _REFUSED_BY_FLOAT32.get(half.half.because)
-        if refusal is not None and not (branches_on_dtypes(machine) and half.half.because is Because.PARAMETERS):
+        reason = _REFUSED_BY_FLOAT32.get(half.half.because)
+        if reason is not None and not (branches_on_dtypes(machine) and half.half.because is Because.PARAMETERS):
             steady = Operand(node.func, weights)
-            machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+            machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=reason, assumed=True)
         return
     if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
         return
@@ -308,13 +318,13 @@ def check_layer(machine: Machine, state: State, node: cst.Call, op: str, source:
     made = uncast_source_call(machine, source.value.symbol) or lifted_whole(machine, source.value)
     if made is not None and not is_made_by_caller(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_WEIGHS, assumed=True)
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
         return
     widened = widened_by(machine, source.value) or left
     if made is None and widened is not None:
         half = Operand(node.func, weights)
         machine.emit(
-            state, Clash, node, op=op, steady=source, half=half, refusal=_WEIGHS, converted=widened, assumed=True
+            state, Clash, node, op=op, steady=source, half=half, refusal=refusal, converted=widened, assumed=True
         )
 
 

@@ -26,6 +26,7 @@ from amplint.semantics.tensors import (
     weights,
 )
 from amplint.semantics.tensors.lists import CHOOSES_NUMBERS
+from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import tensor
 from amplint.semantics.tensors.weights import Weights
 from amplint.semantics.values.arguments import Argument, Arguments
@@ -202,10 +203,26 @@ def _check_beside(
 ) -> None:
     """Check the dtype of initial states of a recurrent layer, and of the queries and masks of attention."""
     for argument in given:
-        states = argument.value.values if isinstance(argument.value, Items) else (argument.value,)
+        whole = _made_on_a_path(machine, argument.value)
+        states = whole.values if isinstance(whole, Items) else (whole,)
+        refusal = clashes.WEIGHS if whole is argument.value else clashes.STARTS
         for value in states[:1]:
             own = weights.of(machine, state, called)
-            clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)
+            operand = Operand(argument.node.value, value)
+            clashes.check_layer(machine, state, node, name.lower(), operand, own, refusal)
+
+
+def _made_on_a_path(machine: Machine, value: Value) -> Value:
+    """`value`, or what a function makes itself where it is not given that."""
+    kind, *sides = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ("",)
+    if kind != "either":
+        return value
+    for side in sides:
+        one = side if isinstance(side, Items) else Tensor(side, "float32") if isinstance(side, int) else None
+        first = one.values[0] if isinstance(one, Items) and one.values else one
+        if one is not None and isinstance(first, Tensor) and creating_call(machine, first.symbol) is not None:
+            return one
+    return value
 
 
 def _check_half_weights(
