@@ -76,6 +76,9 @@ class Premise(enum.Enum):
     REACHED_BY_OTHER = "the pass that another scaler scales reaches these parameters, too"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
     IMPORTS_THERE = "the project has the modules and names that the file imports, itself or through others"
+    SWITCHED_ON = "a caller switches it on"
+    SETTING_THERE = "the configuration has the setting that switches it on"
+    NOTHING_RAISES = "what runs before it raises no exception"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
 
@@ -89,6 +92,8 @@ _SLIGHT = frozenset(
     {
         Premise.MEASURED,
         Premise.TESTED,
+        Premise.NOTHING_RAISES,
+        Premise.SWITCHED_ON,
         Premise.OTHER_INDEX,
         Premise.MANY,
         Premise.OUT_OF_RANGE,

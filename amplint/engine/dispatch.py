@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
 from amplint.engine.purposes import purposes, purposes_of_function
+from amplint.engine.switches import Switches
+from amplint.engine.unreached import Unreached
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.premises import Premise, named, remaining_severity, weight
 from amplint.rule import Handler, Report, Rule
+from amplint.semantics.values.values import Scaler
 from amplint.source.configs.names import is_config
 from amplint.source.rewrite import Rewriter
 from amplint.source.source import ForeignNode
@@ -62,6 +65,8 @@ class Dispatcher:
         self._seen: Counter[_Place] = Counter()
         self._guesses: dict[tuple[str, cst.CSTNode], tuple[Guessed, ...]] = {}
         self._purposes = purposes(program.main)
+        self._unreached = Unreached(program)
+        self._switches = Switches(program)
         self._crashes: dict[str, Finding] = {}
         for kind in rules:
             try:
@@ -95,8 +100,21 @@ class Dispatcher:
             self._reported[place] += bool(reports)
             for key, (_, report) in reports.items():
                 self._record_guesses(key, report)
+                report = self._weighed(report)
                 if key not in self._reports or _rank(report) < _rank(self._reports[key][1]):
                     self._reports[key] = place, report
+
+    def _weighed(self, report: Report) -> Report:
+        """The report, with the premises that its path is run, and that what it needs is switched on."""
+        if report.rule.anywhere:
+            return report
+        event = report.event
+        more = [Premise.NOTHING_RAISES] if self._unreached.is_unreached(event) else []
+        scaler = getattr(event, "scaler", None)
+        made = scaler.created if isinstance(scaler, Scaler) else None
+        off = self._switches.premise(made) if made is not None else None
+        more += [off] if off is not None else []
+        return replace(report, premises=(*report.premises, *more)) if more else report
 
     def _assumes(self, rule: Rule) -> bool:
         """Whether a rule gets events that only hold under an assumption about dtypes."""

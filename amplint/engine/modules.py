@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
@@ -40,9 +41,14 @@ _UNRESOLVED = "!"
 _PRECISIONS = "?"
 _PRECISION = regex(rb"(?m)^[^#\n]{0,200}\bmixed_precision[\"']?[ \t]*:[ \t]*[\"']?(\w+)")
 _SHARDED_LAUNCH = regex(rb"(?m)^[ \t]*[\"']?distributed_type[\"']?[ \t]*:[ \t]*[\"']?(?:DEEPSPEED|FSDP)")
+_SETS = "+"
+_MENTIONS = "@"
+_MOST_FILES = 3_000
+"""The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
 _MOST_CONFIGS = 500
 _MOST_FOLDERS = 5_000
 """The number of folders after which the search for configuration files ends: a project can hold its data, too."""
+_SEARCHED = (".py", ".yaml", ".yml", ".json", ".toml", ".sh", ".ipynb")
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 _LAUNCH_SIGNS = tuple(name.encode() for name in sorted(LAUNCHED_BY))
 _MOST_LAUNCH_FILES = 20
@@ -75,6 +81,7 @@ class Modules:
         self._unresolved: dict[str, str | None] = {}
         self._imported: dict[str, Imported] = {}
         self._precisions: dict[str, frozenset[str]] = {}
+        self._files: dict[str, tuple[str, ...] | None] = {}
 
     def place(self, importer: str, module: str) -> str | None:
         """The path of `module` as imported by the file `importer`, None if it is not in the tree.
@@ -182,6 +189,28 @@ class Modules:
             self._precisions[root] = frozenset(name.decode() for name in named)
         return self._precisions[root]
 
+    def sets(self, importer: str, name: str) -> bool:
+        """Whether a file of the project sets, and does not only read, a setting of this name."""
+        files, setting = self._files_around(importer), _setting(name)
+        return files is None or any(setting.search(self.raw(path) or b"") for path in files)
+
+    def mentioned_elsewhere(self, importer: str, name: str) -> bool:
+        """Whether another Python file of the project mentions a name that it does not define, or may."""
+        one = re.escape(name.encode())
+        mentions = re.compile(rb"\b%s\b" % one)
+        defines = re.compile(rb"(?m)^[ \t]*(?:(?:async )?def|class)[ \t]+%s\b" % one)
+        files = self._files_around(importer)
+        raws = (self.raw(path) or b"" for path in files or () if path.endswith(".py") and path != importer)
+        return files is None or any(mentions.search(raw) and not defines.search(raw) for raw in raws)
+
+    def _files_around(self, importer: str) -> tuple[str, ...] | None:
+        """The scripts and configuration files of the project, None if there are too many."""
+        root = self._root(os.path.dirname(importer))
+        if root not in self._files:
+            found = tuple(itertools.islice(_files(root), _MOST_FILES + 1))
+            self._files[root] = found if len(found) <= _MOST_FILES else None
+        return self._files[root]
+
     def _text(self, path: str) -> str | None:
         """The text of a file of the tree, None if it cannot be read or decoded."""
         raw = self.raw(path)
@@ -228,13 +257,18 @@ class Modules:
         """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
 
         The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
-        `accelerate launch` reads, `!` for what the project lacks, or `?` for the precisions that its files name.
+        `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `+` and a
+        setting that a file sets, or `@` and a name that another file mentions.
         """
         sign, name = question[:1], question[1:]
         if question == _UNRESOLVED:
             return self.unresolved(importer) or "", ""
         if question == _PRECISIONS:
             return " ".join(sorted(self.precisions(importer))), ""
+        if sign == _SETS:
+            return name if self.sets(importer, name) else "", ""
+        if sign == _MENTIONS:
+            return name if self.mentioned_elsewhere(importer, name) else "", ""
         if sign == "=":
             wanted = self.wanted(importer, name)
             return (wanted.place, str(wanted)) if wanted is not None else ("", "")
@@ -277,6 +311,7 @@ class Modules:
         self._unresolved.clear()
         self._imported.clear()
         self._precisions.clear()
+        self._files.clear()
 
     def amend(self, path: str, raw: bytes) -> None:
         """Take `raw` for the content of a file from here on."""
@@ -357,6 +392,22 @@ def _configs(root: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in sorted(names) if is_config(name))
 
 
+def _files(root: str) -> Iterator[str]:
+    """The scripts and configuration files below a folder."""
+    for folder, inner, names in itertools.islice(os.walk(root), _MOST_FOLDERS):
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(_SEARCHED))
+
+
+def _setting(name: str) -> re.Pattern[bytes]:
+    """What sets a setting: an assignment, a key, an option, or its name where it is not only read or passed on."""
+    one = re.escape(name.encode())
+    option = re.escape(name.encode().replace(b"_", b"-"))
+    passed = rb"[ \t]*%s\b|[^\n]*[\"']%s[\"']" % (one, one)
+    assigned = rb"\b%s[\"']?[ \t]*\]?[ \t]*[:=](?!=|%s)|--(?:%s|%s)\b" % (one, passed, one, option)
+    return re.compile(rb"%s|(?<!\.get\()(?<!, )(?<!,)[\"']%s[\"']" % (assigned, one))
+
+
 _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
 
 
@@ -397,6 +448,14 @@ class Lookups:
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
         return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
+
+    def sets(self, source: Source, name: str) -> bool:
+        """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
+        return not source.path or bool(self._ask(source, f"{_SETS}{name}"))
+
+    def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
+        """Whether another Python file of the project of `source` mentions a name."""
+        return bool(source.path and self._ask(source, f"{_MENTIONS}{name}"))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""

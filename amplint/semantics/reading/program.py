@@ -13,8 +13,7 @@ from amplint.torchlib.versions import asked
 
 if TYPE_CHECKING:
     from amplint.source.configs.file import ConfigFile
-    from amplint.torchlib.legacy import MMCV_PACKAGES
-from amplint.torchlib.versions import Wanted
+    from amplint.torchlib.versions import Wanted
 
 Find: TypeAlias = Callable[[Source, str], Source | None]
 """Return the file of a module name in a given file; None if it is not in the linted tree."""
@@ -46,6 +45,12 @@ class Around(Protocol):
 
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
+
+    def sets(self, source: Source, name: str) -> bool:
+        """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
+
+    def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
+        """Whether another Python file of the project of `source` mentions a name."""
 
 
 class Program:
@@ -108,6 +113,14 @@ class Program:
     def precisions(self) -> Set[str]:
         """The mixed precisions that configuration files of the project name, none if they name none."""
         return self._around.precisions(self.main) if self._around is not None else frozenset()
+
+    def sets(self, name: str) -> bool:
+        """Whether something can set a setting of this name: in the project, or if that is not known."""
+        return self._around is None or self._around.sets(self.main, name)
+
+    def is_mentioned_elsewhere(self, name: str) -> bool:
+        """Whether another file of the project can mention a name."""
+        return self._around is not None and self._around.is_mentioned_elsewhere(self.main, name)
 
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""

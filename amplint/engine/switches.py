@@ -1,0 +1,159 @@
+"""Conditions that are false wherever a file, or the files around it, decide them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from amplint.premises import Premise
+from amplint.semantics.reading.scopes import dotted, last_name
+from amplint.source import syntax as cst
+from amplint.source.source import Source
+from amplint.source.tree import every, target_names, walk
+
+if TYPE_CHECKING:
+    from amplint.semantics.reading.program import Program
+
+_DEPTH = 3
+"""The number of callers, one behind the other, that pass a parameter on."""
+_OFF = frozenset({"False", "None"})
+
+
+class Switches:
+    """Answers for one program what switches on the conditions around a place.
+
+    A condition is a parameter, or an attribute that the constructor sets to one. It is off if every call in sight
+    leaves it at a default of False, or passes False or what stays False: a setting that is read with that default, and
+    that nothing in the project sets.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._known: dict[cst.CSTNode, Premise | None] = {}
+
+    def premise(self, place: cst.CSTNode) -> Premise | None:
+        """What has to be taken for granted if a condition around `place` is to hold, None for nothing."""
+        if place not in self._known:
+            source = self._program.source_of(place)
+            found = [self._off(source, test, _DEPTH) for test in _tests(source, place)] if source is not None else []
+            self._known[place] = next(filter(None, found), None)
+        return self._known[place]
+
+    def _off(self, source: Source, value: cst.BaseExpression, depth: int) -> Premise | None:
+        """The premise under which an expression is true, None if it may be or that is not seen."""
+        if isinstance(value, cst.Name) and value.value in _OFF:
+            return Premise.SWITCHED_ON
+        if isinstance(value, cst.Call):
+            name = _read(value)
+            return Premise.SETTING_THERE if name is not None and not self._program.sets(name) else None
+        function = next((one for one in source.ancestors(value) if isinstance(one, cst.FunctionDef)), None)
+        if isinstance(value, cst.Attribute):
+            return self._off_attribute(source, value, depth)
+        if not isinstance(value, cst.Name):
+            return None
+        bound = _bound(function or source.chunk_of(value).module, value.value)
+        parameter = _parameter(function, value.value) if function is not None else None
+        if parameter is None or bound:
+            only = bound[0] if len(bound) == 1 and parameter is None else None
+            return self._off(source, only, depth - 1) if only is not None and depth > 0 else None
+        return self._off_parameter(source, function, *parameter, depth - 1) if function is not None else None
+
+    def _off_attribute(self, source: Source, value: cst.Attribute, depth: int) -> Premise | None:
+        """The same for an attribute of the object itself, which only its constructor may set."""
+        cls = next((one for one in source.ancestors(value) if isinstance(one, cst.ClassDef)), None)
+        path = dotted(value) or ""
+        if cls is None or not path.startswith("self.") or path.count(".") > 1:
+            return None
+        bound = _bound(cls, path)
+        return self._off(source, bound[0], depth - 1) if len(bound) == 1 and depth > 0 else None
+
+    def _off_parameter(
+        self, source: Source, function: cst.FunctionDef, position: int, param: cst.Param, depth: int
+    ) -> Premise | None:
+        """The same for a parameter, by what the calls in sight pass for it."""
+        owner = next(iter(source.ancestors(source.parent(function) or function)), None)
+        method = isinstance(owner, cst.ClassDef)
+        named = owner if isinstance(owner, cst.ClassDef) and function.name.value == "__init__" else function
+        name = named.name.value
+        calls = self._calls(name) if depth >= 0 and not function.decorators else None
+        if not calls or (source is self._program.main and self._program.is_mentioned_elsewhere(name)):
+            return None
+        given = [(home, _given(call, position - method, param)) for home, call in calls]
+        found = [self._off(home, value, depth) if value is not None else None for home, value in given]
+        premises = [premise for premise in found if premise is not None]
+        return min(premises, key=lambda one: one.weight) if len(premises) == len(found) else None
+
+    def _calls(self, name: str) -> list[tuple[Source, cst.Call]] | None:
+        """The calls of this name in the program, None if it is passed on as well."""
+        found: list[tuple[Source, cst.Call]] = []
+        for chunk in self._program.chunks:
+            for call in every(chunk.module, cst.Call) if name in chunk.words else ():
+                if any(last_name(one.value) == name for one in call.args):
+                    return None
+                if last_name(call.func) == name:
+                    found.append((chunk.source, call))
+        return found
+
+
+def _given(call: cst.Call, position: int, param: cst.Param) -> cst.BaseExpression | None:
+    """What a call passes for the parameter at a position, its default if nothing; None if that is not seen."""
+    if any(argument.star for argument in call.args):
+        return None
+    named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == param.name.value]
+    placed = [one.value for one in call.args if one.keyword is None][position : position + 1]
+    return next(iter((*named, *placed)), param.default)
+
+
+def _parameter(function: cst.FunctionDef, name: str) -> tuple[int, cst.Param] | None:
+    """The position and the parameter of this name."""
+    params = [*function.params.posonly_params, *function.params.params]
+    found = ((position, one) for position, one in enumerate(params) if one.name.value == name)
+    others = ((len(params), one) for one in function.params.kwonly_params if one.name.value == name)
+    return next(iter((*found, *others)), None)
+
+
+def _bound(scope: cst.CSTNode, path: str) -> list[cst.BaseExpression]:
+    """What the assignments in `scope` bind to a variable or attribute, the target itself if that is not one value."""
+    found: list[cst.BaseExpression] = []
+    for node in walk(scope):
+        if isinstance(node, cst.Assign):
+            found += [node.value for one in node.targets if dotted(one.target) == path]
+            found += [
+                one.target for one in node.targets if path in target_names(one.target) and dotted(one.target) is None
+            ]
+        elif isinstance(node, (cst.AugAssign, cst.AnnAssign, cst.For, cst.NamedExpr)):
+            found += [node.target] if dotted(node.target) == path or path in target_names(node.target) else []
+    return found
+
+
+def _tests(source: Source, place: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """The conditions of the `if` statements around `place` in whose first branch it stands."""
+    inner = place
+    for above in source.ancestors(place):
+        if isinstance(above, (cst.If, cst.IfExp)) and inner is above.body:
+            yield from _parts(above.test)
+        elif isinstance(above, (cst.FunctionDef, cst.Lambda)):
+            return
+        inner = above
+
+
+def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The conditions that all have to hold where `test` does."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        yield from _parts(test.left)
+        yield from _parts(test.right)
+    else:
+        yield test
+
+
+def _read(call: cst.Call) -> str | None:
+    """The setting that a call reads with False for a default: `getattr(config, "amp", False)`, `config.get("amp")`."""
+    values = [argument.value for argument in call.args if argument.keyword is None and not argument.star]
+    called = dotted(call.func) or ""
+    if called == "getattr" and len(values) == 3:
+        values = values[1:]
+    elif not called.endswith(".get") or len(values) not in (1, 2) or len(values) < len(call.args):
+        return None
+    is_off = len(values) == 1 or (isinstance(values[1], cst.Name) and values[1].value in _OFF)
+    name = values[0].evaluated_value if isinstance(values[0], cst.SimpleString) else None
+    return name if is_off and isinstance(name, str) else None

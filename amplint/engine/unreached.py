@@ -1,0 +1,265 @@
+"""Places that an exception in front of them keeps a program from reaching."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import symtable
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from amplint.regex import regex
+from amplint.semantics.reading.scopes import dotted
+from amplint.source import syntax as cst
+from amplint.source.source import Chunk, Source
+from amplint.source.tree import children, every
+
+if TYPE_CHECKING:
+    from amplint.semantics.events import Event
+    from amplint.semantics.reading.program import Program
+
+_DEPTH = 3
+"""The number of calls within calls, and of bases of a class, that are followed."""
+_BLOCKS = (cst.IndentedBlock, cst.Module)
+_SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+_LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
+"""What is not evaluated where it stands, or perhaps never."""
+_LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
+_OPEN = regex(
+    r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|get_ipython|%%"
+)
+"""What binds names that a text does not show."""
+_ALWAYS_THERE = frozenset({*dir(builtins), "__file__", "__path__", "__builtins__", "__annotations__"})
+_Table: TypeAlias = symtable.SymbolTable
+
+
+class Unreached:
+    """Answers for one program whether what is in front of an event always raises an exception.
+
+    What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
+    and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
+    given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
+    a name that nothing binds.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._behind: dict[cst.CSTNode, bool] = {}
+        self._bodies: dict[tuple[Chunk, int], bool] = {}
+        self._names: dict[Source, _Names | None] = {}
+
+    def is_unreached(self, event: Event) -> bool:
+        """Whether an exception precedes the node of `event`, or a call that leads to it.
+
+        A call counts that leads to a function that no other file of the project calls.
+        """
+        if self._is_behind_exception(event.node):
+            return True
+        return any(
+            site is not None and self._is_behind_exception(site) and not self._is_used_elsewhere(function)
+            for function, site in zip(event.calls, event.sites, strict=True)
+        )
+
+    def _is_used_elsewhere(self, function: cst.CSTNode) -> bool:
+        source = self._program.source_of(function)
+        name = source.chunk_of(function).name if source is not None else None
+        return name is not None and self._program.is_mentioned_elsewhere(name)
+
+    def _is_behind_exception(self, place: cst.CSTNode) -> bool:
+        if place not in self._behind:
+            source = self._program.source_of(place)
+            self._behind[place] = source is not None and any(
+                self._raises(source, before, _DEPTH) for before in _before(source, place)
+            )
+        return self._behind[place]
+
+    def _raises(self, source: Source, node: cst.CSTNode, depth: int) -> bool:
+        """Whether an expression or a simple statement always raises an exception."""
+        names = self._names_of(source)
+        function = next((one for one in source.ancestors(node) if isinstance(one, _SCOPES)), None)
+        table = names.table(function) if names is not None else None
+        if names is None or table is None:
+            return False
+        return any(
+            self._call_raises(source, names, table, one, depth)
+            if isinstance(one, cst.Call)
+            else isinstance(one, cst.Name) and names.lacks(table, one.value)
+            for one in _evaluated(node)
+        )
+
+    def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
+        name = dotted(call.func)
+        if name is None or not names.is_global(table, name.partition(".")[0]):
+            return False
+        target = self._program.resolve(source, name)
+        definition = self._definition(target) if isinstance(target, Chunk) else None
+        if isinstance(definition, cst.ClassDef) and isinstance(target, Chunk):
+            found = self._constructor(target, definition)
+            return found is not None and not _takes(found.params, call, bound=1)
+        if not isinstance(definition, cst.FunctionDef) or not isinstance(target, Chunk):
+            return False
+        return not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
+
+    def _definition(self, chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:
+        """The function or class that a chunk defines, None if its decorators or its file can replace it."""
+        names = self._names_of(chunk.source)
+        found = next((one for one in chunk.module.body if isinstance(one, (cst.FunctionDef, cst.ClassDef))), None)
+        if found is None or found.decorators or names is None or not names.binds_once(found.name.value):
+            return None
+        return found
+
+    def _constructor(self, chunk: Chunk, cls: cst.ClassDef, depth: int = _DEPTH) -> cst.FunctionDef | None:
+        """The constructor of a class, its own or that of its only base in the project."""
+        if cls.keywords or depth == 0:
+            return None
+        methods = {one.name.value: one for one in cls.body.body if isinstance(one, cst.FunctionDef)}
+        if "__new__" in methods or "__init__" in methods:
+            found = methods.get("__init__") if "__new__" not in methods else None
+            return found if found is not None and not found.decorators else None
+        base = dotted(cls.bases[0].value) if len(cls.bases) == 1 else None
+        target = self._program.resolve(chunk.source, base) if base is not None else None
+        above = self._definition(target) if isinstance(target, Chunk) else None
+        if not isinstance(above, cst.ClassDef) or not isinstance(target, Chunk):
+            return None
+        return self._constructor(target, above, depth - 1)
+
+    def _body_raises(self, chunk: Chunk, function: cst.FunctionDef, depth: int) -> bool:
+        """Whether each call of a function that takes its arguments raises an exception."""
+        if depth < 0 or function.asynchronous is not None:
+            return False
+        if (chunk, depth) not in self._bodies:
+            self._bodies[chunk, depth] = False
+            runs = () if any(every(function.body, cst.Yield)) else _always_run(function)
+            self._bodies[chunk, depth] = any(self._raises(chunk.source, one, depth) for one in runs)
+        return self._bodies[chunk, depth]
+
+    def _names_of(self, source: Source) -> _Names | None:
+        if source not in self._names:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    top = symtable.symtable(source.text, source.filename, "exec")
+                self._names[source] = _Names(source.text, top)
+            except (SyntaxError, ValueError, RecursionError):
+                self._names[source] = None
+        return self._names[source]
+
+
+class _Names:
+    """The names of a file by its symbol tables."""
+
+    def __init__(self, text: str, top: _Table) -> None:
+        self._text = text
+        self._top = top
+        self._is_open = _OPEN.search(text) is not None
+        self._tables: dict[tuple[str, int], _Table] = {}
+        self._bound = set[str]()
+        todo = [top]
+        while todo:
+            table = todo.pop()
+            self._tables[table.get_name(), table.get_lineno()] = table
+            self._bound |= {
+                one.get_name()
+                for one in table.get_symbols()
+                if (table is top or one.is_declared_global())
+                and (one.is_assigned() or one.is_imported() or one.is_namespace())
+            }
+            todo += table.get_children()
+
+    def table(self, function: cst.CSTNode | None) -> _Table | None:
+        """The names of a function, of the top level for None; None for a class or a function without a name."""
+        if function is None:
+            return self._top
+        row = getattr(function.at, "lineno", 0)
+        return self._tables.get((function.name.value, row)) if isinstance(function, cst.FunctionDef) else None
+
+    def is_global(self, table: _Table, name: str) -> bool:
+        """Whether a name that is read in `table` belongs to the file, which binds it in one place."""
+        return self._is_of_file(table, name) and name in self._bound and self.binds_once(name)
+
+    def lacks(self, table: _Table, name: str) -> bool:
+        """Whether nothing binds a name that is read in `table`."""
+        unbound = not self._is_open and name not in self._bound and name not in _ALWAYS_THERE
+        return unbound and self._is_of_file(table, name)
+
+    def binds_once(self, name: str) -> bool:
+        """Whether no more than one place of the file can bind a name at its top level, by the look of its text."""
+        one = re.escape(name)
+        bound = (
+            rf"(?m)^[ \t]*(?:(?:async )?def|class)[ \t]+{one}\b|^[ \t]*{one}[ \t]*(?:=(?!=)|,)|\bimport\b.*\b{one}\b"
+        )
+        return len(re.findall(bound, self._text)) < 2
+
+    def _is_of_file(self, table: _Table, name: str) -> bool:
+        try:
+            return table is self._top or table.lookup(name).is_global()
+        except KeyError:
+            return False
+
+
+def _before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """What runs before `place` whenever that does, in its function: simple statements, and the heads of others."""
+    inner = place
+    for above in source.ancestors(place):
+        for statement in above.body if isinstance(above, _BLOCKS) else ():
+            if statement is inner:
+                break
+            yield from _heads(statement)
+        if isinstance(above, _SCOPES):
+            return
+        inner = above
+
+
+def _heads(statement: cst.CSTNode) -> Iterable[cst.CSTNode]:
+    """What always runs of a statement."""
+    if isinstance(statement, cst.SimpleStatementLine):
+        return statement.body
+    if isinstance(statement, (cst.If, cst.While)):
+        return (statement.test,)
+    return (statement.iter,) if isinstance(statement, cst.For) else ()
+
+
+def _always_run(function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
+    """What always runs of the body of a function, up to where it can leave."""
+    for statement in function.body.body if isinstance(function.body, cst.IndentedBlock) else ():
+        yield from _heads(statement)
+        if any(every(statement, *_LEAVES)):
+            return
+
+
+def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The calls that always run where `node` does, and the names that are read."""
+    if isinstance(node, _LATER):
+        return
+    inner: Iterable[cst.CSTNode] = children(node)
+    if isinstance(node, (cst.Call, cst.Name)):
+        yield node
+    if isinstance(node, (cst.Attribute, cst.Arg)):
+        inner = (node.value,)
+    elif isinstance(node, cst.BooleanOperation):
+        inner = (node.left,)
+    elif isinstance(node, cst.IfExp):
+        inner = (node.test,)
+    elif isinstance(node, (cst.Assign, cst.AnnAssign)):
+        inner = (node.value,) if node.value is not None else ()
+    elif isinstance(node, (cst.Assert, cst.Global, cst.Nonlocal, cst.Import, cst.ImportFrom, cst.Del, cst.AugAssign)):
+        inner = ()
+    for child in inner:
+        yield from _evaluated(child)
+
+
+def _takes(params: cst.Parameters, call: cst.Call, *, bound: int) -> bool:
+    """Whether a function can take the arguments of `call` behind the `bound` ones that it is given anyway."""
+    if any(argument.star for argument in call.args):
+        return True
+    positional = [*params.posonly_params, *params.params]
+    count = bound + sum(argument.keyword is None for argument in call.args)
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    if count > len(positional) and not isinstance(params.star_arg, cst.Param):
+        return False
+    by_name = {param.name.value for param in (*params.params, *params.kwonly_params)}
+    if params.star_kwarg is None and not keywords <= by_name:
+        return False
+    left = [*positional[count:], *params.kwonly_params]
+    return all(param.default is not None or param.name.value in keywords for param in left)
