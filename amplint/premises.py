@@ -73,7 +73,7 @@ class Premise(enum.Enum):
     INDEPENDENT = "two conditions of this path are not one setting"
     ALL_INDEPENDENT = "more than two conditions of this path are not one setting"
     SETTING_CHANGES = "a setting changes between two tests of it"
-    REACHED_BY_OTHER = "the pass that another scaler scales reaches these parameters, too"
+    REACHED_BY_OTHER = "the pass for another optimizer reaches these parameters, too"
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
     IMPORTS_THERE = "the project has the modules and names that the file imports, itself or through others"
     SWITCHED_ON = "a caller switches it on"

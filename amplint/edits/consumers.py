@@ -11,12 +11,15 @@ from amplint.source.tree import every, target_names
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_COLLECTING = frozenset({"append", "extend", "add", "insert"})
+
 
 def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) -> Sequence[cst.CSTNode]:
     """The statement of `call`, and those behind it up to the last that does with its result what `region` does.
 
     That is a call of the same function, or a matrix product by operator: outside of a region it can refuse a half
     operand beside a float32 one. Where such a statement stands behind the `with` around `call`, the `with` comes first.
+    Nothing where one stands behind another block around it, such as a loop that collects results.
     """
     found: list[cst.CSTNode] = []
     level: cst.CSTNode | None = rewrite.statement_of(call)
@@ -29,12 +32,20 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
         for index, statement in enumerate(run[1:], start=1):
             if known.isdisjoint(one.value for one in every(statement, cst.Name)):
                 continue
-            known.update(_bound(statement))
+            known.update(_bound(statement), _collects(statement))
             last = index if not work.isdisjoint(_work(statement, rewrite)) else last
         found = run[: last + 1] if last or not found else found
         level = rewrite.source.parent(block) if block is not None else None
         if not isinstance(level, cst.With):
             break
+    while isinstance(level, (cst.For, cst.While, cst.If, cst.With)):
+        block = rewrite.source.parent(level)
+        for statement in _behind(level, block):
+            if not known.isdisjoint(one.value for one in every(statement, cst.Name)):
+                known.update(_bound(statement), _collects(statement))
+                if not work.isdisjoint(_work(statement, rewrite)):
+                    return []
+        level = rewrite.source.parent(block) if block is not None else None
     return found
 
 
@@ -68,3 +79,10 @@ def _bound(tree: cst.CSTNode) -> Iterator[str]:
     for given in every(tree, cst.Assign):
         for target in given.targets:
             yield from target_names(target.target)
+
+
+def _collects(tree: cst.CSTNode) -> Iterator[str]:
+    """The variables that code appends something to."""
+    for call in every(tree, cst.Call):
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _COLLECTING:
+            yield from (one.value for one in (call.func.value,) if isinstance(one, cst.Name))

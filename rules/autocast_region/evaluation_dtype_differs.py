@@ -123,6 +123,8 @@ class EvaluationDtypeDiffers(Rule):
         if not rewrite.means_the_same(region, call) or not have_equal_arguments(region, on.way, event.way, rewrite):
             return None
         header, statements = f"with {rewrite.text(region)}", with_consumers(call, region, rewrite)
+        if not statements:
+            return None
         if len(statements) > 1:
             edits = rewrite.wrap_statements(statements, header)
         else:

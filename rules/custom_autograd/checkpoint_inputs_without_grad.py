@@ -43,7 +43,8 @@ class CheckpointInputsWithoutGrad(Rule):
     ```
 
     ## Fix safety
-    The variant without reentrance computes the same values and gradients, and those that were missing.
+    The variant without reentrance computes the same values and gradients, and those that were missing. Where keywords
+    are passed, it is offered if the segment is seen to take them.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/checkpoint.html#torch.utils.checkpoint.checkpoint>
@@ -63,11 +64,7 @@ class CheckpointInputsWithoutGrad(Rule):
                 event,
                 f"this reentrant checkpoint is given keywords for its segment and raises ValueError: {given}",
                 reason="Without use_reentrant=False the reentrant variant runs: it takes positional inputs alone.",
-                advice=f"Pass {given} by position."
-                if _has_one_variant(event)
-                else "Pass use_reentrant=False."
-                if event.taken
-                else f"Pass use_reentrant=False, and let the segment take {given}.",
+                advice=_advice(event, given),
                 severity=Severity.ERROR,
             )
         elif event.reentrant and event.lost:
@@ -94,6 +91,15 @@ class CheckpointInputsWithoutGrad(Rule):
             return None
         edit = rewrite.set_argument(event.call, "use_reentrant", "False")
         return Fix("Use the variant without reentrance", (edit,)) if edit else None
+
+
+def _advice(event: Checkpointed, given: str) -> str:
+    """How the keywords of this name get to the segment."""
+    if _has_one_variant(event):
+        return f"Pass {given} by position."
+    return (
+        "Pass use_reentrant=False." if event.taken else f"Pass use_reentrant=False, and let the segment take {given}."
+    )
 
 
 def _has_one_variant(event: Checkpointed) -> bool:

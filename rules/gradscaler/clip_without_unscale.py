@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 _UNSCALE = "Call scaler.unscale_(optimizer) first, once per optimizer."
+_CLIP_WHOLE = "Clip where the window is full, behind scaler.unscale_(optimizer), which runs once before each step."
 _DIVIDE = "Divide what is read by scaler.get_scale(), or read it between scaler.unscale_(optimizer) and the step."
 
 _REASON = "They are still multiplied by the loss scale{start}, so limits and norms mean something else."
@@ -82,7 +83,7 @@ class ClipWithoutUnscale(Rule):
                 f"{unless}gradients are {event.what} while they still carry the loss scale",
                 reason=_REASON.format(start=_start(event)),
                 severity=Severity.INFO if event.hidden else shown,
-                advice=_UNSCALE if event.mutates else _DIVIDE,
+                advice=(_CLIP_WHOLE if event.partial else _UNSCALE) if event.mutates else _DIVIDE,
                 notes=event.steps_from(gradients.backward),
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.sharding import is_chosen_apart, may_lack_group
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ApiUse, Event, ScalerMeetsShards, ScalerRecordsRead, ScriptEnd
@@ -83,7 +84,7 @@ class PlainScalerWithFsdp(Rule):
             yield self.report(
                 met,
                 "a plain GradScaler scales the gradients of a model that FSDP has sharded",
-                advice="Use torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler.",
+                advice="Use torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler where the model is sharded.",
                 at=created,
                 notes=[(met.wrapped, "the parameters are sharded here")],
             )
@@ -92,6 +93,8 @@ class PlainScalerWithFsdp(Rule):
         assert isinstance(event, ScalerMeetsShards)
         created = event.scaler.created
         if not isinstance(created, cst.Call):
+            return None
+        if is_chosen_apart(event.wrapped, created, rewrite) and may_lack_group(rewrite):
             return None
         old = event.scaler.cls in SUCCESSORS
         edits = [

@@ -68,7 +68,8 @@ class BceInAutocast(Rule):
                 event,
                 f"binary cross-entropy of probabilities raises {'where' if event.assumed else 'under'} CUDA autocast"
                 f"{' is on' if event.assumed else ''}",
-                advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss.",
+                advice="Drop the sigmoid and use binary_cross_entropy_with_logits or BCEWithLogitsLoss; without a "
+                "sigmoid, compute it in float32 where autocast is off.",
                 at=event.module if event.assumed else None,
                 notes=[*_module_note(event), *notes],
             )

@@ -98,8 +98,8 @@ def _lost(event: PolicyMade) -> list[tuple[str, str, str]]:
     dtypes = event.dtypes
     computed = dtypes.get("param_dtype") if "reduce_dtype" in dtypes else None
     reduced, kept = dtypes.get("reduce_dtype") or computed, dtypes.get("buffer_dtype")
-    if event.only_infers:
-        reduced = None
+    reduced = None if event.only_infers else reduced
+    kept = None if event.bufferless else kept
     found = [
         ("reduce_dtype", "gradients are added up", reduced),
         ("buffer_dtype", "buffers are kept", kept),

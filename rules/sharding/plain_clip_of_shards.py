@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from amplint.edits.sharding import is_chosen_apart
 from amplint.findings import Applicability, Fix, Severity
 from amplint.rule import Report, Rule
 from amplint.semantics.events import ClipFollowed, Event, ScriptEnd, ShardsClipped
@@ -83,13 +84,13 @@ class PlainClipOfShards(Rule):
             yield self.report(
                 clipped,
                 "clip_grad_norm_ measures one rank's part of gradients that FSDP has sharded",
-                advice="Call the model's own method: model.clip_grad_norm_(max_norm).",
+                advice="Call the model's own method where it is sharded: model.clip_grad_norm_(max_norm).",
                 notes=[(clipped.shards.node, "the parameters are sharded here")],
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         assert isinstance(event, ShardsClipped)
-        if _is_conditional(event, rewrite):
+        if is_chosen_apart(event.shards.node, event.call, rewrite):
             return None
         parameters = rewrite.find_argument(event.call, "parameters", 0)
         call = parameters.value if parameters is not None else None
@@ -107,11 +108,3 @@ class PlainClipOfShards(Rule):
         given = ", ".join(map(rewrite.text, rest))
         edit = rewrite.replace(event.call, f"{rewrite.text(call.func.value)}.clip_grad_norm_({given})")
         return Fix("Let the model clip", (edit,))
-
-
-def _is_conditional(event: ShardsClipped, rewrite: Rewriter) -> bool:
-    """Whether the model can be clipped without being sharded: another file shards it, or an `if` around that alone."""
-    if not rewrite.source.owns(event.shards.node):
-        return True
-    around = set(rewrite.source.ancestors(event.call))
-    return any(isinstance(one, cst.If) and one not in around for one in rewrite.source.ancestors(event.shards.node))

@@ -17,6 +17,29 @@ from amplint.source.tree import every
 COUNTER = "counter"
 
 
+def is_ahead_of_count(machine: Machine, node: cst.CSTNode) -> bool:
+    """Whether an `if` behind `node` in the same round of a loop counts, and steps an optimizer."""
+    source = machine.program.source_of(node)
+    inner = node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, (cst.For, cst.While, cst.FunctionDef)):
+            return False
+        block = list(above.body) if isinstance(above, cst.IndentedBlock) else []
+        behind = block[block.index(inner) + 1 :] if inner in block else []
+        if any(isinstance(one, cst.If) and _counts_steps(one) for one in behind):
+            return True
+        inner = above
+    return False
+
+
+def _counts_steps(choice: cst.If) -> bool:
+    """Whether a condition takes a remainder, and what it guards calls `step`."""
+    counted = any(isinstance(one.operator, cst.Modulo) for one in every(choice.test, cst.BinaryOperation))
+    return counted and any(
+        isinstance(call.func, cst.Attribute) and call.func.attr.value == "step" for call in every(choice.body, cst.Call)
+    )
+
+
 def boundary(machine: Machine, symbol: int) -> Boundary | None:
     """The window boundary that the condition `symbol` tests, None if it tests none."""
     if symbol not in machine[Rhythm].boundaries:

@@ -363,7 +363,7 @@ def _gives(chunk: Chunk, one: _Restoring) -> bool:
         if any(last_name(argument.value) == one.function for argument in call.args):
             return True
         if last_name(call.func) == one.function and (
-            len(call.args) > position
+            sum(argument.keyword is None for argument in call.args) > position
             or any(argument.star or (argument.keyword and argument.keyword.value == name) for argument in call.args)
         ):
             return True

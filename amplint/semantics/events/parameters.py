@@ -84,12 +84,14 @@ class ShardsClipped(Event):
 class PolicyMade(Event):
     """A policy says in which dtypes a sharded model computes; `dtypes` holds what each argument asks for that is known.
 
-    What is not given is None there. `only_infers` means that the script evaluates its models and computes no gradients.
+    What is not given is None there. `only_infers` means that the script evaluates its models and computes no gradients,
+    `bufferless` that the modules in sight have no buffers.
     """
 
     policy: Policy
     dtypes: Mapping[str, str | None]
     only_infers: bool = False
+    bufferless: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -43,7 +43,8 @@ class Gradients:
     `outdated` an `update` that ran since they were made, `cleared` the `zero_grad` behind NONE, `raw` the plain
     backward of RAW ones, `discarded` a `scale` whose result that plain backward ignored, or which scaled nothing,
     `manager` the framework's object that made UNKNOWN ones and has not unscaled them, `clipped` what has clipped
-    UNKNOWN ones, `again` the pass on the scaled loss that has used up the graph before a plain backward. `earlier`
+    UNKNOWN ones, `again` the pass on the scaled loss that has used up the graph before a plain backward. `taken` means
+    that another optimizer, which no scaler steps, has stepped with the gradients of a plain pass. `earlier`
     holds the gradients of earlier passes these have been added to, where their fate is another.
     """
 
@@ -58,6 +59,7 @@ class Gradients:
     manager: Manager | None = None
     clipped: cst.CSTNode | None = None
     again: cst.CSTNode | None = None
+    taken: bool = False
     earlier: tuple[Gradients, ...] = ()
 
     @property
@@ -315,7 +317,8 @@ class OptimizerStep(Event):
 class GradientUse(Event):
     """Gradients are clipped, measured or changed. `mutates` distinguishes clipping from reading.
 
-    `hidden` means that an inherited method does so, which may unscale them first.
+    `hidden` means that an inherited method does so, which may unscale them first, `partial` that a condition behind it
+    counts micro-batches and decides whether they are stepped with.
     """
 
     gradients: Gradients
@@ -324,6 +327,7 @@ class GradientUse(Event):
     what: str
     optimizers: tuple[int, ...]
     hidden: bool
+    partial: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

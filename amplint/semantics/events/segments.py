@@ -14,9 +14,9 @@ class Checkpointed(Event):
 
     `reentrant` means that it is the reentrant variant, `chosen` that an argument decides this, `lost` that none of the
     inputs can require a gradient, `wanted` that one was asked and does. `sequential` means that it divides a list of
-    modules, `passed` are the keywords that are meant for the segment, and `taken` that it takes them, as far as it is
-    seen. `forgets` is the argument that has the random state not restored, `random` what the segment draws random
-    numbers with. `torch` are the versions of PyTorch that the project requires.
+    modules, `passed` are the keywords that are meant for the segment, and `taken` that it is seen to take them.
+    `forgets` is the argument that has the random state not restored, `random` what the segment draws
+    random numbers with. `torch` are the versions of PyTorch that the project requires.
     """
 
     call: cst.Call

@@ -78,6 +78,8 @@ _ENGINES = frozenset({"backward", "step"})
 _CLIPS = frozenset(name.rpartition(".")[2] for name, changes in CLIPPERS.items() if changes)
 
 
+_ONE_EACH = regex(rf"\[\s*[\"']{WINDOW}[\"']\s*\]\s*=\s*1\b")
+"""Sets the number of micro-batches in a window to 1."""
 _PASSES_LOSS = regex(r"\.backward\(\s*[^)\s]")
 
 _BLOCK = regex(r"[\"'](?:fp16|bf16)[\"'](?:\] ?=|:) ?(?:\{|dict\()|\b(?:fp16|bf16) ?= ?(?:\{|dict\()")
@@ -282,7 +284,8 @@ class DeepSpeed(Tracker):
     def file_ends(self, starts: Sequence[State]) -> None:
         """Report engines whose backward pass, or whose step, no call in the file runs."""
         passes = any(_PASSES_LOSS.search(chunk.text) for chunk in self.machine.program.main.chunks)
-        named = any(WINDOW in chunk.text for chunk in self.machine.program.main.chunks)
+        texts = [chunk.text for chunk in self.machine.program.main.chunks]
+        named = any(WINDOW in text for text in texts) and not any(map(_ONE_EACH.search, texts))
         version = self.machine.program.wanted("deepspeed")
         for engine, node in self.passes.items() if not self.other_steps else ():
             if engine not in self.stepped | self.escaped | self.bypassed.keys():
@@ -473,7 +476,7 @@ def _leaves_gradients_alone(config: Items) -> bool:
 
 
 def _counts(config: _Config | None, named: bool) -> bool:
-    """Whether an engine is configured to add up micro-batches, or may be in a file that has their number `named`."""
+    """Whether an engine is configured to add up micro-batches, or may be in a file that has `named` several."""
     return named if config is None else (number(get(config.value, WINDOW)) or 0) > 1
 
 

@@ -98,6 +98,8 @@ _SWITCHED = {
 _PARSERS = frozenset(name.rpartition(".")[2] for name in ARGUMENT_PARSERS)
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
 
+_ASKS_FOR_BFLOAT16 = frozenset({"is_bf16_supported", "is_torch_bf16_gpu_available", "is_bfloat16_supported"})
+
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
     """The trainer, or its arguments, that a call constructs for mixed precision; None for everything else."""
@@ -283,6 +285,8 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         machine.emit(state, HalfManaged, node, manager=chosen, cast=perhaps, guesses=guesses, premises=premises)
         return
     other = None if known is None else known.bfloat16 if manager.precision == "float16" else known.half
+    if other is not None and manager.precision == "bfloat16" and _is_by_support(machine, other):
+        return  # where there is no bfloat16 the arguments refuse it
     if other is not None and manager.precision in HALF_DTYPES:
         details = {"precision": manager.precision, "cast": other}
         machine.emit(state, HalvesMixed, node, guesses=machine.guesses_for(other), **details)
@@ -331,6 +335,12 @@ def _run_wide(machine: Machine, state: State, node: cst.Call, kind: str, halves:
     for dtype, cast, premises in filter(None, halves):
         details = {"kind_of_loop": kind, "dtype": dtype, "cast": cast, "premises": premises}
         machine.emit(state, HalfLooped, node, guesses=machine.guesses_for(cast), **details)
+
+
+def _is_by_support(machine: Machine, cast: cst.CSTNode) -> bool:
+    """Whether the code around a cast asks whether the device computes in bfloat16."""
+    source = machine.program.source_of(cast)
+    return source is not None and not source.chunk_of(cast).words.isdisjoint(_ASKS_FOR_BFLOAT16)
 
 
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:

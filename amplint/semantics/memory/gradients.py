@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from amplint.semantics.events import Gradients, GradState
@@ -61,6 +61,13 @@ def used(before: Gradients, node: cst.CSTNode) -> Gradients:
     return replace(before, consumed=node, earlier=tuple(replace(one, consumed=node) for one in before.earlier))
 
 
+def taken(before: Gradients, raw: Set[cst.CSTNode]) -> Gradients:
+    """`before`, after another optimizer has stepped with the gradients of the plain passes `raw`."""
+    if before.consumed is not None or not any(one.raw in raw for one in before.passes):
+        return before
+    return _together([replace(one, taken=one.taken or one.raw in raw) for one in before.passes])
+
+
 def outdated(before: Gradients, scaler: Scaler, node: cst.CSTNode) -> Gradients:
     """`before` after the `update` at `node`, which may have changed the scale."""
     if before.consumed is not None or not any(one.carries(scaler) for one in before.passes):
@@ -104,6 +111,7 @@ def _pass_key(gradients: Gradients) -> tuple[object, ...]:
         gradients.scaler and gradients.scaler.symbol,
         gradients.outdated is not None,
         gradients.discarded is not None,
+        gradients.taken,
     )
 
 

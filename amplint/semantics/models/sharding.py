@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from amplint.premises import Premise
+from amplint.regex import regex
 from amplint.semantics.events import FrozenPolicySet, HalfSharded, PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.model_states import Model, ModelStates
@@ -85,6 +87,19 @@ def _clear_outdated(state: State) -> None:
             change(state, symbol, shards=replace(model.shards, outdated=frozenset()))
 
 
+_MODULES = regex(r"^class \w+\([\w.]*\bModule\):", re.MULTILINE)
+_BUFFERS = regex(
+    r"register_buffer|\bBuffer\(|(?:Batch|Instance)Norm|from_pretrained|from_config|\bcreate_model\(|hub\.load"
+)
+"""What makes a buffer, or a model that is not in sight."""
+
+
+def _keep_no_buffers(chunks: Iterable[Chunk]) -> bool:
+    """Whether modules are in sight, and nothing that makes a buffer or a model which may have some."""
+    texts = [chunk.text for chunk in chunks]
+    return any(map(_MODULES.search, texts)) and not any(map(_BUFFERS.search, texts))
+
+
 class Sharding(Tracker):
     """Tracks calls that shard models, and the clipping of their gradients.
 
@@ -157,8 +172,11 @@ class Sharding(Tracker):
                 for name, value in given.items()
                 if value == NONE or dtype_of(self.machine, value) is not None
             }
-            infers = only_infers(self.machine.program.chunks)
-            self.machine.emit(state, PolicyMade, call.node, policy=policy, dtypes=dtypes, only_infers=infers)
+            chunks = self.machine.program.chunks
+            self.machine.emit(
+                state, PolicyMade, call.node, policy=policy, dtypes=dtypes, only_infers=only_infers(chunks),
+                bufferless=_keep_no_buffers(chunks),
+            )  # fmt: skip
         return Unknown(symbol)
 
     def _refused(self, state: State, call: Call, called: str, takes_policy: str | None = None) -> None:

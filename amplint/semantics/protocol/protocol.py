@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.premises import Premise
-from amplint.semantics.accumulation import windows
+from amplint.semantics.accumulation import boundaries, windows
 from amplint.semantics.events import (
     Backward,
     ClippedEarly,
@@ -41,6 +41,7 @@ from amplint.semantics.memory.gradients import (
     each,
     may_wait,
     outdated,
+    taken,
     unscaled,
     used,
     waiting,
@@ -426,7 +427,10 @@ def _unseen_of_pair(
     if not any(one.state is GradState.RAW for one in waits):
         foreign = next((one for one in waits if _is_other(machine, one.scaler, scaler)), None)
         return independence.without_own_pass(machine, node, scaler, foreign.backward) if foreign is not None else ()
-    raw = next((one.raw for one in waits if one.state is GradState.RAW), None)
+    plain = [one for one in waits if one.state is GradState.RAW]
+    if len(plain) < len(waits) and all(one.taken for one in plain):
+        return (Premise.REACHED_BY_OTHER,)
+    raw = next((one.raw for one in plain), None)
     return independence.unseen(machine, state, node, "scale", (), scaler, raw)
 
 
@@ -461,6 +465,15 @@ def _inner_loop(machine: Machine, state: State, scaler: Scaler, optimizer: Optim
 def _consume(machine: Machine, state: State, optimizer: Optimizer, node: cst.Call) -> None:
     windows.note(machine, state, Job.STEP, node)
     state.change(Progress).gradients[optimizer.symbol] = used(gradients_of(machine, state, optimizer.symbol), node)
+
+
+def _take(machine: Machine, state: State, optimizer: Optimizer) -> None:
+    """Mark the plain passes that an optimizer steps with among the gradients of the others."""
+    passes = gradients_of(machine, state, optimizer.symbol).passes
+    raw = {one.raw for one in passes if one.raw is not None and one.consumed is None}
+    if raw and len(state[Progress].gradients) > 1:
+        others = {key: one for key, one in state[Progress].gradients.items() if key != optimizer.symbol}
+        state.change(Progress).gradients |= each(others, lambda one: taken(one, raw))
 
 
 def update(machine: Machine, state: State, node: cst.Call, scaler: Scaler, arguments: Arguments) -> None:
@@ -541,6 +554,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
         )
     parameters.step(machine, state, node, optimizer)
     stale_copies.stepped(machine, state, node, optimizer, scaled=False)
+    _take(machine, state, optimizer)
     _consume(machine, state, optimizer, node)
     if gradients.scaler is not None:
         state.change(Progress).unskipped |= {optimizer.symbol}
@@ -628,6 +642,7 @@ def gradients_read(
         machine.emit(
             state, GradientUse, node, gradients=gradients, stage=stage_of(state, scaler, key), what=what,
             mutates=mutates, optimizers=tuple(key for key, _ in live), guesses=guesses, hidden=hidden,
+            partial=boundaries.is_ahead_of_count(machine, node),
             premises=independence.unseen(machine, state, node, "unscale_", _nodes(gradients.backward), scaler),
         )  # fmt: skip
     elif guesses:

@@ -92,8 +92,19 @@ def _timesteps(machine: Machine, node: cst.Call) -> str | None:
     above = source.parent(node) if source is not None else None
     kept = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
     converted = node.func.value if isinstance(node.func, cst.Attribute) else None
+    if converted is not None and _is_one_element(converted):
+        return None
     names = ((dotted(one) or "").rpartition(".")[2] for one in (converted, kept) if one is not None)
     return next(filter(TIMESTEPS.search, names), None)
+
+
+def _is_one_element(node: cst.BaseExpression) -> bool:
+    """Whether this is the element of a sequence at a written position, perhaps behind calls of methods."""
+    while isinstance(node, (cst.Attribute, cst.Call)):
+        node = node.value if isinstance(node, cst.Attribute) else node.func
+    index = node.slice[0].slice if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    value = index.value if isinstance(index, cst.Index) else None
+    return isinstance(value.expression if isinstance(value, cst.UnaryOperation) else value, cst.Integer)
 
 
 def _is_stored(machine: Machine, node: cst.Call, owner: Value) -> bool:

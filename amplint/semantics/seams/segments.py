@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from amplint.regex import regex
 from amplint.semantics.events import Checkpointed, Traced
+from amplint.semantics.python.attributes import find_method
+from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of, truth
@@ -16,7 +18,19 @@ from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.seams import chance
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
-from amplint.semantics.values.values import FALSE, TRUE, Const, Function, Items, Ref, Tensor, Unknown, Value
+from amplint.semantics.values.values import (
+    FALSE,
+    TRUE,
+    Const,
+    Function,
+    Instance,
+    Items,
+    Method,
+    Ref,
+    Tensor,
+    Unknown,
+    Value,
+)
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.catalogue import operations_with
@@ -55,7 +69,7 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
         reentrant=asked is None or asked.value == TRUE,
         chosen=asked is not None,
         sequential=name != PASSES_KEYWORDS,
-        passed=passed, taken=_takes(machine, arguments.values[0], passed),
+        passed=passed, taken=_takes(machine, state, arguments.values[0], passed),
         lost=whole and not ran.without_gradients(state) and _needs_no_gradient(machine, inputs),
         wanted=any(_asks(machine, state, value) for value in _flat(inputs)),
         forgets=preserves.node if preserves is not None and preserves.value == FALSE else None,
@@ -64,12 +78,16 @@ def checkpointed(machine: Machine, state: State, node: cst.Call, name: str, argu
     )  # fmt: skip
 
 
-def _takes(machine: Machine, segment: Value, passed: Sequence[str]) -> bool:
-    """Whether a segment takes the keywords `passed`; nothing tells that of the unseen result of a call."""
-    if isinstance(segment, Function) and segment.node is not None and segment.node.params.star_kwarg is None:
-        params = segment.node.params
-        return {one.name.value for one in (*params.params, *params.kwonly_params)}.issuperset(passed)
-    return not (isinstance(segment, Unknown) and machine.symbols.key(segment.symbol)[0] in ("call", "fresh"))
+def _takes(machine: Machine, state: State, segment: Value, passed: Sequence[str]) -> bool:
+    """Whether a segment is seen to take the keywords `passed`."""
+    if isinstance(segment, Instance):
+        segment = find_method(machine, state, segment.cls, "forward") or segment
+    function = segment.function if isinstance(segment, Method) else segment
+    node = node_of(function) if isinstance(function, Function) else None
+    if not isinstance(node, (cst.FunctionDef, cst.Lambda)):
+        return False
+    names = {one.name.value for one in (*node.params.params, *node.params.kwonly_params)}
+    return node.params.star_kwarg is not None or names.issuperset(passed)
 
 
 def _asks(machine: Machine, state: State, value: Value) -> bool:
