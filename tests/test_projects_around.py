@@ -142,3 +142,15 @@ def test_a_precision_that_no_configuration_chooses_is_not_supposed(
     tmp_path: Path, configs: dict[str, str], count: int
 ) -> None:
     assert len(lint(tmp_path, {"train.py": ACCELERATED, **configs}, "train.py", "AMP706")) == count
+
+
+@pytest.mark.parametrize(("start", "is_there"), [("", False), ('\n\nif __name__ == "__main__":\n    train(1, 2)\n', True)])
+def test_packages_run_before_their_modules(tmp_path: Path, start: str, is_there: bool) -> None:
+    files = {
+        "lib/__init__.py": "from .models.gone import build\n",
+        "lib/models/__init__.py": "",
+        "lib/parts/__init__.py": "",
+        "lib/parts/train.py": TRAINING.format(imports="") + start,
+    }
+    (found,) = lint(tmp_path, files, "lib/parts/train.py", "AMP101")
+    assert found.severity is (Severity.WARNING if is_there else Severity.INFO)

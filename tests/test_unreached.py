@@ -19,7 +19,7 @@ from data import Folder, load{more}
 
 
 def prepare(path):
-    loader = {made}
+    {made}
     return loader
 
 
@@ -72,19 +72,23 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
 @pytest.mark.parametrize(
     ("made", "runs"),
     [
-        ("load(path)", True),
-        ("load(path, workers=4)", True),
-        ("load(path, threads=4)", False),
-        ("load()", False),
-        ("load(path, 2, 3)", False),
-        ("load(*path)", True),
-        ("Folder(path, 'png', shuffle=False)", True),
-        ("Folder(path)", False),
-        ("Folder(path, 'png', False)", False),
-        ("[load() for _ in path]", True),
-        ("path and load()", True),
-        ("Folder(root, 'png')", False),
-        ("Folder(path, 'png') if path else Folder(path)", True),
+        ("loader = load(path)", True),
+        ("loader = load(path, workers=4)", True),
+        ("loader = load(path, threads=4)", False),
+        ("loader = load()", False),
+        ("loader = load(path, 2, 3)", False),
+        ("loader = load(*path)", True),
+        ("loader = Folder(path, 'png', shuffle=False)", True),
+        ("loader = Folder(path)", False),
+        ("loader = Folder(path, 'png', False)", False),
+        ("loader = [load() for _ in path]", True),
+        ("loader = path and load()", True),
+        ("loader = Folder(root, 'png')", False),
+        ("loader = Folder(path, 'png') if path else Folder(path)", True),
+        ("if path:\n        loader = load()\n    else:\n        loader = Folder(path)", False),
+        ("if path:\n        loader = load()\n    elif len(path) > 1:\n        loader = Folder(path)", True),
+        ("if path:\n        loader = load()\n    elif path is None:\n        load()\n    else:\n        load()", False),
+        ("if path:\n        loader = load()\n    else:\n        loader = load(path)", True),
     ],
 )
 def test_exceptions_before_the_loop(tmp_path: Path, made: str, runs: bool) -> None:
@@ -94,14 +98,14 @@ def test_exceptions_before_the_loop(tmp_path: Path, made: str, runs: bool) -> No
 
 @pytest.mark.parametrize("more", [", *", "\nfrom other import *", "\nexec(open('settings').read())"])
 def test_names_that_may_be_bound_elsewhere(tmp_path: Path, more: str) -> None:
-    files = {"train.py": SCRIPT.format(made="Folder(root, 'png')", more=more), "data.py": DATA}
+    files = {"train.py": SCRIPT.format(made="loader = Folder(root, 'png')", more=more), "data.py": DATA}
     if more != ", *":
         assert lint(tmp_path, files, "train.py", "AMP205")
 
 
 def test_functions_that_other_files_call(tmp_path: Path) -> None:
     files = {
-        "train.py": SCRIPT.format(made="load()", more=""),
+        "train.py": SCRIPT.format(made="loader = load()", more=""),
         "data.py": DATA,
         "run.py": "from train import train\n",
     }

@@ -168,8 +168,15 @@ class Modules:
         from amplint.engine.unresolved import unresolved
 
         if importer not in self._unresolved:
-            self._unresolved[importer] = unresolved(importer, self._imported_by)
+            self._unresolved[importer] = unresolved([importer, *self._packages(importer)], self._imported_by)
         return self._unresolved[importer]
+
+    def _packages(self, path: str) -> Iterator[str]:
+        """The files of the packages that a module lies in, which run before it; none for a script."""
+        folder = os.path.dirname(path)
+        while "__init__.py" in self._listing(folder) and b"__main__" not in (self.raw(path) or b""):
+            yield os.path.join(folder, "__init__.py")
+            folder = os.path.dirname(folder)
 
     def _imported_by(self, importer: str) -> Imported:
         from amplint.engine.unresolved import imported

@@ -74,8 +74,24 @@ class Unreached:
             )
         return self._behind[place]
 
-    def _raises(self, source: Source, node: cst.CSTNode, depth: int) -> bool:
-        """Whether an expression or a simple statement always raises an exception."""
+    def _raises(self, source: Source, statement: cst.CSTNode, depth: int) -> bool:
+        """Whether a statement always raises an exception, in each of its branches."""
+        if any(self._evaluation_raises(source, one, depth) for one in _heads(statement)):
+            return True
+        if not isinstance(statement, cst.If) or statement.orelse is None:
+            return False
+        other = statement.orelse
+        last = other.body if isinstance(other, cst.Else) else None
+        return self._block_raises(source, statement.body, depth) and (
+            self._block_raises(source, last, depth) if last is not None else self._raises(source, other, depth)
+        )
+
+    def _block_raises(self, source: Source, block: cst.BaseSuite, depth: int) -> bool:
+        """Whether a block always raises an exception before it can leave."""
+        return any(self._raises(source, one, depth) for one in _always_run(block))
+
+    def _evaluation_raises(self, source: Source, node: cst.CSTNode, depth: int) -> bool:
+        """Whether an expression or a small statement always raises an exception."""
         names = self._names_of(source)
         function = next((one for one in source.ancestors(node) if isinstance(one, _SCOPES)), None)
         table = names.table(function) if names is not None else None
@@ -130,8 +146,8 @@ class Unreached:
             return False
         if (chunk, depth) not in self._bodies:
             self._bodies[chunk, depth] = False
-            runs = () if any(every(function.body, cst.Yield)) else _always_run(function)
-            self._bodies[chunk, depth] = any(self._raises(chunk.source, one, depth) for one in runs)
+            makes_generator = any(every(function.body, cst.Yield))
+            self._bodies[chunk, depth] = not makes_generator and self._block_raises(chunk.source, function.body, depth)
         return self._bodies[chunk, depth]
 
     def _names_of(self, source: Source) -> _Names | None:
@@ -199,13 +215,13 @@ class _Names:
 
 
 def _before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What runs before `place` whenever that does, in its function: simple statements, and the heads of others."""
+    """The statements that run before `place` whenever that does, in its function."""
     inner = place
     for above in source.ancestors(place):
         for statement in above.body if isinstance(above, _BLOCKS) else ():
             if statement is inner:
                 break
-            yield from _heads(statement)
+            yield statement
         if isinstance(above, _SCOPES):
             return
         inner = above
@@ -220,10 +236,10 @@ def _heads(statement: cst.CSTNode) -> Iterable[cst.CSTNode]:
     return (statement.iter,) if isinstance(statement, cst.For) else ()
 
 
-def _always_run(function: cst.FunctionDef) -> Iterator[cst.CSTNode]:
-    """What always runs of the body of a function, up to where it can leave."""
-    for statement in function.body.body if isinstance(function.body, cst.IndentedBlock) else ():
-        yield from _heads(statement)
+def _always_run(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """The statements of a block that always run, up to the one with which it can leave."""
+    for statement in block.body if isinstance(block, cst.IndentedBlock) else ():
+        yield statement
         if any(every(statement, *_LEAVES)):
             return
 

@@ -33,12 +33,12 @@ class Imported:
     files: tuple[str, ...] = ()
 
 
-def unresolved(path: str, imported: Callable[[str], Imported]) -> str | None:
-    """The first module or name that the file at `path`, or one that it imports, imports from its project in vain.
+def unresolved(paths: Sequence[str], imported: Callable[[str], Imported]) -> str | None:
+    """The first module or name that the files at `paths`, or those that they import, import from their project in vain.
 
     `imported` answers for one file. None if there is nothing, or nothing in the first files.
     """
-    todo, seen = [path], {path}
+    todo, seen = [*paths], {*paths}
     while todo:
         found = imported(todo.pop(0))
         if found.lacking is not None:
