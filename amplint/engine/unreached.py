@@ -106,24 +106,18 @@ class Unreached:
 
     def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
         name = dotted(call.func)
-        if name is None or not names.is_global(table, name.partition(".")[0]):
+        root = name.partition(".")[0] if name is not None else ""
+        target = self._program.resolve(source, name) if name is not None and names.is_global(table, root) else None
+        definition = _definition(target) if isinstance(target, Chunk) else None
+        if definition is None or not isinstance(target, Chunk):
             return False
-        target = self._program.resolve(source, name)
-        definition = self._definition(target) if isinstance(target, Chunk) else None
-        if isinstance(definition, cst.ClassDef) and isinstance(target, Chunk):
+        if isinstance(definition, cst.ClassDef):
             found = self._constructor(target, definition)
-            return found is not None and not _takes(found.params, call, bound=1)
-        if not isinstance(definition, cst.FunctionDef) or not isinstance(target, Chunk):
-            return False
-        return not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
-
-    def _definition(self, chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:
-        """The function or class that a chunk defines, None if its decorators or its file can replace it."""
-        names = self._names_of(chunk.source)
-        found = next((one for one in chunk.module.body if isinstance(one, (cst.FunctionDef, cst.ClassDef))), None)
-        if found is None or found.decorators or names is None or not names.binds_once(found.name.value):
-            return None
-        return found
+            raises = found is not None and not _takes(found.params, call, bound=1)
+        else:
+            raises = not _takes(definition.params, call, bound=0) or self._body_raises(target, definition, depth - 1)
+        other = self._names_of(target.source) if raises else None
+        return other is not None and names.binds_once(root) and other.binds_once(definition.name.value)
 
     def _constructor(self, chunk: Chunk, cls: cst.ClassDef, depth: int = _DEPTH) -> cst.FunctionDef | None:
         """The constructor of a class, its own or that of its only base in the project."""
@@ -135,7 +129,7 @@ class Unreached:
             return found if found is not None and not found.decorators else None
         base = dotted(cls.bases[0].value) if len(cls.bases) == 1 else None
         target = self._program.resolve(chunk.source, base) if base is not None else None
-        above = self._definition(target) if isinstance(target, Chunk) else None
+        above = _definition(target) if isinstance(target, Chunk) else None
         if not isinstance(above, cst.ClassDef) or not isinstance(target, Chunk):
             return None
         return self._constructor(target, above, depth - 1)
@@ -191,8 +185,8 @@ class _Names:
         return self._tables.get((function.name.value, row)) if isinstance(function, cst.FunctionDef) else None
 
     def is_global(self, table: _Table, name: str) -> bool:
-        """Whether a name that is read in `table` belongs to the file, which binds it in one place."""
-        return self._is_of_file(table, name) and name in self._bound and self.binds_once(name)
+        """Whether a name that is read in `table` belongs to the file."""
+        return name in self._bound and self._is_of_file(table, name)
 
     def lacks(self, table: _Table, name: str) -> bool:
         """Whether nothing binds a name that is read in `table`."""
@@ -212,6 +206,12 @@ class _Names:
             return table is self._top or table.lookup(name).is_global()
         except KeyError:
             return False
+
+
+def _definition(chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:
+    """The function or class that a chunk defines, None if its decorators can replace it."""
+    found = next((one for one in chunk.module.body if isinstance(one, (cst.FunctionDef, cst.ClassDef))), None)
+    return found if found is not None and not found.decorators else None
 
 
 def _before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
