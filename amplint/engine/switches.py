@@ -59,13 +59,15 @@ class Switches:
         return self._off_parameter(source, function, *parameter, depth - 1) if function is not None else None
 
     def _off_attribute(self, source: Source, value: cst.Attribute, depth: int) -> Premise | None:
-        """The same for an attribute of the object itself, which only its constructor may set."""
+        """The same for an attribute of the object itself that one assignment takes from something else."""
         cls = next((one for one in source.ancestors(value) if isinstance(one, cst.ClassDef)), None)
         path = dotted(value) or ""
         if cls is None or not path.startswith("self.") or path.count(".") > 1:
             return None
         bound = _bound(cls, path)
-        return self._off(source, bound[0], depth - 1) if len(bound) == 1 and depth > 0 else None
+        if len(bound) != 1 or depth == 0 or (isinstance(bound[0], cst.Name) and bound[0].value in _OFF):
+            return None
+        return self._off(source, bound[0], depth - 1)
 
     def _off_parameter(
         self, source: Source, function: cst.FunctionDef, position: int, param: cst.Param, depth: int
