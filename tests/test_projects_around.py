@@ -144,7 +144,9 @@ def test_a_precision_that_no_configuration_chooses_is_not_supposed(
     assert len(lint(tmp_path, {"train.py": ACCELERATED, **configs}, "train.py", "AMP706")) == count
 
 
-@pytest.mark.parametrize(("start", "is_there"), [("", False), ('\n\nif __name__ == "__main__":\n    train(1, 2)\n', True)])
+@pytest.mark.parametrize(
+    ("start", "is_there"), [("", False), ('\n\nif __name__ == "__main__":\n    train(1, 2)\n', True)]
+)
 def test_packages_run_before_their_modules(tmp_path: Path, start: str, is_there: bool) -> None:
     files = {
         "lib/__init__.py": "from .models.gone import build\n",
@@ -154,3 +156,18 @@ def test_packages_run_before_their_modules(tmp_path: Path, start: str, is_there:
     }
     (found,) = lint(tmp_path, files, "lib/parts/train.py", "AMP101")
     assert found.severity is (Severity.WARNING if is_there else Severity.INFO)
+
+
+@pytest.mark.parametrize(
+    ("imports", "count"),
+    [("import march", 0), ("from march import rays", 0), ("import marching", 1), ("def f():\n    import march", 1)],
+)
+def test_models_beside_a_file_that_need_kernels_keep_it_to_cuda(tmp_path: Path, imports: str, count: int) -> None:
+    trainer = REGION.replace("from parts.parsing import Parsing\n", "").replace("parsing = Parsing(0)\n", "")
+    files = {
+        "march/__init__.py": "from .backend import rays\n",
+        "march/backend.py": "from torch.utils.cpp_extension import load\n\nrays = load('march', ['a.cu'])\n",
+        "nerf/renderer.py": f"{imports}\n\nclass Renderer:\n    pass\n",
+        "nerf/utils.py": trainer.replace("pipe(parsing(x), x.to(device))", "pipe(x.to(device))"),
+    }
+    assert len(lint(tmp_path, files, "nerf/utils.py", "AMP106")) == count

@@ -42,6 +42,8 @@ _PRECISIONS = "?"
 _PRECISION = regex(rb"(?m)^[^#\n]{0,200}\bmixed_precision[\"']?[ \t]*:[ \t]*[\"']?(\w+)")
 _SHARDED_LAUNCH = regex(rb"(?m)^[ \t]*[\"']?distributed_type[\"']?[ \t]*:[ \t]*[\"']?(?:DEEPSPEED|FSDP)")
 _SETS = "+"
+_KERNELS = "^"
+_BUILDS_KERNELS = (b"cpp_extension", b".cu")
 _MENTIONS = "@"
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
@@ -210,6 +212,21 @@ class Modules:
         raws = (self.raw(path) or b"" for path in files or () if path.endswith(".py") and path != importer)
         return files is None or any(mentions.search(raw) and not defines.search(raw) for raw in raws)
 
+    def kernels_beside(self, importer: str) -> str | None:
+        """A package that builds kernels for CUDA and that another module in the folder of `importer` always imports."""
+        folder, files = os.path.dirname(importer), self._files_around(importer) or ()
+        built = {
+            os.path.basename(os.path.dirname(path))
+            for path in files
+            if path.endswith(".py") and all(sign in (self.raw(path) or b"") for sign in _BUILDS_KERNELS)
+        } - {os.path.basename(folder), ""}
+        beside = (os.path.join(folder, name) for name in sorted(self.scripts(folder)))
+        raws = [self.raw(path) or b"" for path in beside if path != importer] if built else []
+        imports = (
+            (name, re.compile(rb"(?m)^(?:from|import) %s\b" % re.escape(name.encode()))) for name in sorted(built)
+        )
+        return next((name for name, pattern in imports if any(map(pattern.search, raws))), None)
+
     def _files_around(self, importer: str) -> tuple[str, ...] | None:
         """The scripts and configuration files of the project, None if there are too many."""
         root = self._root(os.path.dirname(importer))
@@ -264,14 +281,17 @@ class Modules:
         """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
 
         The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
-        `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `+` and a
-        setting that a file sets, or `@` and a name that another file mentions.
+        `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `^` for
+        kernels that a module beside it imports, `+` and a setting that a file sets, or `@` and a name that another file
+        mentions.
         """
         sign, name = question[:1], question[1:]
         if question == _UNRESOLVED:
             return self.unresolved(importer) or "", ""
         if question == _PRECISIONS:
             return " ".join(sorted(self.precisions(importer))), ""
+        if question == _KERNELS:
+            return self.kernels_beside(importer) or "", ""
         if sign == _SETS:
             return name if self.sets(importer, name) else "", ""
         if sign == _MENTIONS:
@@ -455,6 +475,10 @@ class Lookups:
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
         return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
+
+    def kernels_beside(self, source: Source) -> str | None:
+        """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
+        return self._ask(source, _KERNELS) or None if source.path else None
 
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""

@@ -46,6 +46,9 @@ class Around(Protocol):
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
 
+    def kernels_beside(self, source: Source) -> str | None:
+        """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
+
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
 
@@ -113,6 +116,10 @@ class Program:
     def precisions(self) -> Set[str]:
         """The mixed precisions that configuration files of the project name, none if they name none."""
         return self._around.precisions(self.main) if self._around is not None else frozenset()
+
+    def kernels_beside(self) -> str | None:
+        """A package of kernels, built for CUDA by the project, that a module beside the linted file imports."""
+        return self._around.kernels_beside(self.main) if self._around is not None else None
 
     def sets(self, name: str) -> bool:
         """Whether something can set a setting of this name: in the project, or if that is not known."""

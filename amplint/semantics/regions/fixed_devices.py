@@ -66,7 +66,8 @@ class FixedDevices(Tracker):
             self._report_availability(state, call, source)
             return
         chosen = chosen_device(source, call.node)
-        if chosen is not None and is_kept_to_cuda(self.machine.program):
+        program = self.machine.program
+        if chosen is not None and (is_kept_to_cuda(program) or program.kernels_beside() is not None):
             return
         if chosen is not None:
             name = source.code(chosen)
