@@ -27,10 +27,10 @@ _LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
 """What is not evaluated where it stands, or perhaps never."""
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
 _OPEN = regex(
-    r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|get_ipython|%%"
+    r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
 )
 """What binds names that a text does not show."""
-_ALWAYS_THERE = frozenset({*dir(builtins), "__file__", "__path__", "__builtins__", "__annotations__"})
+_ALWAYS_THERE = frozenset({*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit"})
 _Table: TypeAlias = symtable.SymbolTable
 
 
@@ -150,19 +150,19 @@ class Unreached:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     top = symtable.symtable(source.text, source.filename, "exec")
-                self._names[source] = _Names(source.text, top)
+                self._names[source] = _Names(source.text, top, is_open=source.filename.endswith(".ipynb"))
             except (SyntaxError, ValueError, RecursionError):
                 self._names[source] = None
         return self._names[source]
 
 
 class _Names:
-    """The names of a file by its symbol tables."""
+    """The names of a file by its symbol tables; one that `is_open`, such as a notebook, can get others as well."""
 
-    def __init__(self, text: str, top: _Table) -> None:
+    def __init__(self, text: str, top: _Table, *, is_open: bool) -> None:
         self._text = text
         self._top = top
-        self._is_open = _OPEN.search(text) is not None
+        self._is_open = is_open or _OPEN.search(text) is not None
         self._tables: dict[tuple[str, int], _Table] = {}
         self._bound = set[str]()
         todo = [top]
