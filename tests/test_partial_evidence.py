@@ -668,6 +668,56 @@ class Head(nn.Module):
             both = scores.float().sigmoid() * objects.sigmoid()  # expect: AMP104
         return ((both - target) ** 2).mean()
 """,
+    "AMP104 a result of a decoder beside others that are converted": """
+class Geometry(nn.Module):
+    def forward(self, images, height):
+        hidden, shape = self.encode(images)
+        points = self.point_decoder(hidden)
+        camera = self.camera_decoder(hidden)
+        certainty = self.certainty_decoder(hidden)
+        with torch.autocast("cuda", enabled=False):
+            points = points.float()
+            where = self.point_head([points[:, 1:]], shape)
+            camera = self.camera_head(
+                [camera[:, 1:]],  # expect: AMP104
+                shape,
+            )
+            self.log("certainty", certainty)
+        return where, camera, self.certainty_head(certainty)
+
+    def pairs(self, left, right):
+        one, other = self.decode(left, right)
+        with torch.autocast("cuda", enabled=False):
+            first = self.head(1, [token.float() for token in one], left.shape)
+            second = self.head(2, [token for token in other], right.shape)  # expect: AMP104
+        return first, second
+
+    def all_of_them(self, left, right):
+        one, other = self.decode(left, right)
+        with torch.autocast("cuda", enabled=False):
+            first = self.head(1, [token.float() for token in one], left.shape)
+            wide = [token.float() for token in other]
+            second = self.head(2, wide, right.shape)
+        return first, second
+""",
+    "AMP104 layers in a disabled region": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv1d(8, 8, 1), nn.GELU())
+        self.head, self.gate, self.norm = nn.Conv1d(8, 4, 1), nn.Linear(8, 4), nn.LayerNorm(8)
+
+    def forward(self, x):
+        x = self.trunk(x)
+        with torch.autocast("cuda", enabled=False):
+            return F.softplus(self.head(x))  # expect: AMP104
+
+    def converted(self, x):
+        x = self.trunk(x)
+        with torch.autocast("cuda", enabled=False):
+            x = self.norm(x.float())
+            return self.gate(x)
+""",
     "AMP104 entries of a batch": """
 class Depth(nn.Module):
     def forward(self, current, source):

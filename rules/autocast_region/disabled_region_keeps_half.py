@@ -38,7 +38,8 @@ class DisabledRegionKeepsHalf(Rule):
 
     Reported are tensors that certainly are half, those whose neighbours are converted in the same statement, and, as an
     info, what a layer or a matrix product returned before the region, and parameters of a method that other files call,
-    unless they are named after positions or frequencies. Selected by its code, the rule also tells, as an info, of
+    unless they are named after positions or frequencies. An info, too, are such tensors that reach a layer, whose
+    float32 weights refuse half, and results of layers that the region passes on unconverted where it converts others. Selected by its code, the rule also tells, as an info, of
     products in a function that converts their operands to float32 and the result back, or both a layer's weights and
     its input to float32: a region around its caller undoes that. And it tells of a function or block that switches
     autocast off and converts nothing.
@@ -88,6 +89,18 @@ class DisabledRegionKeepsHalf(Rule):
         yield from ()
 
     def _comes_unconverted(self, event: InputsStayHalf) -> Report:
+        self._told.add(event.off)
+        if event.beside is not None:
+            return self.report(
+                event,
+                f"nothing converts {event.name} in this disabled region, which a caller's region can make half",
+                reason="A disabled region leaves tensors as they are: float32 weights refuse half.",
+                advice=f"Convert it, too: {event.name}.float().",
+                notes=[(event.beside, "another result is converted here")],
+                premises=[Premise.REGION_OF_CALLER],
+                severity=Severity.INFO,
+                claims=(),
+            )
         return self.report(
             event,
             f"autocast is switched off here, and nothing converts {event.name}, which a caller's region can make half",
@@ -104,12 +117,15 @@ class DisabledRegionKeepsHalf(Rule):
         if seen is not None:
             notes.append((seen, "half since here" if event.certain else "another tensor is converted here"))
         assumed = not event.certain and event.given
+        runs = "raises" if event.refused else "runs in half"
         return self.report(
             event,
-            f"where a caller's region has made its operand half, {event.op} runs in half in this disabled region"
+            f"where a caller's region has made its operand half, {event.op} {runs} in this disabled region"
             if assumed
             else f"{event.op} runs on a tensor that comes into the disabled region in half",
-            reason="A disabled region leaves tensors as they are: the operation computes in half.",
+            reason="A disabled region leaves tensors as they are: the layer refuses half beside its float32 weights."
+            if event.refused
+            else "A disabled region leaves tensors as they are: the operation computes in half.",
             advice="Convert the tensor with .float() first.",
             at=event.first,
             notes=[*notes, (event.node, "the operation runs here")],

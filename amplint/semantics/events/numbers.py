@@ -42,6 +42,7 @@ class StaysHalf(Event):
 
     `place` is the operand, whose variable the region mentions at `first`. It is `certain` to be half since `half`, or
     may be, where the caller has `given` it or where other values are converted in the same statement (`Index.lifted`).
+    A layer has `refused` it, since its weights are float32.
     """
 
     op: str
@@ -52,14 +53,19 @@ class StaysHalf(Event):
     off: Autocast
     off_with: cst.CSTNode
     half: cst.CSTNode | None
+    refused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InputsStayHalf(Event):
-    """The region or function `off` switches autocast off by `node` and computes with `name` unconverted."""
+    """The region or function `off` switches autocast off and computes with `name` unconverted.
+
+    It converts nothing, and `node` switches autocast off, or other results `beside`, and `node` is what it passes on.
+    """
 
     name: str
     off: cst.With | cst.FunctionDef
+    beside: cst.BaseExpression | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

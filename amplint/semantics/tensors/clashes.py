@@ -229,16 +229,15 @@ def assigned(
         operand_with_evidence(machine, state, target.value, owner),
         operand_with_evidence(machine, state, *source),
     ]
-    reasons = [found for element in target.slice if (found := _selects(machine, state, element)) is not None]
-    selects = bool(reasons)
-    if selects and operands[0].made is None and isinstance(owner, Tensor):
+    reasons = [found for element in target.slice if (found := selects(machine, state, element)) is not None]
+    if reasons and operands[0].made is None and isinstance(owner, Tensor):
         operands[0] = replace(operands[0], made=creating_call(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
     if met is None or prepares_data(machine):
         return
     steady, half = met
     into = steady is operands[0]
-    if selects:
+    if reasons:
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
         if steady.made is None and (into or steady.dtype != "float32"):
@@ -349,7 +348,7 @@ def _chosen_conversion(machine: Machine, value: Value) -> cst.CSTNode | None:
     return found if isinstance(found, cst.CSTNode) else None
 
 
-def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:
+def selects(machine: Machine, state: State, element: cst.SubscriptElement) -> tuple[Guessed, ...] | None:
     """The guesses by which an index is a tensor or a list, so that dtypes have to agree; None if it is neither."""
     if not isinstance(element.slice, cst.Index):
         return None
@@ -365,19 +364,27 @@ def _selects(machine: Machine, state: State, element: cst.SubscriptElement) -> t
     typed = kind == "parameter" and any(names[0] in tensors_in(function) for function in machine.calls)
     if typed or isinstance(element.slice.value, cst.Comparison):
         return ()
-    named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR else []
+    named = [name for name in names if INDICES.search(name)] if kind in _FROM_AFAR or kind in _BITWISE else []
     return INDICES.guesses(named[0]) if named else None
 
 
+def is_mask(machine: Machine, key: Value) -> bool:
+    """Whether an index is a tensor of truth values."""
+    if isinstance(key, Tensor):
+        return key.dtype == "bool"
+    return isinstance(key, Unknown) and _compares(machine, key.symbol)
+
+
 def _compares(machine: Machine, symbol: int) -> bool:
-    """Whether this is a boolean result of a comparison, or of `&`, `|` and `~` on such."""
+    """Whether these are truth values: of a comparison, a conversion, or `&`, `|` and `~` on such."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     if key[0] in _BITWISE:
         return any(_compares(machine, part) for part in parts)
     if key[0] == "index":
         return _compares(machine, parts[0])
     method = machine.symbols.method(symbol)
-    return key[0] in COMPARISONS or (method is not None and method[0] in BOOLEAN)
+    converted = key[:2] == ("converted", "bool")
+    return converted or key[0] in COMPARISONS or (method is not None and method[0] in BOOLEAN)
 
 
 def _is_found(machine: Machine, symbol: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import SCALED_LATE, Because, Operand, Operation, ScaledLate
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
@@ -153,10 +154,11 @@ def emit_operation(
     raises: str | None = None,
     follows: bool = False,
     supposing: bool = True,
+    refused_by: tuple[Guessed, ...] = (),
 ) -> None:
     """Emit `Operation` for `op` on `operands`, and, if `supposing`, check the outcome with one operand half.
 
-    `follows` says that another tensor decides its dtype.
+    `follows` says that another tensor decides its dtype, `refused_by` are the guesses that `raises` rests on.
     """
     if machine.muted or Operation.kind not in machine.wanted:
         return
@@ -186,7 +188,7 @@ def emit_operation(
     )
     reasons = {half.because for half in (*(operand.half for operand in described), becomes) if half is not None}
     assumed = reasons == {Because.ASSUMED}
-    guesses = tensor_guesses(machine, result.symbol) if assumed else ()
+    guesses = (*refused_by, *(tensor_guesses(machine, result.symbol) if assumed else ()))
     called_from_outside = None in machine.sites
     asked = (
         called_from_outside and any(operand.half for operand in described) and branches_on_dtypes_before(machine, node)

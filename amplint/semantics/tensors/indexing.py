@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from amplint.findings import Guessed
 from amplint.semantics.events import COORDINATES, INTEGERS, ZEROS, Operation
 from amplint.semantics.python.expressions import assign, index_key, indices
 from amplint.semantics.python.machine import Machine
@@ -20,13 +21,17 @@ from amplint.semantics.values.values import Const, Items, Tensor, Unknown, Value
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk
 from amplint.torchlib.names import FLOAT16_MAX
+from amplint.torchlib.promotion import SOME_DIMENSIONS
 
 
 def taken(machine: Machine, state: State, node: cst.Subscript, owner: Tensor) -> Tensor:
     """The result of `owner[...]`."""
     found = indices(machine, state, node)
     keys = [None if isinstance(each, tuple) else each for each in found]
-    made = derived(machine, owner, "index", ranks.indexed(owner.rank, node, keys))
+    rank = ranks.indexed(owner.rank, node, keys)
+    if rank is None and any(key is not None and clashes.is_mask(machine, key) for key in keys):
+        rank = SOME_DIMENSIONS
+    made = derived(machine, owner, "index", rank)
     symbol = machine.symbols.intern("index", index_key(machine, found), parts=(owner.symbol,))
     return replace(made, symbol=symbol)
 
@@ -55,11 +60,12 @@ def stored(
     if not isinstance(owner, Tensor) or not (large or isinstance(value, Tensor)):
         return
     keys = _keys(machine, state, target)
-    refusal = _refusal(machine, owner, value, keys)
+    refusal, guesses = _refusal(machine, state, target, (owner, value), keys)
     places = ((target.value, owner), (source, value))
     flow.emit_operation(
-        machine, state, node, "index_put", places, owner, in_place=True, raises=refusal, supposing=False
-    )
+        machine, state, node, "index_put", places, owner,
+        in_place=True, raises=refusal, supposing=False, refused_by=guesses,
+    )  # fmt: skip
     if met is None or not large:
         return
     numbers.report_out_of_range(machine, state, node, "index_put", owner, met)
@@ -72,14 +78,18 @@ def stored(
             fill(state, owner, met)
 
 
-def _refusal(machine: Machine, owner: Tensor, value: Value, keys: list[Value | None]) -> str | None:
-    """The error that assigning `value` surely raises, or None.
+def _refusal(
+    machine: Machine, state: State, target: cst.Subscript, pair: tuple[Tensor, Value], keys: list[Value | None]
+) -> tuple[str | None, tuple[Guessed, ...]]:
+    """The error that assigning the second of `pair` to elements of the first raises, or None, and its guesses.
 
     Slices and numbers cast the assigned value; tensor and list indices do not, unless a mask selects where one element
     goes.
     """
+    owner, value = pair
     if not isinstance(value, Tensor) or None in (owner.dtype, value.dtype) or owner.dtype == value.dtype:
-        return None
+        return None, ()
+    refused = f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
     masks = any(isinstance(key, Tensor) and key.dtype == "bool" for key in keys)
     picks = any(
         (isinstance(key, Items) and not holds_slice(machine, key))
@@ -87,9 +97,12 @@ def _refusal(machine: Machine, owner: Tensor, value: Value, keys: list[Value | N
         or (isinstance(key, Unknown) and is_list(machine, key.symbol))
         for key in keys
     )
-    if (picks and not masks) or (masks and value.rank not in (None, 0)):
-        return f"it assigns {value.dtype} to elements of a tensor of dtype {owner.dtype}"
-    return None
+    several = value.rank not in (None, 0)
+    if (picks and not masks) or (masks and several):
+        return refused, ()
+    unseen = (one for one, key in zip(target.slice, keys, strict=True) if isinstance(key, Unknown))
+    found = [guesses for one in unseen if (guesses := clashes.selects(machine, state, one)) is not None]
+    return (refused, min(found, key=len)) if found and several else (None, ())
 
 
 def put(machine: Machine, state: State, target: cst.Subscript, owner: Value, value: Value) -> None:

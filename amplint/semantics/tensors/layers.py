@@ -92,7 +92,7 @@ def call_layer(machine: Machine, state: State, node: cst.Call, called: Module, a
     if op is None:
         return Tensor(machine.fresh())
     places = [(argument.node.value, argument.value) for argument in arguments.given]
-    subregions.computed(machine, state, node, op, places)
+    subregions.computed(machine, state, node, op, places, own if op in _WEIGHTED else None)
     if op in BANNED:
         numerics.bce(machine, state, node, op, operand, arguments, called.made)
     if op in ("softmax", "log_softmax"):

@@ -29,8 +29,8 @@ class OffInputs(Tracker):
     """Tracks regions that switch autocast off, once the file is read."""
 
     def is_needed(self) -> bool:
-        """Whether dtypes are assumed and a selected rule handles the event."""
-        return self.machine.assumes and InputsStayHalf.kind in self.machine.wanted
+        """Whether a selected rule handles the event."""
+        return InputsStayHalf.kind in self.machine.wanted
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit what comes into such regions."""
@@ -43,13 +43,61 @@ class OffInputs(Tracker):
                 if not isinstance(node, (cst.With, cst.FunctionDef)):
                     continue
                 off = next((context for context in _contexts(node) if _is_off(context)), None)
-                if off is None or _CONVERTS.search(source.code(node)):
+                if off is None:
+                    continue
+                if _CONVERTS.search(source.code(node)):
+                    if isinstance(node, cst.With):
+                        self._compare(source, node)
+                    continue
+                if not self.machine.assumes:
                     continue
                 if isinstance(node, cst.FunctionDef) and node.name.value in _called(source):
                     continue  # its callers show what they give it
                 name = next(_unconverted(source, node), None)
                 if name is not None:
                     self.machine.emit(State(), InputsStayHalf, off, name=name, off=node, assumed=True)
+
+    def _compare(self, source: Source, node: cst.With) -> None:
+        """Emit results of layers that come into a region unconverted, where it converts others."""
+        function = home(source, node)
+        if function is None or is_backward(function):
+            return
+        inside = set(walk(node.body))
+        layers = {
+            name
+            for name, values in bindings(function).items()
+            if any(_is_of_layer(value) and value not in inside for value in values)
+        }
+        dropped = {one.value for one in every(node.body, cst.Expr)}
+        calls = [call for call in every(node.body, cst.Call) if _is_of_layer(call) and call not in dropped]
+        passed = [one.value for call in calls for one in call.args]
+        computed = [*(one.value for one in every(node.body, cst.Assign)), *passed]
+        converted = next((one for one in computed if _lifts(one) and layers & names_read(one)), None)
+        for call in calls if converted is not None else ():
+            given = [list(sources(function, one.value)) for one in call.args]
+            if any(converts(value) for before in given for value in before):
+                continue
+            named = (
+                (before[0], name) for before in given for value in before for name in sorted(names_read(value) & layers)
+            )
+            found = next(((one, name) for one, name in named if not _is_no_activation(name)), None)
+            if found is not None:
+                self.machine.emit(State(), InputsStayHalf, found[0], name=found[1], off=node, beside=converted)
+
+
+def _is_no_activation(name: str) -> bool:
+    """Whether a variable is named after numbers that no layer computes."""
+    return any(guess.search(name) for guess in _NO_ACTIVATIONS)
+
+
+def _is_of_layer(node: cst.BaseExpression) -> bool:
+    """Whether an expression calls a submodule or a method of the object."""
+    return isinstance(node, cst.Call) and (dotted(node.func) or "").startswith("self.")
+
+
+def _lifts(node: cst.BaseExpression) -> bool:
+    """Whether an expression converts to float32."""
+    return any(last_name(call.func) == "float" and not call.args for call in every(node, cst.Call))
 
 
 @cached_per_file
@@ -87,7 +135,7 @@ def _unconverted(source: Source, node: cst.With | cst.FunctionDef) -> Iterator[s
         if any(converts(one) or _is_entry(one) for one in before):
             continue
         for name in sorted(frozenset[str]().union(*map(names_read, before)) & outside):
-            if not any(guess.search(name) for guess in _NO_ACTIVATIONS):
+            if not _is_no_activation(name):
                 yield name
 
 

@@ -23,6 +23,7 @@ from amplint.semantics.values.values import FALSE, Autocast, Class, Const, Tenso
 from amplint.semantics.words import FREQUENCY, POSITION
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import LOWER, words
 
@@ -33,6 +34,8 @@ PRECISE = words(
     "std var"
 )
 """Floating-point operations whose precision such regions protect."""
+REFUSING = operations_with("convolves") | words("linear")
+"""Operations of layers that refuse an input whose dtype is not that of their weights."""
 _ORIGINS = words("parameter part either fresh display")
 """Kinds of symbols whose dtype a region of the caller can decide; an unseen call can end in float32."""
 _TRANSPOSED = words("T mT H mH")
@@ -68,16 +71,27 @@ def lifted(machine: Machine, state: State, node: cst.Call, owner: Value, name: s
         machine[CallIndex].index.lifted.setdefault(machine.statement or node, node)
 
 
-def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operands: Iterable[Operand]) -> None:
-    """Report `op` on `operands` where all of them are half within a region that disables autocast."""
-    if op not in PRECISE and op != "linear":
+def computed(
+    machine: Machine,
+    state: State,
+    node: cst.CSTNode,
+    op: str,
+    operands: Iterable[Operand],
+    weights: Tensor | None = None,
+) -> None:
+    """Report `op` on `operands` where all of them are half within a region that disables autocast.
+
+    A layer with float32 `weights` raises there.
+    """
+    refused = weights is not None and op in REFUSING and weights.dtype not in HALF_DTYPES
+    if op not in PRECISE and op != "linear" and not refused:
         return
     tensors = [(place, tensor(machine, value)) for place, value in operands if _may_be_tensor(machine, value)]
     region = _switched_off(state)
     if region is None:
         cast_back.computed(machine, state, node, op, tensors)
         return
-    if op == "linear":
+    if (op == "linear" and not refused) or (refused and any(value.dtype is not None for _, value in tensors)):
         return
     entries = [value for _, value in tensors if _is_entry(machine, value.symbol)]
     if entries:
@@ -102,6 +116,7 @@ def computed(machine: Machine, state: State, node: cst.CSTNode, op: str, operand
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),
+            refused=refused,
         )  # fmt: skip
 
 
