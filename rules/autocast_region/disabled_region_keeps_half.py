@@ -39,10 +39,10 @@ class DisabledRegionKeepsHalf(Rule):
     Reported are tensors that certainly are half, those whose neighbours are converted in the same statement, and, as an
     info, what a layer or a matrix product returned before the region, and parameters of a method that other files call,
     unless they are named after positions or frequencies. An info, too, are such tensors that reach a layer, whose
-    float32 weights refuse half, and results of layers that the region passes on unconverted where it converts others. Selected by its code, the rule also tells, as an info, of
-    products in a function that converts their operands to float32 and the result back, or both a layer's weights and
-    its input to float32: a region around its caller undoes that. And it tells of a function or block that switches
-    autocast off and converts nothing.
+    float32 weights refuse half, and results of layers that the region passes on unconverted where it converts others.
+    Selected by its code, the rule also tells, as an info, of products in a function that converts their operands to
+    float32 and the result back, or both a layer's weights and its input to float32: a region around its caller undoes
+    that. And it tells of a function or block that switches autocast off and converts nothing.
 
     ## Fix safety
     The tensor is converted where the region first mentions it, or at its beginning where it does so more than once.

@@ -24,6 +24,9 @@ _CONVERTS = regex(
 )
 """Code that decides about dtypes itself, or computes with angles, which are float32 from the start."""
 
+_LIFTS_WITHIN = regex(r"with [^\n]*autocast\([^\n]*False\)[^\n]*:\n(?:[^\n]*\n){0,60}?[^\n]*\.float\(\)")
+"""A conversion to float32 soon after a region begins that switches autocast off."""
+
 
 class OffInputs(Tracker):
     """Tracks regions that switch autocast off, once the file is read."""
@@ -34,10 +37,12 @@ class OffInputs(Tracker):
 
     def file_ends(self, starts: Sequence[State]) -> None:
         """Emit what comes into such regions."""
-        source = self.machine.program.main
+        source, statement = self.machine.program.main, self.machine.statement
         self.machine.statement = None
         for chunk in source.chunks:
             if "autocast" not in chunk.text or "False" not in chunk.text:
+                continue
+            if not self.machine.assumes and not _LIFTS_WITHIN.search(chunk.text):
                 continue
             for node in walk(chunk.module):
                 if not isinstance(node, (cst.With, cst.FunctionDef)):
@@ -56,6 +61,7 @@ class OffInputs(Tracker):
                 name = next(_unconverted(source, node), None)
                 if name is not None:
                     self.machine.emit(State(), InputsStayHalf, off, name=name, off=node, assumed=True)
+        self.machine.statement = statement
 
     def _compare(self, source: Source, node: cst.With) -> None:
         """Emit results of layers that come into a region unconverted, where it converts others."""

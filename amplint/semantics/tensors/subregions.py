@@ -83,11 +83,11 @@ def computed(
 
     A layer with float32 `weights` raises there.
     """
-    refused = weights is not None and op in REFUSING and weights.dtype not in HALF_DTYPES
+    region = _switched_off(state)
+    refused = region is not None and weights is not None and op in REFUSING and weights.dtype not in HALF_DTYPES
     if op not in PRECISE and op != "linear" and not refused:
         return
     tensors = [(place, tensor(machine, value)) for place, value in operands if _may_be_tensor(machine, value)]
-    region = _switched_off(state)
     if region is None:
         cast_back.computed(machine, state, node, op, tensors)
         return
@@ -105,6 +105,8 @@ def computed(
         context, off_with = region.context, region.entered_by
         if _converted_within(machine, region, operand):
             return
+        if refused and not is_of_layer(machine, _root(machine, operand.symbol)):
+            return
         certain = operand.dtype in HALF_DTYPES
         given = shown or (
             _is_parameter(machine, operand.symbol)
@@ -112,7 +114,7 @@ def computed(
             and not any(_is_coordinate(place) for place, _ in tensors)
             and (not whole or _is_unconverted(machine, op))
         )
-        given = given or (not certain and _is_of_products(machine, op, operand.symbol))
+        given = given or refused or (not certain and _is_of_products(machine, op, operand.symbol))
         machine.emit(
             state, StaysHalf, node, op=op, place=place, first=_first(off_with, place), certain=certain, given=given,
             off=context, off_with=off_with, half=operand.why_half, assumed=given and whole and not (certain or shown),
