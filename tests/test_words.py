@@ -176,7 +176,7 @@ def test_no_word_is_looked_for_in_names_elsewhere() -> None:
     ]
     assert found == [
         'base.py: cls.kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()',
-        "layers.py: clashes.check_layer(machine, state, node, name.lower(), Operand(argument.node.value, value), own)",
+        "layers.py: clashes.check_layer(machine, state, node, name.lower(), operand, own, refusal)",
         'layers.py: op, place = called.cls.rpartition(".")[2].lower(), (argument.node.value, value)',
         "words.py: lowered = text.lower()",
     ]
