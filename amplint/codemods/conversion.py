@@ -48,13 +48,14 @@ class Cured(NamedTuple):
 class Remark:
     """One line about a row of the text, or of the cell with this number of a notebook; all count from 1.
 
-    `cures` are fixes that end what it names.
+    `cures` are fixes that end what it names. One that `stops` refuses the conversion where none of them is left.
     """
 
     row: int
     text: str
     cell: int | None = None
     cures: tuple[Cure, ...] = field(default=(), compare=False)
+    stops: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

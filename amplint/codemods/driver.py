@@ -116,6 +116,9 @@ def _cured(
             changed |= after is not None or opened(place, raw).text != found[0].text
         if not changed:
             break
+    stopping = [replace(one, row=row_before(original, text, one.row)) for one in told if one.stops]
+    if stopping:
+        return Conversion(original, refused=tuple(dict.fromkeys(stopping)))
     others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
     cured = tuple(one for one in first if one not in told) if others else ()
     return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from amplint.codemods.conversion import Cure, Remark
 from amplint.edits.casting import tensor_evidence
 from amplint.edits.functions import decorate
-from amplint.findings import Applicability, Edit, Finding, Fix, Span
+from amplint.findings import Applicability, Edit, Finding, Fix, Severity, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -19,8 +19,10 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.training.bindings import bound_paths, called_name, paths
+from amplint.training.floating import is_floating
 from amplint.training.halves import ABOUT_HALF
 from amplint.training.operands import LOWERED, constructors, is_layer, is_lowered, is_off, operands
+from amplint.training.writes import Write
 
 _WIDENING = ("float", "double")
 _DECOMPOSITIONS = frozenset(
@@ -66,6 +68,8 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
                 if node not in given and _needs_autocast(source, statement, nodes):
                     return None
         wide = {one for one in leaves if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
+        if not all(_takes_cast(source, node, one) for one in leaves if one not in wide):
+            return None
         edits += (rewrite.add_float(one) for one in leaves if one not in wide or node in given)
     if lowered and device is None:
         return None
@@ -76,6 +80,14 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
     imports = ("import torch",) if lowered else ()
     compute = Fix("Compute this in float32", tuple(dict.fromkeys(edits)), Applicability.UNSAFE, imports)
     return compute if edits else None
+
+
+def _takes_cast(source: Source, node: cst.CSTNode, leaf: cst.BaseExpression) -> bool:
+    """Whether `leaf` can be cast for the operation `node`: it is floating, or the operation takes nothing else."""
+    floating = is_floating(source, leaf)
+    name = called_name(node)
+    takes_any = name == "numpy" or is_loss(name) or is_layer(node)
+    return floating is True or (floating is None and not takes_any)
 
 
 def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -191,6 +203,8 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         spans = [there.span, *(note.span for note in finding.notes)]
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
         return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
+    if finding.name == "bfloat16-to-numpy" and finding.severity is Severity.INFO:
+        return of_array(source, there.span)
     return finding.fix
 
 
@@ -221,6 +235,15 @@ def of_array(source: Source, span: Span) -> Fix | None:
 def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
     """The fix that computes the product of matrices at `span` in float32."""
     return next((in_float32(source, [one], device) for one in _at(source, [span])), None)
+
+
+def of_write(source: Source, write: Write) -> Fix | None:
+    """The fix that writes into a tensor in its dtype, which leaves float32 as it was."""
+    rewrite = Rewriter(source)
+    casts = tuple(
+        rewrite.replace(one, f"{rewrite.operand(one)}.to({source.code(write.into)}.dtype)") for one in write.cast
+    )
+    return Fix("Write in the dtype of the tensor", casts, Applicability.UNSAFE) if casts else None
 
 
 def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | None:

@@ -21,6 +21,7 @@ from amplint.codemods.mending import (
     of_kernel,
     of_product,
     of_sigmoids,
+    of_write,
     remark_on,
     returns_wide_sigmoids,
 )
@@ -40,10 +41,12 @@ from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regio
 from amplint.training.observed import AT_HOME
 from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, whole_program
+from amplint.training.writes import writes
 
 _DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
+_TWO_DTYPES_WRITTEN = "this raises if the tensor is float32 and what is written is half, or the other way round"
 _NO_ARRAY = {
     "float16": "this library raises for NumPy arrays of float16; convert to float32 before",
     "bfloat16": "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before",
@@ -141,6 +144,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     sparse = not any(map(hazards.multiplies_sparse, reached))
     for chunk in reached:
         yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)
+        yield from _writes(chunk, source, row, _rows_of(chunk, live))
 
 
 def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -243,11 +247,23 @@ def _hazards(
             fix = in_float32(chunk.source, cured, device) if cured else None
             together += cured if fix is not None else ()
             text = f"{name}:{span.start.row}: {why}" if name else why
-            first = told.setdefault(why if name else span, Remark(row if name else span.start.row, text))
+            stops = why.endswith(hazards.UNSCALED)
+            first = told.setdefault(why if name else span, Remark(row if name else span.start.row, text, stops=stops))
             told[why if name else span] = replace(first, cures=(*first.cures, *as_cures(chunk.source, fix)))
     fix = in_float32(chunk.source, dict.fromkeys(together), device) if together else None
     for remark in told.values():
         yield replace(remark, cures=as_cures(chunk.source, fix)) if fix is not None and remark.cures else remark
+
+
+def _writes(chunk: Chunk, main: Source, row: int, live: list[range]) -> Iterator[Remark]:
+    """Remarks on writes of two dtypes that run in a region of the file."""
+    name, halves = _relative(chunk.source, main), halves_of(main.text, main.path)
+    for write in writes(chunk):
+        span = chunk.span(write.node)
+        if any(span.start.row in each for each in live) if name else halves.is_inside(write.node):
+            text = f"{name}:{span.start.row}: {_TWO_DTYPES_WRITTEN}" if name else _TWO_DTYPES_WRITTEN
+            cures = as_cures(chunk.source, of_write(chunk.source, write))
+            yield Remark(row if name else span.start.row, text, cures=cures)
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:

@@ -48,11 +48,12 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
         check_time()
         program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
-        names = {called_name(call) for call in calls}
+        names = {dotted(call.func) or "" for call in calls}
         made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls)}
         for name in sorted(names):
             target = program.resolve(source, name) if name else None
-            if isinstance(target, Chunk) and target.source is not main and (is_model(target) or name in made):
+            last = name.rpartition(".")[2]
+            if isinstance(target, Chunk) and target.source is not main and (is_model(target) or last in made):
                 yield program, target
 
 
@@ -97,13 +98,17 @@ def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Ite
     own |= {one.name.value for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)}
     given = {dotted(one.value) for call in calls if called_name(call) in own for one in call.args}
     for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
-        made = constructor(assign.value)
+        chosen = assign.value.body if isinstance(assign.value, cst.IfExp) else assign.value
+        made = constructor(chosen)
         if isinstance(made, cst.Call) and bound_paths(assign, whole=True) & given:
             yield dotted(made.func) or ""
 
 
-def importers(main: Source) -> Iterator[Source]:
-    """The files in the folder of `main`, and in the one above, that import it, also from its package."""
+def importers(main: Source, *, naming: str = "", most: int = _MOST_IMPORTERS) -> Iterator[Source]:
+    """The files in the folder of `main`, and in the one above, that import it, also from its package.
+
+    They contain the text `naming`. After `most` of them one more is the last.
+    """
     folder, found = os.path.dirname(os.path.abspath(main.path)), 0
     faces = {os.path.abspath(main.path)}
     package = modules().source(os.path.join(folder, "__init__.py"))
@@ -115,13 +120,14 @@ def importers(main: Source) -> Iterator[Source]:
     for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
         for name in sorted(modules().scripts(place))[:_MOST_FILES]:
             path = os.path.join(place, name)
-            if path in faces or says.search(modules().raw(path) or b"") is None:
+            raw = modules().raw(path) or b""
+            if path in faces or says.search(raw) is None or naming.encode() not in raw:
                 continue
             source = modules().source(path)
             if source is not None and _imports(source, faces):
                 found += 1
                 yield source
-            if found > _MOST_IMPORTERS:
+            if found > most:
                 return
 
 

@@ -12,6 +12,7 @@ from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
 from amplint.torchlib.policy import FLOAT32, treatment
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
+from amplint.training.floating import is_floating
 from amplint.training.halves import calls_library, changes_dtype
 from amplint.training.operands import PRODUCTS, is_lowered, is_off, operands
 
@@ -30,11 +31,13 @@ _FOURIER = operations_with("no-bfloat16")
 _REDUCING = frozenset({"sum", "mean", "squeeze", "view"})
 _SOLVERS = ("odeint", "odeint_adjoint", "QPFunction")
 _OF_NUMPY = ("np.", "numpy.", "math.")
+_BENDING = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "sign", "tanh", "clip_grad_norm", "clip_grad_value"})
 _MAKING = frozenset({"add", "sub", "mul", "div", "neg", "abs", "pow", "sqrt", "clamp"})
 """Methods that return a new tensor."""
 _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})
 _WORDS = {
     "grad",
+    "register_hook",
     "sparse",
     "batch_norm",
     "grid_sample",
@@ -55,6 +58,8 @@ _WORDS = {
     "fromarray",
 }
 """Words of which all such code has one."""
+UNSCALED = "which no scaler can know; bfloat16 needs none"
+"""The end of reasons against a scaler."""
 _NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
 _LIFTED_ON_CUDA = (FLOAT32 - treatment().float32["cpu"]) & {"pow", "exp"}
 """Powers and exponentials that the regions of CUDA compute in float32, and those of CPUs do not."""
@@ -101,7 +106,8 @@ def of(
     own = _cancelling(chunk, is_wide) if on_cpu else iter(())
     for found in (*_found_in(chunk, dtype, sparse=sparse, is_wide=is_wide), *own):
         node = found[0]
-        if not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
+        arrays = any(is_floating(chunk.source, one) is False for one in operands(chunk.source, node) if one is not node)
+        if not arrays and not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
             yield found
 
 
@@ -138,6 +144,10 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
             why = "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
             given = [[one.value for one in call.args if dotted(one.value) in inputs] for call in forwards]
             yield node, why, tuple(one for each in given for one in each) if all(given) else ()
+    elif dtype == "float16" and _is_inner(chunk, node):
+        yield node, f"these gradients are float16 and carry no scale, {UNSCALED}", ()
+    elif dtype == "float16" and _bends(chunk, node):
+        yield node, f"this hook is given gradients that carry the scale, {UNSCALED}", ()
     elif dtype == "float16" and _transforms(node) and not is_wide(node):
         why = "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         yield node, why, (node,)
@@ -253,6 +263,23 @@ def _differentiates(chunk: Chunk, call: cst.Call) -> bool:
     keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
     name = dotted(call.func) or ""
     return "create_graph" in keywords and name.endswith("grad") and "scale" not in chunk.source.code(call)
+
+
+def _is_inner(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` returns gradients for an inner step, of a loss that is not scaled."""
+    keywords = {argument.keyword.value for argument in call.args if argument.keyword is not None}
+    of_torch = (dotted(call.func) or "").endswith("autograd.grad")
+    return of_torch and "create_graph" not in keywords and "scale" not in chunk.source.code(call)
+
+
+def _bends(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` registers a hook for the gradient of a tensor that is not linear, such as one that clips it."""
+    if called_name(call) != "register_hook" or len(call.args) != 1:
+        return False
+    hook = call.args[0].value
+    named = [one for one in every(chunk.module, cst.FunctionDef) if one.name.value == dotted(hook)]
+    calls = (one for each in (hook, *named) for one in every(each, cst.Call))
+    return any(called_name(one).strip("_") in _BENDING for one in calls)
 
 
 def _reduced(value: cst.BaseExpression) -> cst.BaseExpression:

@@ -26,7 +26,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import MODEL, OPTIMIZERS, dotted, kinds
-from amplint.semantics.words import ABOUT_MODELS, SCHEDULER, SPEAKS_OF_LOSS
+from amplint.semantics.words import ABOUT_MODELS, SCHEDULER, SPEAKS_OF_LOSS, SPEAKS_OF_OPTIMIZER
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
@@ -393,6 +393,9 @@ class _Watch:
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "step" or call.args or call in self.found.steps:
             return False
+        held = func.value.value if isinstance(func.value, cst.Subscript) else None
+        if held is not None and (path := dotted(held)) is not None:
+            return SPEAKS_OF_OPTIMIZER.search(path.rpartition(".")[2]) is not None and not SCHEDULER.search(path)
         return dotted(func.value) in self._optimizers
 
     def is_seeded(self, call: cst.Call) -> bool:

@@ -262,3 +262,43 @@ def test_neither_numbers_nor_what_may_be_classes_are_operands(code: str, known: 
     script = parsed(code, "train.py")
     call = next(call for call in script.calls if called_name(call) in ("criterion", "addmm"))
     assert [script.text_of(one) for one in operands(script.source, call)] == known
+
+
+@pytest.mark.parametrize(
+    ("body", "becomes"),
+    [
+        (
+            "        kept = torch.zeros(len(out), 4).to(out.device)\n        rows = y.argsort(1)[:, 0]\n"
+            "        kept[rows] = out\n        return kept.mean()",
+            "        kept[rows] = out.to(kept.dtype)\n",
+        ),
+        (
+            "        far = out.pow(2).sum(1, keepdim=True).expand(len(out), len(out)).clone()\n"
+            "        far.addmm_(out, out.t())\n        return far.mean()",
+            "            far = far.float().addmm(out.float(), out.t().float())\n",
+        ),
+        (
+            "        part = out.clone()\n        logs = out.logsumexp(1, keepdim=True).expand(len(out), 4)\n"
+            "        part.masked_scatter_(y > 0, logs.masked_select(y > 0))\n        return part.mean()",
+            "        part.masked_scatter_(y > 0, logs.masked_select(y > 0).to(part.dtype))\n",
+        ),
+        (
+            "        like = torch.zeros_like(out)\n        like.scatter_(0, y.argsort(0), out)\n"
+            "        return like.mean()",
+            "        like.scatter_(0, y.argsort(0), out)\n",
+        ),
+        (
+            "        kept = torch.zeros(len(out), 4)\n        for i in range(len(out)):\n            kept[i] = out[i]\n"
+            "        return kept.mean()",
+            "            kept[i] = out[i]\n",
+        ),
+    ],
+)
+def test_what_is_written_gets_the_dtype_of_its_tensor(tmp_path: Path, body: str, becomes: str) -> None:
+    """Methods that refuse two dtypes, and elements that tensors choose; slices and numbers take any."""
+    conversion, models = _converted(tmp_path, body)
+    assert becomes in models
+    ran = tmp_path / "run.py"
+    ran.write_text(conversion.text.replace("cuda", "cpu").replace(".cpu()", ""), encoding="utf-8")
+    (tmp_path / "models.py").write_text(models.replace("cuda", "cpu"), encoding="utf-8")
+    subprocess.run([sys.executable, ran], cwd=tmp_path, check=True, capture_output=True, text=True)

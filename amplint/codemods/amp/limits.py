@@ -7,6 +7,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import walk
 from amplint.training import wrappers
+from amplint.training.derived import differentiating
 from amplint.training.hazards import is_sparse, multiplies_sparse
 from amplint.training.observed import Observed, framework
 from amplint.training.refusal import Reasons, Refusal
@@ -47,6 +48,7 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
     for step, optimizer in observed.steps.items() if scales else ():
         with reasons.collecting():
             _check_optimizer(script, step, optimizer)
+            _check_derived(script, step)
             wrapped = wrappers.wrapper(script, observed.calls, optimizer)
             if wrapped is not None:
                 raise Refusal(step, wrapped)
@@ -55,6 +57,14 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:
         raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
+
+
+def _check_derived(script: Script, step: cst.Call) -> None:
+    """Raise Refusal if a class of another file, which derives from that of `step`, differentiates a loss of its own."""
+    owner = script.method_owner(script.function_of(step))
+    place = differentiating(script, owner) if owner is not None else None
+    if place is not None:
+        raise Refusal(step, f"{place[0]}:{place[1]} makes gradients of this step, which no scaler scales there")
 
 
 def _check_optimizer(script: Script, step: cst.Call, optimizer: cst.BaseExpression) -> None:
