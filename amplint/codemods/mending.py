@@ -9,7 +9,7 @@ from dataclasses import replace
 from amplint.codemods.conversion import Cure, Remark
 from amplint.edits.casting import tensor_evidence
 from amplint.edits.functions import decorate
-from amplint.findings import Applicability, Edit, Finding, Fix, Severity, Span
+from amplint.findings import Applicability, Edit, Finding, Fix, Span
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -18,6 +18,7 @@ from amplint.source.rewrite import Rewriter
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
+from amplint.torchlib.policy import MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.floating import is_floating
 from amplint.training.halves import ABOUT_HALF
@@ -86,7 +87,8 @@ def _takes_cast(source: Source, node: cst.CSTNode, leaf: cst.BaseExpression) -> 
     """Whether `leaf` can be cast for the operation `node`: it is floating, or the operation takes nothing else."""
     floating = is_floating(source, leaf)
     name = called_name(node)
-    takes_any = name == "numpy" or is_loss(name) or is_layer(node)
+    made = constructors(source, dotted(node.func) or "") if isinstance(node, cst.Call) else set[str]()
+    takes_any = name == "numpy" or ((is_loss(name) or is_layer(node)) and not (made and made <= MODULE_OPS.keys()))
     return floating is True or (floating is None and not takes_any)
 
 
@@ -203,7 +205,7 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         spans = [there.span, *(note.span for note in finding.notes)]
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
         return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
-    if finding.name == "bfloat16-to-numpy" and finding.severity is Severity.INFO:
+    if finding.name == "bfloat16-to-numpy":
         return of_array(source, there.span)
     return finding.fix
 
@@ -244,6 +246,12 @@ def of_write(source: Source, write: Write) -> Fix | None:
         rewrite.replace(one, f"{rewrite.operand(one)}.to({source.code(write.into)}.dtype)") for one in write.cast
     )
     return Fix("Write in the dtype of the tensor", casts, Applicability.UNSAFE) if casts else None
+
+
+def of_rounding(source: Source, write: Write) -> Fix:
+    """The fix that makes the tensor which takes float32 like a float32 one."""
+    casts = tuple(map(Rewriter(source).add_float, write.cast))
+    return Fix("Make the tensor float32", casts, Applicability.UNSAFE)
 
 
 def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | None:

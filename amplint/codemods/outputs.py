@@ -438,7 +438,10 @@ def _given(script: Script, function: cst.FunctionDef | None, names: Mapping[cst.
     found = {*names.get(function, ())}
     for call in script.calls:
         if function is not None and called_name(call) == function.name.value:
-            outputs = names.get(script.function_of(call), ())
+            home = script.function_of(call)
+            outputs = {*names.get(home, ())}
+            loops = [one for one in script.of_kind(cst.CompFor) if script.function_of(one) is home]
+            outputs |= {path for one in loops if dotted(one.iter) in outputs for path in bound_paths(one)}
             params = [one.name.value for one in positional(function) if one.name.value != "self"]
             found |= {param for param, one in matched(call, params) if dotted(one.value) in outputs}
     return found

@@ -20,6 +20,7 @@ from amplint.codemods.mending import (
     of_finding,
     of_kernel,
     of_product,
+    of_rounding,
     of_sigmoids,
     of_write,
     remark_on,
@@ -41,12 +42,13 @@ from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regio
 from amplint.training.observed import AT_HOME
 from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, whole_program
-from amplint.training.writes import writes
+from amplint.training.writes import rounded, writes
 
 _DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
 """Ways to call what no name tells."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _TWO_DTYPES_WRITTEN = "this raises if the tensor is float32 and what is written is half, or the other way round"
+_ROUNDED = "float32 is put into a tensor made like one that may be half, with its three digits or two; make it float32"
 _NO_ARRAY = {
     "float16": "this library raises for NumPy arrays of float16; convert to float32 before",
     "bfloat16": "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before",
@@ -143,7 +145,9 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from _arrays(program, run, reported_here, dtype)
     sparse = not any(map(hazards.multiplies_sparse, reached))
     for chunk in reached:
-        yield from _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)
+        places = {(one.row, one.text.rpartition(": ")[0]) for one in told}
+        dangers = _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)
+        yield from (one for one in dangers if (one.row, one.text.rpartition(": ")[0]) not in places)
         yield from _writes(chunk, source, row, _rows_of(chunk, live))
 
 
@@ -258,12 +262,13 @@ def _hazards(
 def _writes(chunk: Chunk, main: Source, row: int, live: list[range]) -> Iterator[Remark]:
     """Remarks on writes of two dtypes that run in a region of the file."""
     name, halves = _relative(chunk.source, main), halves_of(main.text, main.path)
-    for write in writes(chunk):
+    found = [(one, _TWO_DTYPES_WRITTEN, of_write(chunk.source, one)) for one in writes(chunk)]
+    found += [(one, _ROUNDED, of_rounding(chunk.source, one)) for one in rounded(chunk)]
+    for write, why, fix in found:
         span = chunk.span(write.node)
         if any(span.start.row in each for each in live) if name else halves.is_inside(write.node):
-            text = f"{name}:{span.start.row}: {_TWO_DTYPES_WRITTEN}" if name else _TWO_DTYPES_WRITTEN
-            cures = as_cures(chunk.source, of_write(chunk.source, write))
-            yield Remark(row if name else span.start.row, text, cures=cures)
+            text = f"{name}:{span.start.row}: {why}" if name else why
+            yield Remark(row if name else span.start.row, text, cures=as_cures(chunk.source, fix))
 
 
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:

@@ -85,6 +85,16 @@ def bound_paths(node: cst.CSTNode, *, whole: bool = False) -> set[str]:
     return found
 
 
+def given_to(assign: cst.Assign, path: str) -> Iterator[cst.BaseExpression]:
+    """What an assignment binds to `path`, also as one of several."""
+    for target in (one.target for one in assign.targets):
+        if dotted(target) == path:
+            yield assign.value
+        elif isinstance(target, cst.Tuple) and isinstance(assign.value, cst.Tuple):
+            pairs = zip(target.elements, assign.value.elements, strict=False)
+            yield from (value.value for one, value in pairs if dotted(one.value) == path)
+
+
 def changed(statement: cst.CSTNode) -> set[str]:
     """The variables and attributes that `statement`, or a node in it, binds or updates in place."""
     return {path for node in walk(statement) for path in changed_by(node)}

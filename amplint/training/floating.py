@@ -174,6 +174,8 @@ class _Judge:
         roots: list[cst.CSTNode] = [one.module for one in self._source.chunks_at(row)] if whole else []
         roots += [home] if home is not None and not whole else []
         statements = [one for root in roots for kind in (cst.Assign, cst.For) for one in every(root, kind)]
+        if not whole:  # what is bound behind it is another value
+            statements = [one for one in statements if self._source.span(one).start.row < row]
         known = [kind for one in statements for kind in self._of_binding(one, path)]
         if known and (None not in known or Kind.OTHER in known):
             return _joined(known)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Set
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.models.parameters import WRAPPERS
 from amplint.semantics.reading.scopes import dotted
-from amplint.semantics.words import ABOUT_MODELS, SPEAKS_OF_LOSS
+from amplint.semantics.words import ABOUT_MODELS, CALLED_MODULE, SPEAKS_OF_LOSS
 from amplint.source import syntax as cst
 from amplint.source.tree import children, every, walk
 from amplint.torchlib.catalogue import OPERATIONS
-from amplint.training.bindings import bound_paths, called_name, changed_by, paths
+from amplint.training.bindings import bound_paths, called_name, changed_by, given_to, paths
 from amplint.training.calls import only_raises
 from amplint.training.observed import Observed, disables_gradients, is_no_grad_function
 from amplint.training.refusal import Refusal
@@ -23,6 +23,7 @@ _MOVES = frozenset({"to", "cuda", "cpu", "train", "eval"})
 """Methods of a module that return it."""
 EXITS = frozenset({"exit", "_exit", "abort"})
 """Functions that end the process."""
+_FILLING = frozenset({"add", "append", "push", "put", "store", "store_transition", "insert", "remember"})
 _NUMBERS = frozenset({"item", "tolist"})
 
 
@@ -52,6 +53,7 @@ class Flow:
         self._training = self._calls.functions_reaching(self._work)
         self._running = self._calls.functions_reaching(self._forwards, constructors=False)
         self._keeping = set(_loss_holders(script))
+        self._buffers = set(_buffers(script))
         self.unseen: dict[cst.Call, None] = {}
         """The calls that run an unseen model."""
 
@@ -79,11 +81,29 @@ class Flow:
         statements.
         """
         tainted: set[str] = set()
+        self._forwards |= self._alike(way)
         for statement in way:
             if self.runs_model(statement) or self._reads(statement) & tainted:
                 found[statement] = None
                 tainted |= set(self._binds(statement)) - set(_numbers(statement))
         return tainted
+
+    def _alike(self, way: list[cst.CSTNode]) -> set[cst.Call]:
+        """The calls on a `way` of a parameter that is a model by its name, or of what such a way runs on an output."""
+        calls = [call for statement in way for call in every(statement, cst.Call)]
+        found = {one for one in calls if self._calls_parameter(one) and CALLED_MODULE.search(called_name(one))}
+        outputs = set[str]()
+        for statement in way:
+            if self.runs_model(statement) or self._reads(statement) & outputs:
+                outputs |= set(self._binds(statement)) - set(_numbers(statement))
+        run = {dotted(one.func) for one in calls if any(paths(each.value) & outputs for each in one.args)}
+        run &= {path for path in run if path is not None and self._is_unknown(path)}
+        return found | {one for one in calls if dotted(one.func) in run and one.args}
+
+    def _is_unknown(self, path: str) -> bool:
+        """Whether `path` is a variable that only assignments bind to an element of a collection."""
+        values = [value for one in self._script.of_kind(cst.Assign) for value in given_to(one, path)]
+        return bool(values) and not is_loss(path) and all(isinstance(one, cst.Subscript) for one in values)
 
     def _find_unseen(self, way: list[cst.CSTNode]) -> bool:
         """Record the calls on a `way` to a loss that run an unseen model, and return whether there are any.
@@ -217,7 +237,7 @@ class Flow:
                 if isinstance(above, (cst.FunctionDef, cst.ClassDef)) or not bound & needed:
                     continue
                 way.append(above)
-                needed = (needed - self._certainly_binds(above)) | self._reads(above)
+                needed = (needed - self._certainly_binds(above)) | (self._reads(above) - self._buffers)
         function = self._script.function_of(node)
         complete = any(self.runs_model(one) and not self.trains(one) for one in way)
         if function is None or (complete and not self._is_given(function, needed)):
@@ -349,6 +369,15 @@ def _loss_holders(script: Script) -> Iterator[str]:
         value = assignment.value
         if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):
             yield from paths(value.value)
+
+
+def _buffers(script: Script) -> Iterator[str]:
+    """The objects that are filled and sampled, as memories are: what they give carries no gradient."""
+    methods: dict[str, set[str]] = {}
+    for call in script.calls:
+        if isinstance(call.func, cst.Attribute) and (owner := dotted(call.func.value)) is not None:
+            methods.setdefault(owner, set()).add(call.func.attr.value)
+    yield from (path for path, names in methods.items() if "sample" in names and names & _FILLING)
 
 
 def _targets(one: cst.BaseSmallStatement) -> list[cst.CSTNode]:

@@ -19,6 +19,8 @@ from amplint.training.surroundings import cached_by_text, check_time, modules, w
 _FORWARD = re.compile(r"^[ \t]+def forward\(", re.MULTILINE)
 _MOST_FILES = 60
 """The limit of files in a folder that are searched for importers."""
+_MOST_CHOICES = 12
+"""The limit of modules among which a run chooses one."""
 _MOST_IMPORTERS = 4
 """The limit of files that import one: what more of them share is given too many models to tell of each."""
 
@@ -43,9 +45,12 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
     for asked in modules_asked(program):
         chosen = (program.resolve(asked, name) for name in asked.imports)
         yield from ((whole_program(one.source), one) for one in chosen if isinstance(one, Chunk) and is_model(one))
-    every_importer = list(importers(main))
-    for source in every_importer if len(every_importer) <= _MOST_IMPORTERS else ():
+    waiting, seen = [*importers(main)], {main}
+    waiting = waiting if len(waiting) <= _MOST_IMPORTERS else []
+    constructs = False
+    for source in waiting:
         check_time()
+        seen.add(source)
         program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
         names = {dotted(call.func) or "" for call in calls}
@@ -54,7 +59,18 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
             target = program.resolve(source, name) if name else None
             last = name.rpartition(".")[2]
             if isinstance(target, Chunk) and target.source is not main and (is_model(target) or last in made):
+                constructs |= is_model(target)
                 yield program, target
+    for source in [] if constructs else waiting:
+        for above in importers(source):
+            if above not in seen:
+                seen.add(above)
+                program = whole_program(above)
+                calls = [call for chunk in above.chunks for call in every(chunk.module, cst.Call)]
+                targets = (program.resolve(above, dotted(call.func) or "") for call in calls)
+                yield from (
+                    (program, one) for one in dict.fromkeys(targets) if isinstance(one, Chunk) and is_model(one)
+                )
 
 
 def modules_asked(program: Program) -> set[Source]:
@@ -76,6 +92,19 @@ def _imported_by_name(main: Source) -> Iterator[str]:
             yield value.evaluated_value
         elif isinstance(value, cst.Attribute) and (option := options(main).get(value.attr.value)) is not None:
             yield option.default or ""
+        elif value is not None:
+            yield from _modules_of(main, call)
+
+
+def _modules_of(main: Source, call: cst.Call) -> Iterator[str]:
+    """The modules of the package in which `import_module()` looks for one whose name only a run knows."""
+    strings = [one.evaluated_value for each in call.args for one in every(each, cst.SimpleString)]
+    packages = [one.strip(".%s{}") for one in strings if isinstance(one, str)]
+    for package in dict.fromkeys(filter(None, packages)):
+        folder = os.path.join(os.path.dirname(os.path.abspath(main.path)), *package.split("."))
+        yield from (
+            f"{package}.{name.removesuffix('.py')}" for name in sorted(modules().scripts(folder))[:_MOST_CHOICES]
+        )
 
 
 @cached_by_text
@@ -96,7 +125,9 @@ def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Ite
     """The paths of functions and classes whose results `source` passes to what `main` defines."""
     own = {chunk.name for chunk in main.chunks if chunk.name}
     own |= {one.name.value for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)}
-    given = {dotted(one.value) for call in calls if called_name(call) in own for one in call.args}
+    values = [one.value for call in calls if called_name(call) in own for one in call.args]
+    yield from (dotted(one.func) or "" for one in values if isinstance(one, cst.Call))
+    given = {dotted(one) for one in values}
     for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
         chosen = assign.value.body if isinstance(assign.value, cst.IfExp) else assign.value
         made = constructor(chosen)

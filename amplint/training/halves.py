@@ -170,9 +170,11 @@ class Halves:
 
     def to_arrays(self) -> Iterator[Span]:
         """The calls that can make an array of NumPy of a half value, or, with `arrays`, raise for such an array."""
-        for statement, half in self._before.items():
-            inside = statement in self._within
+        for statement, before in self._before.items():
+            inside, half = statement in self._within, set(before)
             half |= set(self._mapped(statement, half, inside=inside))
+            for loop in every(statement, cst.CompFor) if isinstance(statement, cst.SimpleStatementLine) else ():
+                self._iterate(loop.target, loop.iter, half, inside=inside)
             for call in every(statement, cst.Call) if isinstance(statement, cst.SimpleStatementLine) and half else ():
                 if any(self._carries(one, half, inside=inside) for one in self._array_operands(call)):
                     yield self.source.span(call)

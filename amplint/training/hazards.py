@@ -10,9 +10,9 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
-from amplint.torchlib.policy import FLOAT32, treatment
+from amplint.torchlib.policy import BANNED, FLOAT32, treatment
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
-from amplint.training.floating import is_floating
+from amplint.training.floating import Kind, is_floating, kind_of
 from amplint.training.halves import calls_library, changes_dtype
 from amplint.training.operands import PRODUCTS, is_lowered, is_off, operands
 
@@ -38,6 +38,9 @@ _AVERAGES = frozenset({"conv1d", "conv2d", "conv3d", "avg_pool1d", "avg_pool2d",
 _WORDS = {
     "grad",
     "register_hook",
+    "sigmoid",
+    "BCELoss",
+    *BANNED,
     "sparse",
     "batch_norm",
     "grid_sample",
@@ -60,6 +63,8 @@ _WORDS = {
 """Words of which all such code has one."""
 UNSCALED = "which no scaler can know; bfloat16 needs none"
 """The end of reasons against a scaler."""
+_PROBABILITIES = "binary cross-entropy of probabilities raises under CUDA autocast"
+_COARSE = {"float16": "carry no scale", "bfloat16": "have two digits"}
 _NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
 _LIFTED_ON_CUDA = (FLOAT32 - treatment().float32["cpu"]) & {"pow", "exp"}
 """Powers and exponentials that the regions of CUDA compute in float32, and those of CPUs do not."""
@@ -128,6 +133,7 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
             yield from _alike(node, chunk.source)
             yield from (one for one in found if not is_wide(one[0]))
             yield from _sines(node)
+            yield from (one for one in _ranked(node, chunk.source) if not is_wide(one[0]))
             yield from _rotations(node, chunk.source)
             if dtype == "float16":
                 yield from _quotients(node, chunk.source)
@@ -138,10 +144,17 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
 
 def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
     """The hazard that a call is by itself."""
-    if dtype == "float16" and _differentiates(chunk, node):
+    if called_name(node) in BANNED and not is_off(chunk.source, node) and node.args:
+        yield node, _PROBABILITIES, (node,)
+    elif called_name(node) == "BCELoss" and isinstance(assign := chunk.source.parent(node), cst.Assign):
+        held = bound_paths(assign, whole=True)
+        calls = [one for one in every(chunk.module, cst.Call) if dotted(one.func) in held and one.args]
+        if calls and not all(is_off(chunk.source, one) for one in calls):
+            yield calls[0], _PROBABILITIES, tuple(calls)
+    elif _differentiates(chunk, node):
         forwards, inputs = _forwards_of(node, chunk)
         if not forwards or not all(is_off(chunk.source, one) for one in forwards):
-            why = "these gradients are float16 and carry no scale; compute the penalty in a region that is off"
+            why = f"these gradients are {dtype} and {_COARSE[dtype]}; compute the penalty in a region that is off"
             given = [[one.value for one in call.args if dotted(one.value) in inputs] for call in forwards]
             yield node, why, tuple(one for each in given for one in each) if all(given) else ()
     elif dtype == "float16" and _is_inner(chunk, node):
@@ -181,9 +194,20 @@ def _rotations(function: _Body, source: Source) -> Iterator[_Found]:
     if found or any(_ends_of(one) == ["3", ""] for one in every(function, cst.Subscript)):
         layers = any(is_lowered(one) and called_name(one) not in PRODUCTS for one in every(function, cst.Call))
         found = found if layers else products
+    found += (one for one in products if one not in found and _moves(one, source))
     for node in found:
         if not _is_wide(node):
             yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16", (node,)
+
+
+def _moves(product: cst.CSTNode, source: Source) -> bool:
+    """Whether an offset with one dimension more is added to a product, or its first three coordinates are taken."""
+    above = source.parent(product)
+    if isinstance(above, cst.BinaryOperation) and isinstance(above.operator, cst.Add):
+        return called_name(above.right if above.left is product else above.left) == "unsqueeze"
+    while isinstance(above, (cst.Attribute, cst.Call)):
+        above = source.parent(above)
+    return _ends_of(above)[-1:] == ["3"] if isinstance(above, cst.Subscript) else False
 
 
 def _phases(function: _Body, chunk: Chunk) -> Iterator[_Found]:
@@ -209,10 +233,15 @@ def _phases(function: _Body, chunk: Chunk) -> Iterator[_Found]:
 
 
 def _is_rotation(value: cst.CSTNode) -> bool:
-    """Whether `value` is reshaped to 4x4 transformations, or their part up to the third row and column."""
-    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and called_name(value) in _RESHAPING:
-        if [one.value.value for one in value.args if isinstance(one.value, cst.Integer)][-2:] == ["4", "4"]:
+    """Whether `value` is made, or reshaped, as 3x3 or 4x4 matrices, or their part up to the third row and column."""
+    while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+        numbers = [one.value.value for one in value.args if isinstance(one.value, cst.Integer)]
+        if called_name(value) in _RESHAPING and numbers[-2:] in (["4", "4"], ["3", "3"]):
             return True
+        if called_name(value) in ("inverse", "inv"):
+            return True
+        if called_name(value) == "eye":
+            return numbers[:1] in (["3"], ["4"])
         value = value.func.value
     return _ends_of(value) == ["3", "3"]
 
@@ -388,6 +417,30 @@ def _sines(function: _Body) -> Iterator[_Found]:
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN", ()
 
 
+def _ranked(function: _Body, source: Source) -> Iterator[_Found]:
+    """Ranks in `function` by sigmoids, which half rounds to 1 from a score of 9 on, so that they tie."""
+    made: dict[str, list[cst.Call]] = {}
+    for one in every(function, cst.Assign):
+        calls = [call for call in every(one.value, cst.Call) if called_name(call) == "sigmoid" and not _is_wide(call)]
+        for path in bound_paths(one) if calls and kind_of(source, calls[0]) is not Kind.FLOAT32 else ():
+            made.setdefault(path, []).extend(calls)
+    copies = {
+        path: one for one in every(function, cst.Assign) for path in bound_paths(one) if paths(one.value) & made.keys()
+    }
+    for node in every(function, cst.Comparison, cst.Call) if made else ():
+        if isinstance(node, cst.Comparison):
+            sides = [node.left, *(one.comparator for one in node.comparisons)]
+            scores = [side for side in sides if dotted(side) in made or dotted(side) in copies]
+            found = scores[0] if len(scores) == len(sides) == 2 else None
+        else:
+            found = (
+                next(iter(operands(source, node)), None) if called_name(node) in ("argsort", "sort", "topk") else None
+            )
+        sigmoids = [call for path in (paths(found) if found is not None else ()) for call in made.get(path, ())]
+        if sigmoids:
+            yield node, "scores that a sigmoid brings near 1 tie in half; rank float32", tuple(sigmoids)
+
+
 def _variances(function: _Body) -> Iterator[_Found]:
     """Differences of an average of a square and a squared average."""
     squares = {
@@ -552,9 +605,11 @@ def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:
         left, right = _number(node.left, chunk), _number(node.right, chunk)
         return left - right if left is not None and right is not None else None
     if isinstance(node, cst.Name):
-        given = [one.value for one in every(chunk.module, cst.Assign) if bound_paths(one) == {node.value}]
+        nodes = (one for each in {chunk, *chunk.source.chunks} for one in every(each.module, cst.Assign))
+        given = list(dict.fromkeys(one.value for one in nodes if bound_paths(one) == {node.value}))
         given += [one.default for one in every(chunk.module, cst.Param) if one.name.value == node.value and one.default]
-        return _number(given[0], chunk) if len(given) == 1 and isinstance(given[0], cst.Float) else None
+        plain = [one for one in given if not any(every(one, cst.Name))]
+        return _number(plain[0], chunk) if len(given) == len(plain) == 1 else None
     return None
 
 

@@ -31,7 +31,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.frameworks import TITLES
-from amplint.training.bindings import bound_paths, called_name
+from amplint.training.bindings import bound_paths, called_name, given_to
 from amplint.training.calls import Calls
 from amplint.training.gradients import gradient_uses
 from amplint.training.interpretation import Interpretation, interpreted
@@ -393,9 +393,12 @@ class _Watch:
         func = call.func
         if not isinstance(func, cst.Attribute) or func.attr.value != "step" or call.args or call in self.found.steps:
             return False
-        held = func.value.value if isinstance(func.value, cst.Subscript) else None
-        if held is not None and (path := dotted(held)) is not None:
-            return SPEAKS_OF_OPTIMIZER.search(path.rpartition(".")[2]) is not None and not SCHEDULER.search(path)
+        path = dotted(func.value)
+        bound = (one for one in self._script.of_kind(cst.Assign) if path is not None)
+        values = [func.value, *(value for one in bound for value in given_to(one, path or ""))]
+        held = [dotted(one.value) or "" for one in values if isinstance(one, cst.Subscript)]
+        if any(SPEAKS_OF_OPTIMIZER.search(one.rpartition(".")[2]) and not SCHEDULER.search(one) for one in held):
+            return True
         return dotted(func.value) in self._optimizers
 
     def is_seeded(self, call: cst.Call) -> bool:

@@ -23,6 +23,9 @@ _OF_NUMBERS = frozenset({"int", "float", "len", "range", "item", "min", "max", "
 _LIKE = frozenset({"clone", *(f"new_{one}" for one in ("zeros", "ones", "empty", "full"))})
 
 
+_COPYING = frozenset({"clone", "zeros_like", "ones_like", "empty_like", "new"})
+
+
 class Write(NamedTuple):
     """A write, the tensor that it goes into, and what is cast: the operands, none if they may be no tensors."""
 
@@ -53,6 +56,32 @@ def writes(chunk: Chunk) -> Iterator[Write]:
         ):
             tensor = _is_tensor_value(source, assign.value)
             yield Write(assign, target.value, (assign.value,) if tensor else ())
+
+
+def rounded(chunk: Chunk) -> Iterator[Write]:
+    """The slices of tensors made like one that may be half, to which a function assigns float32."""
+    source = chunk.source
+    told = set[cst.CSTNode]()
+    for assign in every(chunk.module, cst.Assign):
+        target = assign.targets[0].target
+        home = next((one for one in source.ancestors(assign) if isinstance(one, cst.FunctionDef)), None)
+        if not isinstance(target, cst.Subscript) or home is None or dotted(target.value) is None:
+            continue
+        made = [one.value for one in every(home, cst.Assign) if bound_paths(one, whole=True) == {dotted(target.value)}]
+        calls = [one for one in made if isinstance(one, cst.Call) and (called_name(one) in _COPYING)]
+        like = _source_of(calls[-1]) if calls else None
+        if like is None or calls[-1] in told or kind_of(source, assign.value) is not Kind.FLOAT32:
+            continue
+        if kind_of(source, like) in (None, Kind.FLOATING, Kind.HALF):
+            told.add(calls[-1])
+            yield Write(assign, target.value, (like,))
+
+
+def _source_of(call: cst.Call) -> cst.BaseExpression | None:
+    """The tensor that a call copies, or makes one like."""
+    if isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch":
+        return call.func.value
+    return call.args[0].value if call.args else None
 
 
 def _written(call: cst.Call, name: str) -> list[cst.BaseExpression]:

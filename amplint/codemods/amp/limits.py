@@ -45,6 +45,9 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
             script.statement(call)
             if isinstance(call.func, cst.Name):
                 raise Refusal(call, _OF_LOSSES)
+    for call in observed.backwards if scales else ():
+        with reasons.collecting():
+            _check_seed(script, call)
     for step, optimizer in observed.steps.items() if scales else ():
         with reasons.collecting():
             _check_optimizer(script, step, optimizer)
@@ -57,6 +60,15 @@ def check(script: Script, observed: Observed, *, scales: bool, sharded: bool = F
         raise Refusal(observed.backwards[0], "no step of an optimizer was found that uses these gradients")
     if observed.steps and not observed.backwards:
         raise Refusal(next(iter(observed.steps)), "no backward pass was found that makes the gradients of this step")
+
+
+def _check_seed(script: Script, backward: cst.Call) -> None:
+    """Raise Refusal if a backward pass begins with what may be a gradient of another, which carries the scale."""
+    seeds = (one for one in backward.args if one.keyword is None or one.keyword.value == "gradient")
+    for seed in seeds:
+        path, function = dotted(seed.value), script.function_of(backward)
+        if isinstance(seed.value, cst.Attribute) and path is not None and not script.assignments(function, path):
+            raise Refusal(backward, f"{path} may be a gradient that carries the scale already")
 
 
 def _check_derived(script: Script, step: cst.Call) -> None:

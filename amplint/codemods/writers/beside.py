@@ -33,6 +33,7 @@ class Beside:
         self._differentiated = {path for backward in observed.backwards for path in paths(backward.func)}
         self._flow = flow
         self._forwards = observed.forwards
+        self._targets = observed.calls.targets
         self._modules = observed.modules
         self._losses = losses
         statements = list(regions)
@@ -40,13 +41,14 @@ class Beside:
         self._half: dict[cst.CSTNode, Set[str]] = {}
         homes = {script.function_of(one) for one in statements}
         for statement, half in self.halves.outside():
-            if len(statement.body) > 1 or flow.trains(statement) or script.function_of(statement) not in homes:
+            if len(statement.body) > 1 or flow.trains(statement):
                 continue
-            if any(self._calls(statement, half)) and not any(every(statement, cst.Yield)):
+            at_home, calls = script.function_of(statement) in homes, list(self._calls(statement, half))
+            if (at_home or any(map(self._is_module, calls))) and calls and not any(every(statement, cst.Yield)):
                 self._half[statement] = half
-            else:
-                calls = every(statement, cst.Call)
-                self.foreign_calls += (call for call in calls if self._is_foreign_call(call, half))
+            elif at_home:
+                strange = every(statement, cst.Call)
+                self.foreign_calls += (call for call in strange if self._is_foreign_call(call, half))
 
     @property
     def statements(self) -> list[cst.CSTNode]:
@@ -88,12 +90,15 @@ class Beside:
         return call in self._forwards or dotted(call.func) in self._modules
 
     def _calls(self, statement: cst.CSTNode, half: Set[str]) -> Iterator[cst.Call]:
-        """The losses in `statement` with an argument in `half`."""
+        """The losses and models in `statement` with an argument in `half`."""
         for call in every(statement, cst.Call):
             name = called_name(call)
+            if not self._is_module(call) and isinstance(self._script.source.parent(call), cst.Expr):
+                continue
             shapes = name in OPERATIONS and name not in LOWER | FLOAT32
             known = (callee(call) in self._losses and not shapes) or is_loss(name) or self._is_module(call)
-            if known and any(self.halves.carries(argument.value, half) for argument in call.args[:1]):
+            given = call.args if self._is_module(call) and not self._targets(call) else call.args[:1]
+            if known and any(self.halves.carries(argument.value, half) for argument in given):
                 yield call
 
 
