@@ -145,8 +145,7 @@ class _Judge:
         """Whether `call` runs a layer, or a model by its uses, of which the result is one tensor."""
         if isinstance(call.func, cst.Call):
             return called_name(call.func) in MODULE_OPS
-        chunks = self._source.chunks_at(self._source.span(call).start.row)
-        if any(kinds_in(chunk).get(path) == MODEL for chunk in chunks):
+        if any(kinds_in(chunk).get(path) == MODEL for chunk in self._source.chunks):
             return True
         made = {
             called_name(constructor(one.value))
@@ -171,7 +170,10 @@ class _Judge:
         self._seen.add((home, path))
         row = self._source.span(node).start.row
         whole = path.startswith("self.") or home is None
-        roots: list[cst.CSTNode] = [one.module for one in self._source.chunks_at(row)] if whole else []
+        chunks = (
+            self._source.chunks_at(row) if home is not None else (one for one in self._source.chunks if not one.name)
+        )
+        roots: list[cst.CSTNode] = [one.module for one in chunks] if whole else []
         roots += [home] if home is not None and not whole else []
         statements = [one for root in roots for kind in (cst.Assign, cst.For) for one in every(root, kind)]
         if not whole:  # what is bound behind it is another value

@@ -18,6 +18,7 @@ from amplint.training.floating import Kind, kind_of
 _PRODUCTS = in_place(operations_with("matrices", "alike"))
 _WRITING = in_place(operations_with("writes", "alike"))
 """Methods that refuse to write a tensor into one of another dtype."""
+_TENSORS_ALONE = in_place(operations_with("tensor-source"))
 _SOURCES = {f"{name}_": places for name, places in parameters("beside").items() if f"{name}_" in _WRITING}
 _OF_NUMBERS = frozenset({"int", "float", "len", "range", "item", "min", "max", "sum", "round"})
 _LIKE = frozenset({"clone", *(f"new_{one}" for one in ("zeros", "ones", "empty", "full"))})
@@ -42,6 +43,7 @@ def writes(chunk: Chunk) -> Iterator[Write]:
         if name not in _WRITING | _PRODUCTS or owner is None or dotted(owner) is None:
             continue
         given = _written(call, name)
+        given = given if name in _TENSORS_ALONE | _PRODUCTS else [one for one in given if _is_tensor_value(source, one)]
         differing = [one for one in given if _may_differ(source, owner, one, certain=False)]
         if differing:
             yield Write(call, owner, tuple(differing))
@@ -100,7 +102,11 @@ def _may_differ(source: Source, into: cst.BaseExpression, value: cst.BaseExpress
     if called_name(value) in ("to", "type", "type_as", "float", "double") or _is_like(source, into, value):
         return False
     left, right = kind_of(source, into), kind_of(source, value)
-    if Kind.OTHER in (left, right) or (left is right and left in (Kind.FLOAT32, Kind.HALF)):
+    if (
+        Kind.OTHER in (left, right)
+        or (left is None and right is Kind.FLOAT32)
+        or (left is right and left in (Kind.FLOAT32, Kind.HALF))
+    ):
         return False
     return not certain or (left is Kind.FLOAT32 and right is not Kind.FLOAT32)
 
