@@ -366,9 +366,9 @@ def _constructs(statement: cst.CSTNode, call: cst.Call) -> bool:
 def _loss_holders(script: Script) -> Iterator[str]:
     """The objects that hold a loss after a call, as in `model(x); loss = model.loss`."""
     for assignment in script.of_kind(cst.Assign):
-        value = assignment.value
-        if isinstance(value, cst.Attribute) and SPEAKS_OF_LOSS.search(value.attr.value):
-            yield from paths(value.value)
+        for value in every(assignment.value, cst.Attribute):
+            if SPEAKS_OF_LOSS.search(value.attr.value) and not isinstance(script.source.parent(value), cst.Call):
+                yield from paths(value.value)
 
 
 def _buffers(script: Script) -> Iterator[str]:

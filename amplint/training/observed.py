@@ -110,6 +110,7 @@ def observe(script: Script, goal: Goal) -> Observed:
     scales = goal is Goal.SCALER
     watch.found.models |= watch.models
     watch.found.forwards.update(call for call in script.calls if watch.uses_model(call))
+    watch.found.forwards.difference_update(call for call in script.calls if watch.sets_up(call))
     watch.found.modules.update(_made_of_modules(script, interpretation.program))
     watch.found.uses += gradient_uses(script, interpretation.calls, scaled=scales)
     watch.found.steps.update(

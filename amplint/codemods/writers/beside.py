@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Set
 from amplint.findings import Edit
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.words import CALLED_MODULE
 from amplint.source import syntax as cst
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
@@ -87,7 +88,9 @@ class Beside:
         return any(self.halves.carries(one, half) for one in given)
 
     def _is_module(self, call: cst.Call) -> bool:
-        return call in self._forwards or dotted(call.func) in self._modules
+        path = dotted(call.func) or ""
+        named = path.startswith("self.") and CALLED_MODULE.search(path.rpartition(".")[2]) and not self._targets(call)
+        return call in self._forwards or path in self._modules or bool(named and call.args)
 
     def _calls(self, statement: cst.CSTNode, half: Set[str]) -> Iterator[cst.Call]:
         """The losses and models in `statement` with an argument in `half`."""
