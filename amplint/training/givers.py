@@ -99,7 +99,7 @@ def _imported_by_name(main: Source) -> Iterator[str]:
 def _modules_of(main: Source, call: cst.Call) -> Iterator[str]:
     """The modules of the package in which `import_module()` looks for one whose name only a run knows."""
     strings = [one.evaluated_value for each in call.args for one in every(each, cst.SimpleString)]
-    packages = [one.strip(".%s{}") for one in strings if isinstance(one, str)]
+    packages = [re.sub(r"%s|\{\w*\}", "", one).strip(".") for one in strings if isinstance(one, str)]
     for package in dict.fromkeys(filter(None, packages)):
         folder = os.path.join(os.path.dirname(os.path.abspath(main.path)), *package.split("."))
         yield from (

@@ -199,6 +199,10 @@ class Halves:
                 if self._carries(values, half, inside=inside):
                     yield param.name.value
 
+    def given_to(self, function: cst.FunctionDef) -> Set[str]:
+        """The parameters of a function of the file that its calls give half values."""
+        return self._given.get(function, set())
+
     def arguments(self, call: cst.Call) -> list[cst.BaseExpression]:
         """The arguments of `call`, and the elements of displays among them, that can be half."""
         _, statement = self._at(self.source.span(call))

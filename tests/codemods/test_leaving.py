@@ -155,14 +155,15 @@ def test_models_of_importers_are_read(tmp_path: Path, files: dict[str, str]) -> 
     assert any(one.startswith("models.py:11: ") for one in _told(tmp_path, {**files, "models.py": MODEL}))
 
 
-def test_models_that_a_run_chooses_in_a_package_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ['"zoos." + name', '".%s" % name, "zoos"'])
+def test_models_that_a_run_chooses_in_a_package_are_read(tmp_path: Path, asked: str) -> None:
     """`import_module()` takes one of its modules."""
     text = TRAIN.replace("import torch\n", "import importlib\n\nimport torch\n") + (
-        '\n\ndef main(name):\n    module = importlib.import_module("zoo." + name)\n'
+        f"\n\ndef main(name):\n    module = importlib.import_module({asked})\n"
         "    net = module.Net()\n    train(net, [], torch.optim.SGD(net.parameters(), lr=0.1))\n"
     )
-    found = _told(tmp_path, {"zoo/__init__.py": "", "zoo/one.py": MODEL}, text)
-    assert any(one.startswith("zoo/one.py:11: ") for one in found)
+    found = _told(tmp_path, {"zoos/__init__.py": "", "zoos/one.py": MODEL}, text)
+    assert any(one.startswith("zoos/one.py:11: ") for one in found)
 
 
 @pytest.mark.parametrize(

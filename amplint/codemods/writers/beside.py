@@ -44,8 +44,11 @@ class Beside:
         for statement, half in self.halves.outside():
             if len(statement.body) > 1 or flow.trains(statement):
                 continue
-            at_home, calls = script.function_of(statement) in homes, list(self._calls(statement, half))
-            if (at_home or any(map(self._is_module, calls))) and calls and not any(every(statement, cst.Yield)):
+            function = script.function_of(statement)
+            at_home, calls = function in homes, list(self._calls(statement, half))
+            given = self.halves.given_to(function) if not at_home and function is not None else frozenset[str]()
+            runs = any(self._is_module(one) and any(paths(each.value) & given for each in one.args) for one in calls)
+            if (at_home or runs) and calls and not any(every(statement, cst.Yield)):
                 self._half[statement] = half
             elif at_home:
                 strange = every(statement, cst.Call)
