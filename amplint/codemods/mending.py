@@ -47,11 +47,14 @@ def wrapped_in_float32(
     return Fix("Compute the loss in float32", (*wrapped, *casts), Applicability.UNSAFE, ("import torch",))
 
 
-def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None) -> Fix | None:
+def in_float32(
+    source: Source, nodes: Iterable[cst.CSTNode], device: str | None, *, of_region: bool = False
+) -> Fix | None:
     """The fix that computes the operations `nodes` in float32, those that autocast lowers in regions that are off.
 
     A variable is what a network is given, which computes in float32 then. None if something else in their statements
-    needs autocast, or if `device`, the device type as code, is unknown.
+    needs autocast, if `device`, the device type as code, is unknown, or if what is cast may be no floating-point
+    tensor, unless it is `of_region`: known to come of one.
     """
     rewrite, edits, lowered = Rewriter(source), list[Edit](), list[cst.CSTNode]()
     nodes = list(dict.fromkeys(one for node in nodes for one in (node, *_products_beside(rewrite, node))))
@@ -69,7 +72,7 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
                 if node not in given and _needs_autocast(source, statement, nodes):
                     return None
         wide = {one for one in leaves if called_name(one) in _WIDENING or any(part in nodes for part in walk(one))}
-        if not all(_takes_cast(source, node, one) for one in leaves if one not in wide):
+        if not all(_takes_cast(source, node, one, of_region=of_region) for one in leaves if one not in wide):
             return None
         edits += (rewrite.add_float(one) for one in leaves if one not in wide or node in given)
     if lowered and device is None:
@@ -83,13 +86,13 @@ def in_float32(source: Source, nodes: Iterable[cst.CSTNode], device: str | None)
     return compute if edits else None
 
 
-def _takes_cast(source: Source, node: cst.CSTNode, leaf: cst.BaseExpression) -> bool:
+def _takes_cast(source: Source, node: cst.CSTNode, leaf: cst.BaseExpression, *, of_region: bool) -> bool:
     """Whether `leaf` can be cast for the operation `node`: it is floating, or the operation takes nothing else."""
     floating = is_floating(source, leaf)
     name = called_name(node)
     made = constructors(source, dotted(node.func) or "") if isinstance(node, cst.Call) else set[str]()
     takes_any = name == "numpy" or ((is_loss(name) or is_layer(node)) and not (made and made <= MODULE_OPS.keys()))
-    return floating is True or (floating is None and not takes_any)
+    return floating is True or (floating is None and (of_region or not takes_any))
 
 
 def _leaves(source: Source, node: cst.BaseExpression) -> list[cst.BaseExpression]:
@@ -206,7 +209,7 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
         return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
     if finding.name == "bfloat16-to-numpy":
-        return of_array(source, there.span)
+        return of_array(source, there.span, of_region=finding.elsewhere is None)
     return finding.fix
 
 
@@ -228,10 +231,13 @@ def as_cures(source: Source, *fixes: Fix | None) -> tuple[Cure, ...]:
     return tuple(Cure(source.path, source.text, one) for one in fixes if one is not None)
 
 
-def of_array(source: Source, span: Span) -> Fix | None:
-    """The fix that casts the tensor of which the call at `span` makes a NumPy array."""
+def of_array(source: Source, span: Span, *, of_region: bool) -> Fix | None:
+    """The fix that casts the tensor of which the call at `span` makes a NumPy array.
+
+    One that comes `of_region` is cast unless it certainly is not floating.
+    """
     calls = (one for one in _at(source, [span]) if isinstance(one, cst.Call) and called_name(one) == "numpy")
-    return next((in_float32(source, [one], None) for one in calls), None)
+    return next((in_float32(source, [one], None, of_region=of_region) for one in calls), None)
 
 
 def of_product(source: Source, span: Span, device: str | None) -> Fix | None:

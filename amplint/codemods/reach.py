@@ -145,10 +145,10 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from _arrays(program, run, reported_here, dtype)
     sparse = not any(map(hazards.multiplies_sparse, reached))
     for chunk in reached:
-        places = {(one.row, one.text.rpartition(": ")[0]) for one in told}
-        dangers = _hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)
-        yield from (one for one in dangers if (one.row, one.text.rpartition(": ")[0]) not in places)
-        yield from _writes(chunk, source, row, _rows_of(chunk, live))
+        places = {(one.row, *one.text.split(": ")[:1]) for one in told}
+        dangers = [*_hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)]
+        dangers += _writes(chunk, source, row, _rows_of(chunk, live))
+        yield from (one for one in dangers if one.cures or (one.row, *one.text.split(": ")[:1]) not in places)
 
 
 def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -173,7 +173,7 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
     halves = halves_of(main.text, main.path, arrays=dtype == "float16")
     for span in halves.to_arrays():
         if span not in run.decided and span.start.row not in reported:
-            cures = (*made, *(as_cures(main, of_array(main, span)) if dtype == "bfloat16" else ()))
+            cures = (*made, *(as_cures(main, of_array(main, span, of_region=True)) if dtype == "bfloat16" else ()))
             yield Remark(span.start.row, _NO_ARRAY[dtype], cures=cures)
     functions: dict[str, list[tuple[Chunk, cst.FunctionDef]]] = {}
     for chunk in program.chunks if halves.leaving else ():
@@ -188,7 +188,7 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
         found = _arrays_of(functions, callee, places, dtype, _CALLS)
         if found is not None:
             home, spans = found
-            casts = (of_array(home, span) for span in spans) if dtype == "bfloat16" else ()
+            casts = (of_array(home, span, of_region=False) for span in spans) if dtype == "bfloat16" else ()
             text = f"{_relative(home, main)}:{spans[0].start.row}: {_NO_ARRAY[dtype]}"
             yield Remark(row, text, cures=(*made, *as_cures(home, *casts)))
 
@@ -247,6 +247,8 @@ def _hazards(
         chunk, dtype, sparse=sparse and bool(name), on_cpu=(device or "").strip("'\"") == "cpu", is_wide=is_wide
     ):
         span = chunk.span(node)
+        if not name and why == hazards.PROBABILITIES:  # which a rule reports
+            continue
         if any(span.start.row in each for each in live) or (not name and halves.reaches(span)):
             fix = in_float32(chunk.source, cured, device) if cured else None
             together += cured if fix is not None else ()

@@ -63,7 +63,7 @@ _WORDS = {
 """Words of which all such code has one."""
 UNSCALED = "which no scaler can know; bfloat16 needs none"
 """The end of reasons against a scaler."""
-_PROBABILITIES = "binary cross-entropy of probabilities raises under CUDA autocast"
+PROBABILITIES = "binary cross-entropy of probabilities raises under CUDA autocast"
 _COARSE = {"float16": "carry no scale", "bfloat16": "have two digits"}
 _NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
 _LIFTED_ON_CUDA = (FLOAT32 - treatment().float32["cpu"]) & {"pow", "exp"}
@@ -111,7 +111,8 @@ def of(
     own = _cancelling(chunk, is_wide) if on_cpu else iter(())
     for found in (*_found_in(chunk, dtype, sparse=sparse, is_wide=is_wide), *own):
         node = found[0]
-        arrays = any(is_floating(chunk.source, one) is False for one in operands(chunk.source, node) if one is not node)
+        given = operands(chunk.source, node) if is_lowered(node) else []
+        arrays = any(is_floating(chunk.source, one) is False for one in given)
         if not arrays and not (isinstance(node, cst.Call) and (dotted(node.func) or "").startswith(_OF_NUMPY)):
             yield found
 
@@ -145,12 +146,12 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
 def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CSTNode], bool]) -> Iterator[_Found]:
     """The hazard that a call is by itself."""
     if called_name(node) in BANNED and not is_off(chunk.source, node) and node.args:
-        yield node, _PROBABILITIES, (node,)
+        yield node, PROBABILITIES, (node,)
     elif called_name(node) == "BCELoss" and isinstance(assign := chunk.source.parent(node), cst.Assign):
         held = bound_paths(assign, whole=True)
         calls = [one for one in every(chunk.module, cst.Call) if dotted(one.func) in held and one.args]
         if calls and not all(is_off(chunk.source, one) for one in calls):
-            yield calls[0], _PROBABILITIES, tuple(calls)
+            yield calls[0], PROBABILITIES, tuple(calls)
     elif _differentiates(chunk, node):
         forwards, inputs = _forwards_of(node, chunk)
         if not forwards or not all(is_off(chunk.source, one) for one in forwards):

@@ -72,4 +72,4 @@ def test_arrays(given: str, *, is_cast: bool) -> None:
     """A tensor for NumPy is cast where it certainly is floating."""
     source = Source("", BEFORE.format(value=f"{given}.cpu().numpy()"), "")
     calls = [one for chunk in source.chunks for one in every(chunk.module, cst.Call) if called_name(one) == "numpy"]
-    assert (of_array(source, source.span(calls[-1])) is not None) is is_cast
+    assert (of_array(source, source.span(calls[-1]), of_region=False) is not None) is is_cast
