@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
     Class,
     Const,
     Function,
+    Instance,
     Items,
     Module,
     Ref,
@@ -58,7 +59,7 @@ EXACT_STEPS = 500
 
 
 _UNKNOWN, _CONSTANTS = (Unknown, Unknown), (Const, Const)
-_OPTIONS = frozenset({Module, Ref, Several})
+_OPTIONS = frozenset({Class, Instance, Module, Ref, Several})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
 _MADE = frozenset({"made", "made once", "self", "value"})

@@ -74,6 +74,11 @@ class Slice:
         """Whether the choice between these dtypes or strings is relevant: a scaler may have to agree with it."""
         return "GradScaler" in self.deciding and all(option in DTYPES or is_precision(option) for option in options)
 
+    def is_relevant_function(self, function: cst.CSTNode | None) -> bool:
+        """Whether something in a function or method is relevant."""
+        part = self._parts.get(function) if function is not None else None
+        return part is not None and self._active(part)
+
     def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
         """Whether one of `words` occurs in a compound statement."""
         return not self._parts[statement].words.isdisjoint(words)
