@@ -170,6 +170,7 @@ def run(net, x, rank, local):
         '"cuda:" + str(rank)',
         '"cuda:%d" % rank',
         '"cuda:{}".format(rank)',
+        "str(local.device or rank)",
     ],
 )
 def test_the_text_of_a_device_can_hold_an_index(text: str) -> None:

@@ -206,3 +206,68 @@ def main(args, loader):
 @pytest.mark.parametrize(("other", "count"), [("half", 1), ("bfloat16", 0), ("eval", 0)])
 def test_two_models_in_half_are_one_in_half(other: str, count: int) -> None:
     assert told("AMP409", HALVES.format(one="half", other=other)) == count
+
+
+PARTS = """
+def clip(model):
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+def begin(loss, scaler):
+    scaler.scale(loss).backward()
+
+def begin_plainly(loss, scaler):
+    loss.backward()
+
+def fit(model, optimizer, loader, behind=None):
+    scaler = GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        with autocast("cuda"):
+            loss = F.mse_loss(model(x.cuda()), y.cuda())
+        scaler.scale(loss).backward()
+        if behind is not None:
+            behind(model)
+        scaler.step(optimizer)
+        scaler.update()
+
+def main(args, loader):
+    model = nn.Linear(4, 1).cuda()
+    optimizer, scaler = torch.optim.SGD(model.parameters()), GradScaler("cuda")
+    {body}
+"""
+
+
+@pytest.mark.parametrize("given", ["clip", "behind=clip"])
+def test_a_function_is_followed_that_another_one_gets(given: str) -> None:
+    assert told("AMP205", PARTS.format(body=f"fit(model, optimizer, loader, {given})")) == 1
+
+
+CHOSEN = """
+    back = {made}
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x.cuda()), y.cuda())
+        back(loss, scaler)
+        if {condition}:
+            {unscales}
+            clip(model)
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            clip(model)
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "condition"),
+    [
+        ("begin if args.amp else begin_plainly", "args.amp"),
+        ("{'amp': begin, 'plain': begin_plainly}[args.mode]", "args.mode == 'amp'"),
+    ],
+)
+@pytest.mark.parametrize(("unscales", "count"), [("pass", 1), ("scaler.unscale_(optimizer)", 0)])
+def test_a_path_calls_one_of_several_functions(made: str, condition: str, unscales: str, count: int) -> None:
+    program = PARTS.format(body=CHOSEN.format(made=made, condition=condition, unscales=unscales))
+    assert told("AMP205", program) == count
+    assert told("AMP206", program) == told("AMP207", program) == 0

@@ -81,14 +81,14 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
 
 def _has_method(machine: Machine, state: State, owner: Several, name: str) -> bool:
     """Whether one of several objects has a method in sight in which something is relevant."""
-    objects = (one.value for one in owner.options if isinstance(one.value, OBJECTS))
-    classes = (one.cls if isinstance(one, Instance) else one for one in objects)
+    options = (one.value.cls if isinstance(one.value, Instance) else one.value for one in owner.options)
+    classes = (one for one in options if isinstance(one, Class))
     methods = (attributes.find_method(machine, state, cls, name) for cls in classes)
     return any(one is not None and machine.slice.is_relevant_function(one.node) for one in methods)
 
 
 def _taken(machine: Machine, state: State, several: Several) -> Value:
-    """The one of several objects or classes of the tree that a path takes, the same for all its calls.
+    """The one of several objects, classes or functions of the tree that a path takes, the same for all its calls.
 
     It is unknown if there may be another one. Several modules stay together.
     """

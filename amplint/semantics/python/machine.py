@@ -493,9 +493,9 @@ class Machine:
         return number
 
     def is_assigned(self, node: cst.IfExp | cst.Subscript | cst.Call) -> bool:
-        """Whether the current statement assigns or returns a choice, also as a branch of another one or as an argument.
+        """Whether the current statement assigns or returns a choice, also in a branch or a call, or what that calls.
 
-        In a `with` statement it is an argument of a context manager.
+        In a `with` statement it is within an expression for a context manager.
         """
         small = self.statement.body if isinstance(self.statement, cst.SimpleStatementLine) else ()
         todo: list[cst.CSTNode | None] = [
@@ -510,7 +510,7 @@ class Machine:
             if isinstance(value, cst.IfExp):
                 todo += [value.body, value.orelse]
             elif isinstance(value, cst.Call):
-                todo += [argument.value for argument in value.args]
+                todo += [value.func, *(argument.value for argument in value.args)]
         return False
 
     def lookup(self, state: State, name: str) -> Value | None:

@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
     TRUE,
     Class,
     Const,
+    Function,
     Instance,
     Items,
     Module,
@@ -237,6 +238,8 @@ def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: V
     """Whether exploring both sides matters: one is a context or has a state of its own, or a flag is being set."""
     apart = (Partial, Module, Instance, Class)
     if any(gives_region(value) or isinstance(value, apart) for value in (body, orelse)):
+        return True
+    if any(isinstance(value, Function) and value.chunk in machine.relevant for value in (body, orelse)):
         return True
     if any(explores(value) for explores in machine.hooks.explores for value in (body, orelse)):
         return True

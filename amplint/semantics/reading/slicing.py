@@ -37,11 +37,13 @@ class Slice:
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
         self._functions: dict[str, Part] = {}
+        self._parameters: dict[str, list[str]] = {}
         for chunk in chunks:
             parts = parts_of(chunk)
             self._parts |= parts.whole
             self._headers |= parts.headers
             self._simple += parts.simple
+            self._parameters |= parts.parameters
             for name, part in parts.functions.items():
                 self._functions.setdefault(name, Part()).add(part)
         self._calling = self._functions_that_matter(names) | calls
@@ -97,8 +99,13 @@ class Slice:
             for name, part in self._functions.items()
             if part.triggered or part.words & names or part.called & self._calls
         }
+        parts = [*self._simple, *self._headers.values()]
+        renamed = {pair for part in parts for pair in part.renamed}
+        for callee, position, name in {one for part in parts for one in part.given if one[0] in self._parameters}:
+            renamed.update((parameter, name) for parameter in self._parameters[callee][position : position + 1])
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
+            more |= {name for name, function in renamed if name not in found and function in found}
             if not more:
                 return found
             found |= more

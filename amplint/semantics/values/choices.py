@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from amplint.semantics.values.facts import Facts
-from amplint.semantics.values.values import Class, Const, Instance, Module, OneOf, Option, Ref, Several, Value
+from amplint.semantics.values.values import (
+    Class,
+    Const,
+    Function,
+    Instance,
+    Module,
+    OneOf,
+    Option,
+    Ref,
+    Several,
+    Value,
+)
 from amplint.torchlib.names import DTYPES
 from amplint.torchlib.policy import MODULE_OPS
 
 OPTIONS_KEPT = 4
-OBJECTS = (Class, Instance)
+OBJECTS = (Class, Function, Instance)
 """The kinds of options that are taken one on each path, since their code can have any effect."""
 
 
