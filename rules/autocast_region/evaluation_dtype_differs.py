@@ -106,9 +106,11 @@ class EvaluationDtypeDiffers(Rule):
         always = all(forward.autocast is not Recipe.OFF for forward in training)
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
         reported: set[cst.CSTNode | None] = set()
+        handled = {one for forward in evaluation if forward.autocast is Recipe.ON for one in forward.calls[-1:]}
         known = all(forward.autocast is not Recipe.UNKNOWN for forward in evaluation)
         for forward, function, call in places if known else ():
-            if forward.autocast is Recipe.OFF and function not in reported and on.entered is not None:
+            apart = forward.autocast is Recipe.OFF and handled.isdisjoint(forward.calls)
+            if apart and function not in reported and on.entered is not None:
                 reported.add(function)
                 if always:
                     self._missing[forward.node] = call, on
