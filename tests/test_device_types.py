@@ -170,6 +170,7 @@ def run(net, x, rank, local):
         '"cuda:" + str(rank)',
         '"cuda:%d" % rank',
         '"cuda:{}".format(rank)',
+        "str(local.device or rank)",
     ],
 )
 def test_the_text_of_a_device_can_hold_an_index(text: str) -> None:
@@ -954,3 +955,43 @@ def test_callers_pass_what_a_variable_holds(held: str, count: int) -> None:
             check(net, loader, device=place)
     """
     assert told(program) == [("AMP106", INFO)] * count
+
+
+FIRST = """
+import torch
+
+def main(device: torch.device, use_amp, args):
+    scaler = torch.{api}({first})
+    scaler.scale(args.loss).backward()
+    scaler.step(args.optimizer)
+    scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("api", "first"),
+    [
+        ("cuda.amp.GradScaler", '"cuda"'),
+        ("cuda.amp.GradScaler", "device, enabled=use_amp"),
+        ("cuda.amp.GradScaler", "True"),
+        ("cuda.amp.GradScaler", 'args.precision == "fp16"'),
+        ("amp.GradScaler", "False"),
+    ],
+)
+def test_a_scaler_begins_with_another_parameter(api: str, first: str) -> None:
+    assert ("AMP107", Severity.ERROR) in told(FIRST.format(api=api, first=first))
+
+
+@pytest.mark.parametrize(
+    ("api", "first"),
+    [
+        ("cuda.amp.GradScaler", "2.0**16"),
+        ("cuda.amp.GradScaler", "65536, enabled=use_amp"),
+        ("cuda.amp.GradScaler", "use_amp"),
+        ("cuda.amp.GradScaler", "enabled=True"),
+        ("amp.GradScaler", '"cuda", 1024.0'),
+        ("amp.GradScaler", "device"),
+    ],
+)
+def test_a_scaler_begins_with_its_first_parameter(api: str, first: str) -> None:
+    assert "AMP107" not in dict(told(FIRST.format(api=api, first=first)))

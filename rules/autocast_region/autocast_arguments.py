@@ -19,10 +19,21 @@ from amplint.torchlib.names import (
     SUCCESSORS,
 )
 
-from .refused import TAKES, lacks_type, unknown, wrongly_typed_arguments
+from .refused import TAKES, kind_of, lacks_type, unknown, wrongly_typed_arguments
 
 BELONGS_TO = {"torch.dtype": "dtype", "bool": "enabled"}
 _NEWER = "torch.amp.autocast"
+_NO_NUMBER = "PyTorch raises TypeError where the first loss is scaled: its scale is to be a number."
+_NO_DEVICE = "Leave it out, or call torch.amp.GradScaler, which has it."
+_REFUSED = {
+    "init_scale": {
+        "str": (_NO_NUMBER, _NO_DEVICE),
+        "torch.device": (_NO_NUMBER, _NO_DEVICE),
+        "bool": ("True is a scale of 1, which scales nothing, and False one of 0.", "Pass it as enabled."),
+    },
+    "device": {"bool": ("The scaler is enabled, whatever the flag.", "Pass it as enabled.")},
+}
+"""A parameter of a scaler -> the types of arguments that do not belong there -> why, and what to do."""
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -50,7 +61,8 @@ class AutocastArguments(Rule):
         loss = model(inputs)
     ```
 
-    `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither.
+    `torch.amp.GradScaler` has a parameter `device`, none called `device_type`; its deprecated spellings have neither,
+    and begin with `init_scale`: a device there raises where the first loss is scaled, a flag is a scale of 1 or 0.
     `torch.cuda.amp.autocast` has no `device_type` either: the device is part of its name. The decorators `custom_fwd`
     and `custom_bwd` of `torch.amp` need it, by name; those of `torch.cuda.amp` do not have it.
     A file that imports `autocast` from `torch.amp`, and from `torch.cuda.amp` where that fails, has to pass the type.
@@ -120,6 +132,14 @@ class AutocastArguments(Rule):
                 advice = "Pass the device as `device`, or first." if "device" in order else "Leave it out."
                 yield self.report(event, message, reason=reason, advice=advice, at=argument)
                 return
+        given = zip(order, event.positional, strict=False) if event.scaler.cls != SHARDED_SCALER else ()
+        for parameter, (argument, value) in given:
+            kind = kind_of(argument, value)
+            if kind in _REFUSED.get(parameter, ()):
+                reason, advice = _REFUSED[parameter][kind]
+                claims = self.claims if kind != "bool" else ()
+                message = f"the scaler gets a {kind} for {parameter}"
+                yield self.report(event, message, reason=reason, advice=advice, at=argument, claims=claims)
 
     def on_decorator_refused(self, event: DecoratorRefused) -> Iterator[Report]:
         yield self.report(

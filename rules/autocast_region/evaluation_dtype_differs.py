@@ -11,17 +11,19 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
-from amplint.semantics.values.values import TRUE
+from amplint.semantics.values.values import FALSE, TRUE
 from amplint.source import syntax as cst
 
 from .refused import is_refused
+
+_SAME = "Evaluate in the dtype of the training."
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
 
 class EvaluationDtypeDiffers(Rule):
-    """A model is trained under autocast and evaluated without it, or the other way round.
+    """A model is trained under autocast and evaluated without it, the other way round, or in another dtype.
 
     ## Why is this bad?
     The same weights give other outputs in another dtype. In float32 an evaluation shows nothing of what half does to
@@ -88,6 +90,7 @@ class EvaluationDtypeDiffers(Rule):
             on = next((forward for forward in training if forward.autocast is Recipe.ON and forward.entered), None)
             if on is not None:
                 yield from self._without_region(evaluation, training, on)
+                yield from self._in_another_dtype(evaluation, training, on)
             elif event.complete and all(forward.autocast is Recipe.OFF for forward in training):
                 for forward in (forward for forward in evaluation if forward.training is False):
                     if forward.region is not None and forward.region.enabled == TRUE:
@@ -103,8 +106,11 @@ class EvaluationDtypeDiffers(Rule):
         always = all(forward.autocast is not Recipe.OFF for forward in training)
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
         reported: set[cst.CSTNode | None] = set()
-        for forward, function, call in places if all(forward.autocast is Recipe.OFF for forward in evaluation) else ():
-            if function not in reported and on.entered is not None:
+        handled = {one for forward in evaluation if forward.autocast is Recipe.ON for one in forward.calls[-1:]}
+        known = all(forward.autocast is not Recipe.UNKNOWN for forward in evaluation)
+        for forward, function, call in places if known else ():
+            apart = forward.autocast is Recipe.OFF and handled.isdisjoint(forward.calls)
+            if apart and function not in reported and on.entered is not None:
                 reported.add(function)
                 if always:
                     self._missing[forward.node] = call, on
@@ -113,6 +119,19 @@ class EvaluationDtypeDiffers(Rule):
                 yield self.report(
                     forward, message, advice=self.advice, at=call, notes=notes, besides=(on,), premises=_unseen(forward)
                 )
+
+    def _in_another_dtype(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
+        trained = _dtype(on)
+        if trained is None or any(_dtype(forward) != trained for forward in training):
+            return
+        reported: set[cst.CSTNode | None] = set()
+        for forward in evaluation:
+            dtype = _dtype(forward)
+            if dtype not in (None, trained) and forward.entered not in reported:
+                reported.add(forward.entered)
+                notes = [(on.entered or on.node, f"{trained} from here"), (on.node, "for this training step")]
+                message = f"{forward.name} is evaluated in {dtype} and trained in {trained}"
+                yield self.report(forward, message, notes=notes, claims=(), besides=(on,), advice=_SAME)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         call, on = self._missing.get(event.node, (event.node, None))
@@ -131,6 +150,14 @@ class EvaluationDtypeDiffers(Rule):
             edit = rewrite.wrap_statement(call, header)
             edits = [edit] if edit else None
         return Fix("Enter the region of the training", tuple(edits), Applicability.UNSAFE) if edits else None
+
+
+def _dtype(forward: Forward) -> str | None:
+    """The dtype of the region around a forward pass, None if that can be off or have another one."""
+    region = forward.region
+    if region is None or region.enabled == FALSE or len(region.dtypes or ()) != 1:
+        return None
+    return next(iter(region.dtypes or ()), None)
 
 
 def _unseen(forward: Forward) -> tuple[Premise, ...]:

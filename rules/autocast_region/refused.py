@@ -38,11 +38,11 @@ def is_newer_too(event: AutocastCreated) -> bool:
 def wrongly_typed_arguments(event: AutocastCreated) -> Iterator[tuple[str, str]]:
     """The parameters with arguments of a wrong type, each with that type."""
     for parameter, taken in TAKES.items():
-        if parameter in event.arguments and (kind := _kind(*event.arguments[parameter])) not in ("", taken):
+        if parameter in event.arguments and (kind := kind_of(*event.arguments[parameter])) not in ("", taken):
             yield parameter, kind
 
 
-def _kind(argument: cst.Arg, value: Value) -> str:
+def kind_of(argument: cst.Arg, value: Value) -> str:
     """The type of an argument, "" if that is not certain."""
     if isinstance(value, Device) or (isinstance(value, Ref) and value.name in DTYPES):
         return "torch.device" if isinstance(value, Device) else "torch.dtype"

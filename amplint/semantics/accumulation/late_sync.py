@@ -48,8 +48,8 @@ class RunSinceBackward(Part):
 class LateSync(Tracker):
     """Tracks distributed models, their forward passes, and the switches of their synchronisation.
 
-    `distributed` are the symbols of the models, `contexts` maps the calls of `no_sync()` to the model, and `blocks` the
-    `with` statements that enter one.
+    `distributed` are the symbols of the models, `contexts` maps the results of `no_sync()` to the call and the model,
+    and `blocks` the `with` statements that enter one.
     """
 
     triggers = frozenset({_FLAG, _CONTEXT})
@@ -58,7 +58,7 @@ class LateSync(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.distributed: set[int] = set()
-        self.contexts: dict[cst.CSTNode, int] = {}
+        self.contexts: dict[int, tuple[cst.CSTNode, int]] = {}
         self.blocks: dict[cst.CSTNode, tuple[cst.CSTNode, int]] = {}
 
     def is_needed(self) -> bool:
@@ -69,12 +69,10 @@ class LateSync(Tracker):
         return bool(self.distributed) and not self.distributed.isdisjoint(self.machine.symbols.derivation(symbol))
 
     def call_begins(self, state: State, call: Call) -> None:
-        """Record a forward pass and a call of `no_sync()`, and check the switches before a backward pass."""
+        """Record a forward pass, and check the switches before a backward pass."""
         if isinstance(call.callee, _OBJECTS):
             self._called(state, call, call.callee.symbol)
-        if call.name == _CONTEXT and isinstance(call.owner, _OBJECTS) and self._is_distributed(call.owner.symbol):
-            self.contexts[call.node] = call.owner.symbol
-        elif call.name == "backward":
+        if call.name == "backward":
             self._passed_back(state, call)
 
     def _called(self, state: State, call: Call, model: int) -> None:
@@ -96,7 +94,8 @@ class LateSync(Tracker):
             details = {"forward": known.ran[symbol], "backward": call.node, "by_context": False}
             self.machine.emit(state, SyncSetLate, switch, **details)
         for block, symbol in self._blocks_around(call.node):
-            if symbol in known.ran and self._function(known.ran[symbol]) is self._function(block):
+            running = {*self.machine.calls, self._function(block)}
+            if symbol in known.ran and self._function(known.ran[symbol]) in running:
                 details = {"forward": known.ran[symbol], "backward": call.node, "by_context": True}
                 self.machine.emit(state, SyncSetLate, block, **details)
         if known.ran or known.switched:
@@ -119,9 +118,11 @@ class LateSync(Tracker):
                     yield self.blocks[around]
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Record the construction of a distributed model."""
+        """Record the construction of a distributed model, and a call of `no_sync()`."""
         if isinstance(call.callee, Ref) and call.callee.name == _MAKER:
             self.distributed.add(symbol_of(self.machine, result))
+        elif call.name == _CONTEXT and isinstance(call.owner, _OBJECTS) and self._is_distributed(call.owner.symbol):
+            self.contexts[symbol_of(self.machine, result)] = call.node, call.owner.symbol
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """Handle `model.require_backward_grad_sync = ...` by a condition."""
@@ -132,6 +133,10 @@ class LateSync(Tracker):
         return None
 
     def context_entered(self, state: State, value: Value, by: cst.CSTNode, item: cst.BaseExpression | None) -> None:
-        """Record a `with` statement that enters `no_sync()`."""
-        if item is not None and item in self.contexts:
-            self.blocks[by] = item, self.contexts[item]
+        """Record a `with` statement that enters `no_sync()`, perhaps as one of two contexts."""
+        if item is None or not self.contexts or not isinstance(value, Unknown):
+            return
+        kind, *sides = self.machine.symbols.key(value.symbol)
+        found = (value, *sides) if kind == "either" else (value,)
+        entered = (self.contexts.get(side.symbol) for side in found if isinstance(side, Unknown))
+        self.blocks.update((by, one) for one in entered if one is not None)

@@ -69,6 +69,7 @@ class ProtocolCalls(Tracker):
             ruled_out=machine.supposition is None and not machine.configs
             and is_off(machine, state, scaler.enabled) and _compares_with_float16(node),
             only_float16=_is_made_for_float16(machine, node),
+            positional=tuple((one.node, one.value) for one in call.arguments.given if not one.keyword and not one.star),
         )  # fmt: skip
         return scaler
 

@@ -21,6 +21,7 @@ from amplint.semantics.python.plain_calls import builtin, computed_number, unsee
 from amplint.semantics.python.tracker import Call
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Argument, Arguments
+from amplint.semantics.values.choices import OBJECTS
 from amplint.semantics.values.state import State
 from amplint.semantics.values.symbols import Callee
 from amplint.semantics.values.values import (
@@ -56,9 +57,13 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
         if type(node.func.value) is cst.Call and _is_super(node.func.value):
             return _super_call(machine, state, node, name)
         owner = machine.evaluate(state, node.func.value)
+        if type(owner) is Several and _has_method(machine, state, owner, name):
+            owner = _taken(machine, state, owner)
         callee = attributes.get(machine, state, node.func, owner, name)
     else:
         callee = machine.evaluate(state, node.func)
+    if type(callee) is Several:
+        callee = _taken(machine, state, callee)
     arguments = _arguments(machine, state, node)
     if isinstance(callee, Method) and owner is None:
         owner, name = callee.owner, callee.name
@@ -68,10 +73,41 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
     if isinstance(callee, Partial):
         bound = [*(Argument(*given) for given in callee.given), *arguments.given]
         made.arguments = Arguments(tuple(sorted(bound, key=lambda argument: argument.keyword is not None)))
-        made.callee = callee.callee
+        made.callee = _taken(machine, state, callee.callee) if type(callee.callee) is Several else callee.callee
     for resolved in machine.hooks.call_resolved:
         resolved(state, made)
     return _returned(machine, state, made, _run(machine, state, made))
+
+
+def _has_method(machine: Machine, state: State, owner: Several, name: str) -> bool:
+    """Whether one of several objects has a method in sight in which something is relevant."""
+    options = (one.value.cls if isinstance(one.value, Instance) else one.value for one in owner.options)
+    classes = (one for one in options if isinstance(one, Class))
+    methods = (attributes.find_method(machine, state, cls, name) for cls in classes)
+    return any(one is not None and machine.slice.is_relevant_function(one.node) for one in methods)
+
+
+def _taken(machine: Machine, state: State, several: Several) -> Value:
+    """The one of several objects, classes or functions of the tree that a path takes, the same for all its calls.
+
+    It is unknown if there may be another one. Several modules stay together.
+    """
+    if not any(isinstance(one.value, OBJECTS) for one in several.options):
+        return several
+    assumed = machine.assumed(state)
+    known = assumed.get(("taken", several.symbol))
+    if known is not None:
+        taken = (one.value for one in several.options if symbol_of(machine, one.value) == known.value)
+        return next(taken, Unknown(several.symbol))
+    possible = [one for one in several.options if all(assumed.get(key) in (None, fact) for key, fact in one.facts)]
+    others = several.open or not possible
+    position = machine.choices.pick(len(possible) + others)
+    if position == len(possible):
+        state.facts["taken", several.symbol] = Const(several.symbol)
+        return Unknown(several.symbol)
+    one = possible[position]
+    state.facts = {**state.facts, **dict(one.facts), ("taken", several.symbol): Const(symbol_of(machine, one.value))}
+    return one.value
 
 
 def _arguments(machine: Machine, state: State, node: cst.Call) -> Arguments:

@@ -18,7 +18,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.truth import SETTLED, assume, decide_value, refined, symbol_of, truth
 from amplint.semantics.reading.scopes import passed_on
 from amplint.semantics.values.choices import alternatives, choice_of
-from amplint.semantics.values.facts import NOTHING
+from amplint.semantics.values.facts import NOTHING, Facts
 from amplint.semantics.values.state import State, gives_region
 from amplint.semantics.values.values import (
     FALSE,
@@ -330,11 +330,19 @@ def _item(machine: Machine, state: State, node: cst.Subscript, owner: Items, key
     if owner.keys and all(isinstance(value, Ref) for value in owner.values):
         return functools.reduce(machine.joined_value, owner.values)
     if owner.keys is not None:
-        return choice_of(machine.fresh(), owner.values, [NOTHING] * len(owner.values)) or Unknown(machine.fresh())
+        taken = [_where_key_is(key, one) for one in owner.keys]
+        return choice_of(machine.fresh(), owner.values, taken) or Unknown(machine.fresh())
     if isinstance(key, Unknown):
         element = machine.unknown("index", parts=(symbol_of(machine, owner), key.symbol))
         return attributes.with_kind(machine, element, node)
     return Unknown(machine.fresh())
+
+
+def _where_key_is(key: Value | None, taken: Value) -> Facts:
+    """What holds on a path where an unknown key is `taken`."""
+    if isinstance(key, Unknown) and isinstance(taken, Const):
+        return {("value of", key.symbol): taken}
+    return NOTHING
 
 
 def _chosen(state: State, key: Unknown, taken: Value, value: Value) -> Value:

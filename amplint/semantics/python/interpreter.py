@@ -221,6 +221,7 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
         and any(has_unseen_callers(cls, method) for has_unseen_callers in machine.hooks.has_unseen_callers)
     }
     waiting = [m for m in methods if (m not in seen or m in expecting) and m.name.value not in attributes.CONSTRUCTORS]
+    inherited = _callers_above(machine, state, cls, waiting)
     if not waiting:
         return
     machine.chunk = cls.chunk
@@ -239,6 +240,23 @@ def _run_class(machine: Machine, cls: Class, state: State, seen: frozenset[cst.C
             for root_begins in machine.hooks.root_begins:
                 root_begins(cls, whole)
             _enter(machine, start.copy(), Function(cls.chunk, method, cls.frame, cls), me)
+    for function in inherited:
+        for start in objects:
+            _enter(machine, start.copy(), function, me)
+
+
+def _callers_above(machine: Machine, state: State, cls: Class, waiting: Iterable[cst.FunctionDef]) -> list[Function]:
+    """The methods that a class inherits from others of the tree, and that call a relevant one that it overrides."""
+    own = {method.name.value for method in waiting if machine.slice.is_relevant_function(method)}
+    found: dict[str, Function] = {}
+    for base in attributes.lineage(machine, state, cls)[1:] if own else ():
+        members = attributes.members(base)
+        overridden = own & members.keys()
+        for name, member in members.items() if overridden else ():
+            if isinstance(member, cst.FunctionDef) and not overridden.isdisjoint(_calls_on_self(member)):
+                found.setdefault(name, Function(base.chunk, member, base.frame, base))
+    hidden = attributes.members(cls).keys() | set(attributes.CONSTRUCTORS)
+    return [one for name, one in found.items() if name not in hidden and machine.slice.is_relevant_function(one.node)]
 
 
 @cached_per_file

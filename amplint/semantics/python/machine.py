@@ -26,6 +26,7 @@ from amplint.semantics.values.values import (
     Class,
     Const,
     Function,
+    Instance,
     Items,
     Module,
     Ref,
@@ -58,7 +59,7 @@ EXACT_STEPS = 500
 
 
 _UNKNOWN, _CONSTANTS = (Unknown, Unknown), (Const, Const)
-_OPTIONS = frozenset({Module, Ref, Several})
+_OPTIONS = frozenset({Class, Instance, Module, Ref, Several})
 _LASTS = frozenset({"parameter", "attribute", "name", "index", "item", "each", "made once"})
 
 _MADE = frozenset({"made", "made once", "self", "value"})
@@ -492,9 +493,9 @@ class Machine:
         return number
 
     def is_assigned(self, node: cst.IfExp | cst.Subscript | cst.Call) -> bool:
-        """Whether the current statement assigns or returns a choice, also as a branch of another one or as an argument.
+        """Whether the current statement assigns or returns a choice, also in a branch or a call, or what that calls.
 
-        In a `with` statement it is an argument of a context manager.
+        In a `with` statement it is within an expression for a context manager.
         """
         small = self.statement.body if isinstance(self.statement, cst.SimpleStatementLine) else ()
         todo: list[cst.CSTNode | None] = [
@@ -509,7 +510,7 @@ class Machine:
             if isinstance(value, cst.IfExp):
                 todo += [value.body, value.orelse]
             elif isinstance(value, cst.Call):
-                todo += [argument.value for argument in value.args]
+                todo += [value.func, *(argument.value for argument in value.args)]
         return False
 
     def lookup(self, state: State, name: str) -> Value | None:

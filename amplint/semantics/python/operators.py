@@ -24,7 +24,9 @@ from amplint.semantics.values.state import State, gives_region
 from amplint.semantics.values.values import (
     FALSE,
     TRUE,
+    Class,
     Const,
+    Function,
     Instance,
     Items,
     Module,
@@ -234,8 +236,10 @@ def _where(machine: Machine, state: State, condition: Value, *, holds: bool) -> 
 
 def _must_explore_both(machine: Machine, node: cst.IfExp, body: Value, orelse: Value) -> bool:
     """Whether exploring both sides matters: one is a context or has a state of its own, or a flag is being set."""
-    apart = (Partial, Module, Instance)
+    apart = (Partial, Module, Instance, Class)
     if any(gives_region(value) or isinstance(value, apart) for value in (body, orelse)):
+        return True
+    if any(isinstance(value, Function) and value.chunk in machine.relevant for value in (body, orelse)):
         return True
     if any(explores(value) for explores in machine.hooks.explores for value in (body, orelse)):
         return True

@@ -23,7 +23,9 @@ class Part:
     """The uses, bindings and contents of one statement.
 
     `decisive` are the words whose values can affect the outcome: arguments of unseen calls are not among them.
-    `filled` are variables whose attributes `setattr` sets, by names that are computed.
+    `filled` are variables whose attributes `setattr` sets, by names that are computed. `renamed` are the names that
+    assignments and keywords give to others, each with the other; `given` are names as arguments without keywords, each
+    with the callee's name and its position.
     `triggered` says that it is relevant whatever the triggers are: by an ambiguous method, `out` or a number.
     """
 
@@ -32,6 +34,8 @@ class Part:
     bound: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
     filled: set[str] = field(default_factory=set)
+    renamed: set[tuple[str, str]] = field(default_factory=set)
+    given: set[tuple[str, int, str]] = field(default_factory=set)
     triggered: bool = False
     hands_scaler: bool = False
     leaves: bool = False
@@ -44,6 +48,8 @@ class Part:
         self.bound |= other.bound
         self.called |= other.called
         self.filled |= other.filled
+        self.renamed |= other.renamed
+        self.given |= other.given
         self.triggered = self.triggered or other.triggered
         self.hands_scaler = self.hands_scaler or other.hands_scaler
         self.leaves = self.leaves or other.leaves
@@ -51,13 +57,17 @@ class Part:
 
 
 class Parts:
-    """The parts of one tree: of its compound statements and their headers, its simple statements, its functions."""
+    """The parts of one tree: of its compound statements and their headers, its simple statements, its functions.
+
+    `parameters` are those of each function by position, without the object of a method.
+    """
 
     def __init__(self, tree: cst.Module) -> None:
         self.whole: dict[cst.CSTNode, Part] = {}
         self.headers: dict[cst.CSTNode, Part] = {}
         self.simple: list[Part] = []
         self.functions: dict[str, Part] = {}
+        self.parameters: dict[str, list[str]] = {}
         for statement in tree.body:
             self._scan(statement)
 
@@ -87,6 +97,9 @@ class Parts:
         whole.add(header)
         if isinstance(statement, (cst.FunctionDef, cst.ClassDef)):
             name = statement.name.value
+            if isinstance(statement, cst.FunctionDef):
+                params = (param.name.value for param in statement.params.params)
+                self.parameters[name] = [param for param in params if param not in ("self", "cls")]
             self.functions.setdefault(name, Part()).add(whole)
             whole.leaves = whole.skips = False
             whole.bound = {name}
@@ -156,6 +169,11 @@ def _small(node: cst.BaseSmallStatement) -> Part:
         part.bound |= part.words
     for target in targets:
         _bind(target, part)
+    value = node.value if isinstance(node, cst.Assign) else None
+    for side in (value.body, value.orelse) if isinstance(value, cst.IfExp) else (value,):
+        name = side.attr if isinstance(side, cst.Attribute) else side
+        if type(name) is cst.Name:
+            part.renamed.update((bound, name.value) for bound in part.bound if bound != name.value)
     return part
 
 
@@ -203,12 +221,17 @@ def _words(tree: cst.CSTNode, part: Part) -> None:
 
 
 def _called(node: cst.Call, part: Part) -> None:
-    for argument in node.args:
+    callee = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+    for position, argument in enumerate(node.args):
         name = argument.value.attr if isinstance(argument.value, cst.Attribute) else argument.value
         if type(name) is cst.Name and SCALER.search(name.value):
             part.hands_scaler = True
-        if argument.keyword is not None and argument.keyword.value == "out":
-            part.triggered = True
+        if argument.keyword is not None:
+            part.triggered = part.triggered or argument.keyword.value == "out"
+            if type(name) is cst.Name and name.value != argument.keyword.value:
+                part.renamed.add((argument.keyword.value, name.value))
+        elif type(name) is cst.Name and type(callee) is cst.Name:
+            part.given.add((callee.value, position, name.value))
     if isinstance(node.func, cst.Attribute):
         method = node.func.attr.value
         part.called.add(method)

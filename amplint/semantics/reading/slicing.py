@@ -37,11 +37,13 @@ class Slice:
         self._headers: dict[cst.CSTNode, Part] = {}
         self._simple: list[Part] = []
         self._functions: dict[str, Part] = {}
+        self._parameters: dict[str, list[str]] = {}
         for chunk in chunks:
             parts = parts_of(chunk)
             self._parts |= parts.whole
             self._headers |= parts.headers
             self._simple += parts.simple
+            self._parameters |= parts.parameters
             for name, part in parts.functions.items():
                 self._functions.setdefault(name, Part()).add(part)
         self._calling = self._functions_that_matter(names) | calls
@@ -74,6 +76,11 @@ class Slice:
         """Whether the choice between these dtypes or strings is relevant: a scaler may have to agree with it."""
         return "GradScaler" in self.deciding and all(option in DTYPES or is_precision(option) for option in options)
 
+    def is_relevant_function(self, function: cst.CSTNode | None) -> bool:
+        """Whether something in a function or method is relevant."""
+        part = self._parts.get(function) if function is not None else None
+        return part is not None and self._active(part)
+
     def mentions(self, statement: cst.CSTNode, words: Set[str]) -> bool:
         """Whether one of `words` occurs in a compound statement."""
         return not self._parts[statement].words.isdisjoint(words)
@@ -92,8 +99,13 @@ class Slice:
             for name, part in self._functions.items()
             if part.triggered or part.words & names or part.called & self._calls
         }
+        parts = [*self._simple, *self._headers.values()]
+        renamed = {pair for part in parts for pair in part.renamed}
+        for callee, position, name in {one for part in parts for one in part.given if one[0] in self._parameters}:
+            renamed.update((parameter, name) for parameter in self._parameters[callee][position : position + 1])
         while True:
             more = {name for name, part in self._functions.items() if name not in found and part.called & found}
+            more |= {name for name, function in renamed if name not in found and function in found}
             if not more:
                 return found
             found |= more

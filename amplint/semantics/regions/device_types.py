@@ -189,9 +189,9 @@ def _guesses(name: str) -> tuple[Guessed, ...]:
 def _name(machine: Machine, symbol: int) -> str:
     """The last name of a variable, an attribute or a callee, or the key of an item."""
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] == "either":
-        names = (_name(machine, one) for one in machine.symbols.alternatives(symbol) if one != symbol)
-        return next(filter(is_device_name, names), "")
+    if key[0] in ("either", "or"):
+        sides = machine.symbols.alternatives(symbol) if key[0] == "either" else parts
+        return next(filter(is_device_name, (_name(machine, one) for one in sides if one != symbol)), "")
     if key[0] == "index" and len(parts) == 2:
         held = machine.symbols.key(parts[1])[-1]
         return str(held.value) if isinstance(held, Const) else ""

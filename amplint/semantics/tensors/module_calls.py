@@ -60,6 +60,7 @@ class ModuleCalls(Tracker):
             if isinstance(option.value, Ref):
                 results.append(calls.library(self.machine, twin, run, option.value.name))
             else:
+                assert isinstance(option.value, Module)
                 self.option = option.value
                 results.append(self._call(twin, run))
                 self.option = outer

@@ -10,7 +10,7 @@ from amplint.semantics.values.values import FALSE, TRUE, Among, Const, Items, Re
 
 Fact: TypeAlias = "int | tuple[str, int]"
 """What an assumption is about: a symbol's truth, or ("is none", symbol), ("value of", symbol), ("among", symbol),
-("member", symbol).
+("member", symbol), or, of one of several objects, ("taken", symbol).
 """
 Facts: TypeAlias = "dict[Fact, Const]"
 NOTHING: Facts = {}

@@ -21,9 +21,9 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A module, or its class, that a value is under the assumptions `facts`."""
+    """A module, an object or function of the tree, or a class, that a value is under the assumptions `facts`."""
 
-    value: Module | Ref
+    value: Module | Ref | Class | Function | Instance
     facts: frozenset[tuple[int | tuple[str, int], Const]] = frozenset()
 
 
