@@ -80,11 +80,11 @@ def call(machine: Machine, state: State, node: cst.Call) -> Value:
 
 
 def _has_method(machine: Machine, state: State, owner: Several, name: str) -> bool:
-    """Whether one of several objects has a method in sight in which something is relevant."""
+    """Whether several objects have different methods of this name in sight, and something is relevant in one."""
     options = (one.value.cls if isinstance(one.value, Instance) else one.value for one in owner.options)
     classes = (one for one in options if isinstance(one, Class))
-    methods = (attributes.find_method(machine, state, cls, name) for cls in classes)
-    return any(one is not None and machine.slice.is_relevant_function(one.node) for one in methods)
+    methods = {attributes.find_method(machine, state, cls, name) for cls in classes}
+    return len(methods) > 1 and any(one and machine.slice.is_relevant_function(one.node) for one in methods)
 
 
 def _taken(machine: Machine, state: State, several: Several) -> Value:

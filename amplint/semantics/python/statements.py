@@ -12,7 +12,6 @@ from amplint.semantics.python.attributes import fill, find_method
 from amplint.semantics.python.containers import MOST_UNROLLED, each, unrolled_elements
 from amplint.semantics.python.expressions import assign, decide, evaluate, test
 from amplint.semantics.python.functions import MANAGER, call_function, leave
-from amplint.semantics.python.heads import Heads
 from amplint.semantics.python.interruptions import interrupted
 from amplint.semantics.python.machine import PATH_LIMIT, Machine
 from amplint.semantics.python.novelty import Patience
@@ -21,6 +20,7 @@ from amplint.semantics.python.tracker import call_each
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading.bodies import statements
 from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.values.heads import Heads
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
     NONE,
