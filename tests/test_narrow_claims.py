@@ -358,3 +358,45 @@ def train(net, loader, path):
 )
 def test_optimizers_that_nothing_restores(given: str, tells: bool) -> None:
     assert bool(told(SAVED.format(given=given), "AMP211")) is tells
+
+
+LAST = """
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+
+def train(model, ema, loss_fn, dataset, device, accumulation_steps=4, max_train_steps=None, epochs=3, tag=None):
+    train_loader = DataLoader(dataset, batch_size=4, shuffle=True)
+    optimizer = torch.optim.AdamW(model.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    for epoch in range(1, epochs + 1):
+        optimizer.zero_grad()
+        pbar = tqdm(train_loader, leave=False)
+        for step, batch in enumerate(pbar):
+            if max_train_steps and step >= max_train_steps:
+                break
+            noise = batch["noise"].to(device) if "noise" in batch else None
+            charging = batch.get("charging", None)
+            if charging is not None:
+                charging = charging.float().to(device)
+            with torch.amp.autocast("cuda"):
+                losses = loss_fn(model(batch["degraded"].to(device)), noise, charging)
+                loss = losses["total"] / accumulation_steps
+            scaler.scale(loss).backward()
+            steps = min(max_train_steps, len(train_loader)) if max_train_steps else len(train_loader)
+            if (step + 1) % accumulation_steps == 0 or (step + 1) == steps:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.zero_grad()
+                ema.update(model)
+"""
+
+
+def test_windows_that_another_condition_ends_as_well() -> None:
+    assert told(LAST, "AMP303") == []
+    alone = LAST.replace(" or (step + 1) == steps:", ":")
+    assert len(told(alone, "AMP303")) == 1

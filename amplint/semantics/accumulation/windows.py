@@ -210,7 +210,8 @@ def _outer_window(
         return
     remainder = _remainder(machine, found, guard)
     early = all(one.of(Job.STEP)[0].node in _before_backward(one) for one in full)
-    if not (early or others or remainder is None) and first_value(machine, found.counter, loop) is not None:
+    exact = not (early or others or _is_alternative(machine, guard))
+    if exact and remainder is not None and first_value(machine, found.counter, loop) is not None:
         machine[Rhythm].exact[loop] = remainder
     machine[Rhythm].windows.add(loop)
     _emit_accumulation(
@@ -371,6 +372,15 @@ def _is_alternative(machine: Machine, guard: cst.CSTNode) -> bool:
     source = machine.program.source_of(guard)
     around = next(iter(source.ancestors(guard)), None) if source is not None else None
     return isinstance(around, cst.BooleanOperation) and isinstance(around.operator, cst.Or)
+
+
+def _guarded(machine: Machine, guard: cst.CSTNode | None) -> frozenset[cst.CSTNode]:
+    """What runs only where a condition holds that `guard` is an alternative of."""
+    source = machine.program.source_of(guard) if guard is not None else None
+    if guard is None or source is None or not _is_alternative(machine, guard):
+        return frozenset()
+    statement = next((one for one in source.ancestors(guard) if not isinstance(one, cst.BooleanOperation)), None)
+    return frozenset(walk(statement.body)) if isinstance(statement, cst.If) else frozenset()
 
 
 def _separates_early_steps(rest: list[_Round], partial: list[_Round]) -> bool:
@@ -545,8 +555,10 @@ def _emit_accumulation(
     asked = [one for one in full if guard is None or one.ends(machine, guard)]
     ending = {done.node for one in asked for done in one.of(Job.BACKWARD) if belongs(done, within=True)}
     backwards |= {node: False for node in ending - set(backwards) if _verdict(machine, node, number) is False}
+    guarded = _guarded(machine, guard)
     inside = _together(
-        [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain)] for one in partial
+        [done for done in one.of(*_PLACED) if inner or not (done.closes or done.in_vain or done.node in guarded)]
+        for one in partial
     )
     machine[Rhythm].inside |= {done.node for done in inside if done.job is Job.UNSCALE and belongs(done, within=True)}
     machine.emit(
