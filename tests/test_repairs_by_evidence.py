@@ -187,7 +187,7 @@ def lint(code: str, program: str) -> list[Finding]:
         ("AMP306", REDUCED.format(behind="print(epoch)"), True),
         ("AMP306", REDUCED.format(behind="optimizer.step()"), False),
         ("AMP603", SEGMENT.format(segment="plain"), True),
-        ("AMP603", SEGMENT.format(segment="module"), True),
+        ("AMP603", SEGMENT.format(segment="module"), False),
         ("AMP603", SEGMENT.format(segment="wrapped(module)"), False),
         ("AMP712", SHARDED.format(condition=""), True),
         ("AMP712", SHARDED.format(condition="if sharded: "), False),

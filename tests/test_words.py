@@ -48,7 +48,7 @@ IN_SOURCE = {
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_RUNS_LOOP", "_TRAINS"],
     "norms.py": ["_LAYER", "_MADE"],
-    "off_inputs.py": ["_CONVERTS", "_LIFTS_WITHIN"],
+    "off_inputs.py": ["_CONVERTS"],
     "outside.py": ["_DIFFERENTIATES", "_EVALUATES", "_IMPORTS", "_SHARDS", "_SPEAKS_OF_HALF"],
     "scopes.py": [
         "EXTREME_NUMBER", "_CALLED", "_CALLED_OF_SELF", "_CLASS", "_GRADIENT", "_IMPORTED",
