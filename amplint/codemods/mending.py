@@ -136,7 +136,7 @@ def _between(source: Source, inner: cst.CSTNode, outer: cst.CSTNode) -> Iterator
 
 def _is_tensor(source: Source, name: cst.Name) -> bool:
     """Whether the function around a variable uses it as only a tensor can be used, arithmetic apart."""
-    home = next((one for one in source.ancestors(name) if isinstance(one, cst.FunctionDef)), None)
+    home = source.function_around(name)
     uses = (one for one in every(home, cst.Name) if one.value == name.value) if home is not None else ()
     return any(tensor_evidence(source, one) for one in uses if not isinstance(source.parent(one), _ARITHMETIC))
 
@@ -327,7 +327,7 @@ def _limited(source: Source, span: Span) -> Fix | None:
 def _is_computed(source: Source, span: Span) -> bool:
     """Whether the expression at `span` is a variable that its function computes of tensors."""
     for node in _at(source, [span]):
-        home = next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        home = source.function_around(node)
         given = (one.value for one in every(home, cst.Assign) if dotted(node) in bound_paths(one)) if home else ()
         return isinstance(node, cst.Name) and any(any(every(value, cst.Call)) for value in given)
     return False

@@ -96,7 +96,7 @@ def _once(places: Iterable[Place], rewrite: Rewriter) -> list[Place]:
     """The last of `places` in each dict with the optimizer that comes first in its function: these share a scaler."""
     groups: dict[tuple[cst.CSTNode | None, str | None, object], list[Place]] = {}
     for place in places:
-        function = next((one for one in rewrite.source.ancestors(place.node) if isinstance(one, cst.FunctionDef)), None)
+        function = rewrite.source.function_around(place.node)
         groups.setdefault((function, place.scaler, _holder(place.node, rewrite)), []).append(place)
     first, kept = dict[object, str](), list[Place]()
     for (home, _, _), group in groups.items():

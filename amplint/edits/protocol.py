@@ -85,7 +85,7 @@ def where_scaled(choice: cst.If, node: cst.CSTNode, rewrite: Rewriter) -> str | 
     test = choice.test
     if not all(isinstance(one, _STEADY) for one in walk(test)):
         return None
-    function = next((one for one in rewrite.source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+    function = rewrite.source.function_around(node)
     names = {one.value for one in every(test, cst.Name)}
     given = (target for one in every(function, cst.Assign) for target in one.targets) if function is not None else ()
     bound = {one.value for target in given for one in every(target.target, cst.Name)}

@@ -29,4 +29,4 @@ def may_lack_group(rewrite: Rewriter) -> bool:
         for call in every(chunk.module, cst.Call)
         if last_name(call.func) == "init_process_group"
     )
-    return not any(not any(isinstance(one, cst.If) for one in rewrite.source.ancestors(call)) for call in calls)
+    return all(any(isinstance(one, cst.If) for one in rewrite.source.ancestors(call)) for call in calls)

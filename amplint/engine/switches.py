@@ -46,7 +46,7 @@ class Switches:
         if isinstance(value, cst.Call):
             name = _read(value)
             return Premise.SETTING_THERE if name is not None and not self._program.sets(name) else None
-        function = next((one for one in source.ancestors(value) if isinstance(one, cst.FunctionDef)), None)
+        function = source.function_around(value)
         if isinstance(value, cst.Attribute):
             return self._off_attribute(source, value, depth)
         if not isinstance(value, cst.Name):

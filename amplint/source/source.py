@@ -339,6 +339,10 @@ class Source:
             yield above
             node = above
 
+    def function_around(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """The innermost function around `node`, None at the top level; lambdas are none."""
+        return next((one for one in self.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+
 
 def _cut(source: Source) -> Iterator[Chunk]:
     text = source.text

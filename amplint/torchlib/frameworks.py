@@ -166,6 +166,8 @@ If they differ, training raises ValueError at its start. Source: `HfTrainerDeepS
 """
 ALSO_HALF = frozenset({"fp16_full_eval", "bf16_full_eval", "half_precision_backend", "fp16_backend", "fp16_opt_level"})
 """Arguments that change the required values of these."""
+ASKING_FOR_BFLOAT16 = frozenset({"is_bf16_supported", "is_torch_bf16_gpu_available", "is_bfloat16_supported"})
+"""Functions of PyTorch, transformers and unsloth that say whether the device computes in bfloat16."""
 LAUNCHED_BY = frozenset({"compute_environment", "distributed_type"})
 """The settings that identify a file as one that `accelerate config` writes and `accelerate launch` reads."""
 DEEPSPEED_FILE = "deepspeed_config_file"

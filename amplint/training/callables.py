@@ -67,8 +67,7 @@ def _definitions(source: Source) -> tuple[_Definitions, _Definitions]:
     defined, iterated = _Definitions(), _Definitions()
     for name, node, loop in (one for chunk in source.chunks for one in _bound(chunk.module)):
         local = isinstance(node, cst.BaseExpression) and "." not in name
-        above = source.ancestors(node) if local else ()
-        home = next((one for one in above if isinstance(one, cst.FunctionDef)), None)
+        home = source.function_around(node) if local else None
         (iterated if loop else defined).setdefault(name.rpartition(".")[2], []).append((node, home))
     calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
     for chunk in source.chunks:

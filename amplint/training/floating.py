@@ -164,7 +164,7 @@ class _Judge:
         return self.judge(node.value)
 
     def _of_name(self, node: cst.CSTNode, path: str) -> Kind | None:
-        home = next((one for one in self._source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        home = self._source.function_around(node)
         if (home, path) in self._seen:
             return None
         self._seen.add((home, path))

@@ -322,7 +322,7 @@ def _reduced(value: cst.BaseExpression) -> cst.BaseExpression:
 
 def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[str | None]]:
     """The calls whose results a call differentiates, and the variables by which it does, in its function or callers."""
-    function = next((one for one in chunk.source.ancestors(gradient) if isinstance(one, cst.FunctionDef)), None)
+    function = chunk.source.function_around(gradient)
     asked = ["outputs", "inputs"]
     given = {name: dotted(_reduced(one.value)) for name, one in matched(gradient, asked) if name in asked}
     if function is None or None in given.values() or len(given) < 2:
@@ -348,7 +348,7 @@ def _products_behind(call: cst.Call, source: Source) -> list[cst.CSTNode]:
     functions: dict[str, list[cst.FunctionDef]] = {}
     for one in (one for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef)):
         functions.setdefault(one.name.value, []).append(one)
-    home = next((one for one in source.ancestors(call) if isinstance(one, cst.FunctionDef)), None)
+    home = source.function_around(call)
     assigns = list(every(home, cst.Assign)) if home is not None else []
     waiting: list[cst.CSTNode] = [*operands(source, call)]
     found, seen = list[cst.CSTNode](), set[cst.CSTNode]()

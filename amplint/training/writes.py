@@ -66,7 +66,7 @@ def rounded(chunk: Chunk) -> Iterator[Write]:
     told = set[cst.CSTNode]()
     for assign in every(chunk.module, cst.Assign):
         target = assign.targets[0].target
-        home = next((one for one in source.ancestors(assign) if isinstance(one, cst.FunctionDef)), None)
+        home = source.function_around(assign)
         if not isinstance(target, cst.Subscript) or home is None or dotted(target.value) is None:
             continue
         made = [one.value for one in every(home, cst.Assign) if bound_paths(one, whole=True) == {dotted(target.value)}]
@@ -113,7 +113,7 @@ def _may_differ(source: Source, into: cst.BaseExpression, value: cst.BaseExpress
 
 def _is_like(source: Source, into: cst.BaseExpression, value: cst.BaseExpression) -> bool:
     """Whether `into` is made in the dtype of what `value` mentions, such as `torch.zeros_like(value)`."""
-    home = next((one for one in source.ancestors(into) if isinstance(one, cst.FunctionDef)), None)
+    home = source.function_around(into)
     path = dotted(into)
     made = [one.value for one in every(home, cst.Assign) if path in bound_paths(one, whole=True)] if home else []
     calls = (call for one in made for call in every(one, cst.Call))
@@ -132,7 +132,7 @@ def _is_tensor(source: Source, part: cst.CSTNode) -> bool:
     value = part.value if isinstance(part, cst.Index) else None
     if value is None or not isinstance(value, cst.Name):
         return value is not None and _makes_tensor(value)
-    home = next((one for one in source.ancestors(value) if isinstance(one, cst.FunctionDef)), None)
+    home = source.function_around(value)
     made = [one.value for one in every(home, cst.Assign) if value.value in bound_paths(one, whole=True)] if home else []
     return bool(made) and all(map(_makes_tensor, made))
 

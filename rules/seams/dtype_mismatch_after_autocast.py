@@ -88,9 +88,7 @@ class DtypeMismatchAfterAutocast(Rule):
         text = f"the weights are {half.dtype} from here on" if half is event.weights else half.half.text
         notes = [(half.half.node, text)] if half.half.node is not None else ()
         severity = Severity.INFO if event.guesses else None
-        yield self.report(
-            event, f"{event.op} raises: {event.raises}", advice=advice, notes=notes, severity=severity
-        )  # fmt: skip
+        yield self.report(event, f"{event.op} raises: {event.raises}", advice=advice, notes=notes, severity=severity)
 
     def on_inputs_differ(self, event: InputsDiffer) -> Iterator[Report]:
         why = event.half.half

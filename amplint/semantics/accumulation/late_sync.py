@@ -105,8 +105,7 @@ class LateSync(Tracker):
     def _function(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The function around a node, None at the top level; another call may have run a forward pass in there."""
         source = self.machine.program.source_of(node)
-        around = source.ancestors(node) if source is not None else ()
-        return next((one for one in around if isinstance(one, cst.FunctionDef)), None)
+        return source.function_around(node) if source is not None else None
 
     def _blocks_around(self, node: cst.Call) -> Iterator[tuple[cst.CSTNode, int]]:
         """The calls of `no_sync()` that `with` statements around a call and its callers enter, each with its model."""

@@ -376,8 +376,8 @@ def _is_alternative(machine: Machine, guard: cst.CSTNode) -> bool:
 
 def _guarded(machine: Machine, guard: cst.CSTNode | None) -> frozenset[cst.CSTNode]:
     """What runs only where a condition holds that `guard` is an alternative of."""
-    source = machine.program.source_of(guard) if guard is not None else None
-    if guard is None or source is None or not _is_alternative(machine, guard):
+    source = machine.program.source_of(guard) if guard is not None and _is_alternative(machine, guard) else None
+    if guard is None or source is None:
         return frozenset()
     statement = next((one for one in source.ancestors(guard) if not isinstance(one, cst.BooleanOperation)), None)
     return frozenset(walk(statement.body)) if isinstance(statement, cst.If) else frozenset()

@@ -56,6 +56,7 @@ from amplint.torchlib.changes import LOADED_AS_SAVED
 from amplint.torchlib.frameworks import (
     ALL_HALF,
     ARGUMENT_PARSERS,
+    ASKING_FOR_BFLOAT16,
     BY_HAND,
     GONE_SINCE_5,
     LIGHTNING_PACKAGES,
@@ -97,8 +98,6 @@ _SWITCHED = {
 """Switches of training arguments -> the precision that each asks for, and what it takes for granted."""
 _PARSERS = frozenset(name.rpartition(".")[2] for name in ARGUMENT_PARSERS)
 _HALF_WORDS = frozenset({"half", *HALF_DTYPES})
-
-_ASKS_FOR_BFLOAT16 = frozenset({"is_bf16_supported", "is_torch_bf16_gpu_available", "is_bfloat16_supported"})
 
 
 def make(machine: Machine, state: State, node: cst.Call, name: str, arguments: Arguments) -> Manager | None:
@@ -340,7 +339,7 @@ def _run_wide(machine: Machine, state: State, node: cst.Call, kind: str, halves:
 def _is_by_support(machine: Machine, cast: cst.CSTNode) -> bool:
     """Whether the code around a cast asks whether the device computes in bfloat16."""
     source = machine.program.source_of(cast)
-    return source is not None and not source.chunk_of(cast).words.isdisjoint(_ASKS_FOR_BFLOAT16)
+    return source is not None and not source.chunk_of(cast).words.isdisjoint(ASKING_FOR_BFLOAT16)
 
 
 def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:

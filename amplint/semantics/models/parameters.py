@@ -512,16 +512,12 @@ def stored_in(machine: Machine, state: State, symbol: int) -> tuple[str, cst.CST
         if kind == "converted" and more[0] is not None:
             return (str(more[0]), more[1]) if more[0] in HALF_DTYPES and isinstance(more[1], cst.CSTNode) else None
         symbol = machine.symbols.parts(symbol)[0]
-    if machine.symbols.key(symbol)[0] != "either":
+    sides = [*machine.symbols.alternatives(symbol)]
+    if sides == [symbol]:
         return None
-
-    def below(one: int) -> Iterable[int]:
-        return machine.symbols.parts(one) if machine.symbols.key(one)[0] == "either" else ()
-
-    sides = [one for one in machine.symbols.closure(symbol, below) if not below(one)]
-    stored = [stored_in(machine, state, side) for side in sides if machine.symbols.key(side)[0] != "either"]
+    stored = [stored_in(machine, state, side) for side in sides]
     dtypes = {side and side[0] for side in stored}
-    return stored[0] if len(stored) == len(sides) and len(dtypes) == 1 else None
+    return stored[0] if len(dtypes) == 1 else None
 
 
 def train(machine: Machine, state: State, optimizer: Optimizer, arguments: Arguments) -> None:

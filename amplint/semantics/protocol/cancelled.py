@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.reading.scopes import last_name
-from amplint.semantics.tensors.conversions import home
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.torchlib.policy import words
@@ -110,7 +109,7 @@ class _Uses:
 
     def _function_of(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         source = self._machine.program.source_of(node)
-        return home(source, node) if source is not None else None
+        return source.function_around(node) if source is not None else None
 
     def _is_of_scale(self, node: cst.BaseExpression, inverse: bool) -> bool:
         """Whether `node` is what `get_scale()` returned, or its `inverse`, or a name that is bound to that."""

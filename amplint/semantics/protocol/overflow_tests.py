@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import last_name
-from amplint.semantics.tensors.conversions import home
 from amplint.semantics.values.state import State
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_chunk, cached_per_file
@@ -52,7 +51,7 @@ def _may_test(chunk: Chunk) -> bool:
 def _leaves_out_step(machine: Machine, condition: cst.CSTNode, side: bool, since: cst.CSTNode) -> bool:
     """Whether an overflow chooses the `side` of a condition, and only the other one leads to a step."""
     source, start = machine.program.source_of(condition), machine.program.source_of(since)
-    if source is None or source is not start or home(source, condition) is not home(source, since):
+    if source is None or source is not start or source.function_around(condition) is not source.function_around(since):
         return False
     choice = next((one for one in source.ancestors(condition) if isinstance(one, cst.If)), None)
     if choice is None or choice.test is not condition:
@@ -188,7 +187,7 @@ class OverflowTests(Tracker):
         source = self.machine.program.source_of(node)
         if source is None:
             return ()
-        function = home(source, node)
+        function = source.function_around(node)
         return [function] if function is not None else [one.module for one in source.chunks if one.name is None]
 
 

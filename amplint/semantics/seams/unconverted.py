@@ -10,7 +10,6 @@ from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.tensors.conversions import (
     converts,
-    home,
     is_under_autocast,
     like_another,
     names_floating,
@@ -59,7 +58,7 @@ def _speaks_of_dtypes(chunk: Chunk) -> bool:
 def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
     """The inputs of models whose dtype the file reads or chooses, each with the model and the evidence."""
     for call in every(function.body, cst.Call):
-        if home(source, call) is not function or is_under_autocast(source, call):
+        if source.function_around(call) is not function or is_under_autocast(source, call):
             continue
         path, codes = dotted(call.func), False
         if path is not None and path.rpartition(".")[2] in _CODES:
@@ -104,7 +103,7 @@ def _items(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
         return
     for item in every(function.body, cst.Subscript):
         key = _key(item)
-        if key is None or not isinstance(item.value, cst.Name) or home(source, item) is not function:
+        if key is None or not isinstance(item.value, cst.Name) or source.function_around(item) is not function:
             continue
         whole = _chain(source, item)
         if names_floating(key) and not converts(whole) and not is_under_autocast(source, item):
@@ -166,7 +165,7 @@ def _chooses(call: cst.Call) -> bool:
 def _is_tensor(source: Source, call: cst.Call) -> bool:
     """Whether `x.to(dtype)` converts what nothing in the file calls, and no model."""
     owner = call.func.value if isinstance(call.func, cst.Attribute) else call
-    return home(source, call) is not None and dotted(owner) not in _called(source)
+    return source.function_around(call) is not None and dotted(owner) not in _called(source)
 
 
 @cached_per_file

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from amplint.semantics.events import ParameterApart
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.tensors.conversions import home
 from amplint.semantics.tensors.owners import layers_sized
 from amplint.semantics.tensors.provenance import creating_call
 from amplint.semantics.tensors.tensors import Tensors
@@ -33,6 +32,6 @@ def report_layer(machine: Machine, state: State, node: cst.Call, arguments: Argu
 
 def _emit(machine: Machine, state: State, node: cst.Call, made: cst.Call, layer: str) -> None:
     source = machine.program.source_of(node)
-    function = home(source, node) if source is not None else None
+    function = source.function_around(node) if source is not None else None
     if source is not None and function is not None and "dtype" not in source.code(function):
         machine.emit(state, ParameterApart, node, made=made, layer=layer, assumed=True)

@@ -164,11 +164,6 @@ def like_another(node: cst.CSTNode, model: str) -> cst.CSTNode | None:
     return None
 
 
-def home(source: Source, node: cst.CSTNode) -> cst.FunctionDef | None:
-    """The innermost function around `node`."""
-    return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
-
-
 @cached_per_file
 def half_model(source: Source) -> cst.CSTNode | None:
     """Where the file loads a model in a half dtype or one that is chosen, or converts what it calls to such a one."""

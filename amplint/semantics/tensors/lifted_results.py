@@ -15,7 +15,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.regions.innermost import innermost
-from amplint.semantics.tensors.conversions import bindings, home, sources
+from amplint.semantics.tensors.conversions import bindings, sources
 from amplint.semantics.tensors.kinship import follows_dtype
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.provenance import is_constructed_parameter, views
@@ -133,7 +133,7 @@ def _lift(machine: Machine, function: cst.FunctionDef, symbol: int) -> cst.Call 
     source = machine.program.source_of(function)
     for one in machine.symbols.closure(symbol, partial(decides, machine)):
         node = _conversion(machine, one)
-        if node is None or source is None or home(source, node) is not function or one == symbol:
+        if node is None or source is None or source.function_around(node) is not function or one == symbol:
             continue
         if _root(node) in _parameters(function):
             return node

@@ -8,7 +8,7 @@ from amplint.regex import regex
 from amplint.semantics.events import InputsStayHalf
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted, last_name
-from amplint.semantics.tensors.conversions import bindings, converts, home, names_read, sources
+from amplint.semantics.tensors.conversions import bindings, converts, names_read, sources
 from amplint.semantics.tensors.supposed import is_backward
 from amplint.semantics.values.state import State
 from amplint.semantics.words import FREQUENCY, INDICES, MASK, POSITION, TORCH_MODULES, WHOLE_NUMBERS
@@ -62,7 +62,7 @@ class OffInputs(Tracker):
 
     def _compare(self, source: Source, node: cst.With) -> None:
         """Emit results of layers that come into a region unconverted, where it converts others."""
-        function = home(source, node)
+        function = source.function_around(node)
         if function is None or is_backward(function):
             return
         inside = set(walk(node.body))
@@ -126,7 +126,7 @@ def _is_off(context: cst.BaseExpression) -> bool:
 
 def _unconverted(source: Source, node: cst.With | cst.FunctionDef) -> Iterator[str]:
     """The tensors from outside that a region computes with, of which none is converted before."""
-    function = home(source, node) if isinstance(node, cst.With) else node
+    function = source.function_around(node) if isinstance(node, cst.With) else node
     if function is None or is_backward(function):
         return
     given = {param.name.value for param in (*function.params.params, *function.params.kwonly_params)} - {"self", "cls"}

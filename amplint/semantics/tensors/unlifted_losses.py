@@ -12,7 +12,6 @@ from amplint.semantics.tensors.conversions import (
     bindings,
     converts,
     half_model,
-    home,
     is_under_autocast,
     is_without_gradients,
     names_read,
@@ -47,7 +46,7 @@ class UnliftedLosses(Tracker):
         lifted = next((call for call in losses if _is_lifted(call) and not _is_no_evidence(source, call)), None)
         half = lifted or half_model(source)
         for call in losses:
-            function, pretrained = home(source, call), None if half is not None else _pretrained(source, call)
+            function, pretrained = source.function_around(call), None if half is not None else _pretrained(source, call)
             beside = half or pretrained
             if beside is None or function is None or _is_lifted(call) or _is_spared(source, function, call):
                 continue
@@ -72,7 +71,7 @@ def _losses(source: Source) -> Iterator[cst.Call]:
 
 def _is_made_for(source: Source, call: cst.Call) -> bool:
     """Whether what is called is a cross-entropy that the same function has made."""
-    function = home(source, call) if isinstance(call.func, cst.Name) else None
+    function = source.function_around(call) if isinstance(call.func, cst.Name) else None
     made = (
         bindings(function).get(call.func.value, ()) if function is not None and isinstance(call.func, cst.Name) else ()
     )
@@ -101,7 +100,7 @@ def _is_lifted(call: cst.Call) -> bool:
 
 def _is_no_evidence(source: Source, call: cst.Call) -> bool:
     """Whether a loss compares counts or flags, which have to be converted in any case, or is only measured."""
-    function, given = home(source, call), call.args[0].value
+    function, given = source.function_around(call), call.args[0].value
     return (
         function is None
         or is_without_gradients(source, call)

@@ -6,7 +6,6 @@ from functools import partial
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.half_results import HalfResults
-from amplint.semantics.tensors.conversions import home
 from amplint.semantics.tensors.halves import is_computed, is_of_layer
 from amplint.semantics.tensors.provenance import (
     ARITHMETIC,
@@ -89,7 +88,7 @@ def left_wide(machine: Machine, value: Value) -> cst.Call | None:
         if not isinstance(node, cst.Call) or key[1] != "float32":
             continue
         source = machine.program.source_of(node)
-        around = home(source, node) if source is not None else None
+        around = source.function_around(node) if source is not None else None
         if around is None or around in machine.calls:
             continue
         if _is_left(machine, machine.symbols.parts(one)[0]):
