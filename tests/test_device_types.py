@@ -15,8 +15,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
-from amplint.semantics.reading.chosen_devices import CUDA_ALONE
-from amplint.torchlib.names import AUTOCAST_DEVICES, NO_CONTEXTS
+from amplint.torchlib.names import AUTOCAST_DEVICES, CUDA_ALONE, NO_CONTEXTS
 
 RULES = tuple(rule for code, rule in load_registry().rules.items() if code in ("AMP106", "AMP107"))
 RUN = """

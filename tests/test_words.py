@@ -18,11 +18,15 @@ SEMANTICS = Path(words.__file__).parent
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
     "averages_alike.py": ["_COMPLEMENT", "_WIDE"],
+    "assigned.py": ["_GIVEN", "_RETURNED"],
     "chosen_devices.py": [
-        "_AMP", "_ASKED", "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_CONDITION", "_DEVICES",
-        "_DEVICE_WORDS", "_FIXED", "_GIVEN", "_INDENTED", "_IS_FLOAT16", "_IS_MPS", "_KERNELS", "_LISTED",
-        "_MAKES_DEVICE", "_NEEDS_CUDA", "_NOT_CPU", "_ON_CUDA", "_PATH", "_PRESENCE", "_RETURNED", "_SCALER_GIVEN",
-        "_TRAINS",
+        "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_DEVICES", "_FIXED", "_LISTED", "_MAKES_DEVICE",
+        "_ON_CUDA", "_TRAINS",
+    ],
+    "cuda_needs.py": ["_INDENTED", "_KERNELS", "_NEEDS_CUDA"],
+    "device_conditions.py": [
+        "_AMP", "_ASKED", "_CONDITION", "_DEVICE_WORDS", "_IS_FLOAT16", "_IS_MPS", "_NOT_CPU", "_PATH", "_PRESENCE",
+        "_SCALER_GIVEN",
     ],
     "cancelling.py": ["_COLUMNS", "_OF_SQUARES", "_SIDES_MULTIPLIED"],
     "cast_back.py": ["_PRECISE", "_PRODUCT"],

@@ -10,7 +10,7 @@ from amplint.codemods.conversion import Change, Plan, Remark, Wish
 from amplint.findings import Edit, Fix
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import every
+from amplint.source.tree import every, keyword_of
 from amplint.torchlib.frameworks import DTYPE_NAMES, LIBRARIES, loop_kind
 from amplint.training.names import library_uses
 from amplint.training.script import Script
@@ -82,7 +82,7 @@ def _switches(script: Script) -> Iterator[_Found]:
     """The settings of frameworks: `fp16=True`, `precision="16-mixed"`, `mixed_precision="fp16"`."""
     for use in library_uses(script, *LIBRARIES):
         for argument in use.call.args if use.call is not None else ():
-            name = argument.keyword.value if argument.keyword is not None else ""
+            name = keyword_of(argument)
             remark = Remark(script.row(argument), "ask the framework for bfloat16")
             if name == "fp16" and loop_kind(use.name) == "arguments" and dotted(argument.value) == "True":
                 assert argument.keyword is not None

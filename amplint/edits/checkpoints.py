@@ -11,7 +11,7 @@ from amplint.findings import Edit, Fix
 from amplint.semantics.events import CheckpointLacksScaler, Place
 from amplint.semantics.words import OPTIMIZER_ENTRY
 from amplint.source import syntax as cst
-from amplint.source.tree import every
+from amplint.source.tree import every, keyword_of
 
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
@@ -54,7 +54,7 @@ def _restoring(event: CheckpointLacksScaler, place: Place, rewrite: Rewriter, *,
 def _given(call: cst.Call, scaler: str, rewrite: Rewriter, *, shared: bool) -> Edit | None:
     """`scaler` given beside the optimizer to a call that restores its keyword arguments, by their names."""
     for index, argument in enumerate(call.args):
-        name = argument.keyword.value if argument.keyword is not None else ""
+        name = keyword_of(argument)
         if _renamed(name) != name:
             return rewrite.insert_argument(call, index + 1, f"{'scaler' if shared else _renamed(name)}={scaler}")
     return None

@@ -67,3 +67,16 @@ def targets(target: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def target_names(target: cst.CSTNode) -> Iterator[str]:
     """The variables that an assignment to `target` binds, including those in tuples and lists."""
     return (one.value for one in targets(target) if isinstance(one, cst.Name))
+
+
+def keyword_of(argument: cst.Arg) -> str:
+    """The keyword of an argument, empty for a positional one."""
+    return argument.keyword.value if argument.keyword is not None else ""
+
+
+def leading_text(node: cst.BaseExpression) -> str:
+    """The text of a string, or of the first part of an f-string; empty for anything else."""
+    if isinstance(node, cst.SimpleString):
+        return node.raw_value
+    first = node.parts[0] if isinstance(node, cst.FormattedString) and node.parts else None
+    return first.value if isinstance(first, cst.FormattedStringText) else ""

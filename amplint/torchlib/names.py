@@ -121,6 +121,15 @@ NO_CONTEXTS = frozenset(
 )
 """Functions that change a setting permanently: their result is no context."""
 
+CUDA_ALONE = frozenset(
+    [
+        *("set_device", "synchronize", "current_device", "current_stream", "get_device_name", "get_device_properties"),
+        *("get_device_capability", "mem_get_info", "Stream", "Event", "get_rng_state", "reset_peak_memory_stats"),
+        *("reset_max_memory_allocated", "reset_accumulated_memory_stats", "memory_summary", "memory_snapshot"),
+        *("ipc_collect", "default_stream", "set_per_process_memory_fraction", "CUDAGraph", "init"),
+    ]
+)
+"""Functions and classes of `torch.cuda` that raise without CUDA."""
 SHARDED_SCALER = "torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler"
 
 NEUTRAL_CONTEXTS = frozenset({"contextlib.nullcontext", "contextlib.suppress", "torch.profiler.record_function"})

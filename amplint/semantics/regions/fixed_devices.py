@@ -12,14 +12,13 @@ from amplint.semantics.reading.chosen_devices import (
     device_of_regions,
     device_of_work,
     device_premises,
-    has_kernels,
-    is_about_devices,
     is_by_availability,
-    is_kept_to_cuda,
     is_listed_or_cpu,
     runs_on_given_device,
     runs_where_called,
 )
+from amplint.semantics.reading.cuda_needs import has_kernels, is_kept_to_cuda
+from amplint.semantics.reading.device_conditions import is_about_devices
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State

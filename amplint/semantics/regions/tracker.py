@@ -11,7 +11,7 @@ from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.chosen_devices import float32_elsewhere
+from amplint.semantics.reading.device_conditions import float32_elsewhere
 from amplint.semantics.reading.parts import kept_contexts
 from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions import device_types

@@ -9,7 +9,7 @@ from amplint.semantics.words import ACTIVATIONS, DTYPE, DTYPE_GIVEN, FLOATING
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
-from amplint.source.tree import children, every, target_names, walk
+from amplint.source.tree import children, every, keyword_of, target_names, walk
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.policy import words
 
@@ -39,7 +39,7 @@ def _converts(call: cst.Call, model: str) -> bool:
     if isinstance(call.func, cst.Attribute) and last in CASTING:
         return True
     for argument in call.args:
-        keyword = argument.keyword.value if argument.keyword is not None else ""
+        keyword = keyword_of(argument)
         name = dotted(argument.value) or ""
         if name == "torch.float32":
             continue

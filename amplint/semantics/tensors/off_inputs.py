@@ -15,7 +15,7 @@ from amplint.semantics.words import FREQUENCY, INDICES, MASK, POSITION, TORCH_MO
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
-from amplint.source.tree import every, walk
+from amplint.source.tree import every, keyword_of, walk
 
 _NO_ACTIVATIONS = (WHOLE_NUMBERS, INDICES, MASK, POSITION, FREQUENCY)
 _CONVERTS = regex(
@@ -120,7 +120,7 @@ def _is_off(context: cst.BaseExpression) -> bool:
     """Whether a context is `autocast(enabled=False)`."""
     if not isinstance(context, cst.Call) or last_name(context.func) not in ("autocast", "amp_autocast"):
         return False
-    given = {one.keyword.value if one.keyword is not None else "": dotted(one.value) for one in context.args}
+    given = {keyword_of(one): dotted(one.value) for one in context.args}
     return given.get("enabled") == "False" or given.get("") == "False"
 
 

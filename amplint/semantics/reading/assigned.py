@@ -1,0 +1,29 @@
+"""The texts of the values that a file assigns to its names."""
+
+from __future__ import annotations
+
+from amplint.regex import regex
+from amplint.source.remembered import cached_per_file
+from amplint.source.source import Source
+
+_GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
+"""A statement or an argument on a line of its own: the targets, and the value."""
+_RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
+
+
+@cached_per_file
+def assigned_texts(source: Source) -> dict[str, list[str]]:
+    """Variable, attribute, keyword or function -> the values that `source` assigns to it or it returns."""
+    found: dict[str, list[str]] = {}
+    for targets, value in _GIVEN.findall(source.text):
+        for target in targets.split(","):
+            last = target.rpartition(".")[2].strip()
+            found.setdefault(target.strip(), []).append(value)
+            if value.strip() != last:
+                found.setdefault(last, []).append(value)
+    function = ""
+    for name, value in _RETURNED.findall(source.text):
+        function = name or function
+        if value:
+            found.setdefault(function, []).append(value)
+    return found
