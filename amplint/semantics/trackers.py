@@ -43,9 +43,13 @@ from amplint.semantics.models.half_models import HalfModels
 from amplint.semantics.models.half_outputs import HalfOutputs
 from amplint.semantics.models.held_shards import HeldShards
 from amplint.semantics.models.hidden_states import HiddenStates
+from amplint.semantics.models.loading import LoadedModels
 from amplint.semantics.models.models import Models
+from amplint.semantics.models.optimized import Optimizers
+from amplint.semantics.models.origins import Origins
 from amplint.semantics.models.outside import Outside
 from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.models.placement import Placements
 from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.stale_copies import StaleCopies
 from amplint.semantics.models.stored_weights import StoredWeights
@@ -108,6 +112,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Rhythm,
     Obligations,
     ClipOrder,
+    Origins,
     # objects
     ConfigFiles,
     TorchVersions,
@@ -149,6 +154,9 @@ TRACKERS: tuple[type[Tracker], ...] = (
     FixedDevices,
     # parameters and tensors
     Parameters,
+    LoadedModels,
+    Placements,
+    Optimizers,
     GrownLists,
     Averages,
     AveragesAlike,

@@ -26,7 +26,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, gradients_of
 from amplint.semantics.models import half_outputs
-from amplint.semantics.models.parameters import root, sources
+from amplint.semantics.models.origins import root, sources
 from amplint.semantics.python.expressions import assign, indices, single
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words

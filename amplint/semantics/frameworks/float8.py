@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from amplint.semantics.events import ConvertedInShards, ConvertedToFloat8, LeftUncompiled, SizeRefused, WithinFloat8
 from amplint.semantics.models.model_states import ModelStates
-from amplint.semantics.models.parameters import root
+from amplint.semantics.models.origins import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of

@@ -25,7 +25,7 @@ from amplint.semantics.events import (
 from amplint.semantics.frameworks import trainers
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, gradients_of
-from amplint.semantics.models.parameters import Parameters, trained_model, unscales_half
+from amplint.semantics.models.optimized import Optimizers, trained_model, unscales_half
 from amplint.semantics.python import attributes
 from amplint.semantics.python.calls import unseen
 from amplint.semantics.python.functions import call_function
@@ -259,8 +259,8 @@ def _mark(machine: Machine, manager: Manager, value: Value) -> Value:
     named = machine[CallIndex].index.trained
     if value.symbol in named:
         named[symbol] = named[value.symbol]
-    if value.symbol in machine[Parameters].trained:
-        machine[Parameters].trained[symbol] = machine[Parameters].trained[value.symbol]
+    if value.symbol in machine[Optimizers].trained:
+        machine[Optimizers].trained[symbol] = machine[Optimizers].trained[value.symbol]
     return replace(value, symbol=symbol)
 
 
@@ -320,7 +320,7 @@ def _record_unscaled(state: State, manager: Manager) -> None:
 def stepped(machine: Machine, state: State, node: cst.Call, optimizer: Optimizer) -> None:
     """Report an `optimizer.step()` with gradients the framework did not compute, or of float16 parameters."""
     manager = manager_of(machine, optimizer.symbol)
-    trained = machine[Parameters].trained.get(optimizer.symbol)
+    trained = machine[Optimizers].trained.get(optimizer.symbol)
     model = trained_model(state, trained) if trained is not None and trained.plain else None
     if manager is not None and model is not None and (manager.precision == "bfloat16" or not unscales_half(machine)):
         trainers.meet(machine, state, node, manager, model)

@@ -17,7 +17,7 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.frameworks.deepspeed import DeepSpeed
 from amplint.semantics.frameworks.frameworks import spelled, synced
-from amplint.semantics.models.parameters import root
+from amplint.semantics.models.origins import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of

@@ -19,8 +19,11 @@ from amplint.semantics.events import (
     LoopInRegion,
     PrecisionTwice,
 )
-from amplint.semantics.models import half_outputs, parameters
+from amplint.semantics.models import half_outputs
 from amplint.semantics.models.model_states import ModelStates
+from amplint.semantics.models.optimized import Optimizers
+from amplint.semantics.models.origins import adapted, root
+from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.models.stale_copies import keeps_none
 from amplint.semantics.python import attributes
 from amplint.semantics.python.functions import call_function
@@ -254,7 +257,7 @@ def _predicted(machine: Machine, state: State, node: cst.Call, manager: Manager,
 
 def _report_computed(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
     """Report quantized weights whose compute dtype is the other half dtype than that of mixed precision."""
-    known = state[ModelStates].known.get(parameters.adapted(machine, parameters.root(machine, model)))
+    known = state[ModelStates].known.get(adapted(machine, root(machine, model)))
     if known is not None and known.computed is not None and manager.precision in HALF_DTYPES:
         dtype, asked = known.computed
         if dtype != manager.precision:
@@ -263,7 +266,7 @@ def _report_computed(machine: Machine, state: State, node: cst.Call, manager: Ma
 
 def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model: int) -> None:
     """Report a `model` trained by `manager` whose parameters already have the dtype for autocast."""
-    known = state[ModelStates].known.get(parameters.root(machine, model))
+    known = state[ModelStates].known.get(root(machine, model))
     cast = None if known is None else known.half if manager.precision == "float16" else known.bfloat16
     if cast is not None and manager.precision in HALF_DTYPES:
         guesses = machine.guesses_for(cast)
@@ -275,7 +278,7 @@ def meet(machine: Machine, state: State, node: cst.Call, manager: Manager, model
         machine.emit(state, HalfManaged, node, manager=manager, cast=part[1], guesses=guesses, premises=premises)
         return
     perhaps = None if known is None else known.perhaps or (known.half if manager.precision is None else None)
-    undone = perhaps in machine[parameters.Parameters].undone
+    undone = perhaps in machine[Parameters].undone
     if perhaps is not None and manager.precision in (None, "float16") and not undone:
         if manager.precision is None and manager.kind == "accelerate" and _is_configured_without_float16(machine):
             return
@@ -313,7 +316,7 @@ def _optimized(machine: Machine, state: State, module: Instance) -> set[int]:
     while returned:
         value = returned.pop()
         returned += value.values if isinstance(value, Items) else ()
-        trained = machine[parameters.Parameters].trained.get(value.symbol) if isinstance(value, Optimizer) else None
+        trained = machine[Optimizers].trained.get(value.symbol) if isinstance(value, Optimizer) else None
         if trained is not None and trained.model is not None:
             found.add(trained.model)
     return found
@@ -321,7 +324,7 @@ def _optimized(machine: Machine, state: State, module: Instance) -> set[int]:
 
 def _half_weights(machine: Machine, state: State, model: int) -> _Half | None:
     """The half dtype of trained weights, of all or of some, with their cast and what that takes for granted."""
-    known = state[ModelStates].known.get(parameters.root(machine, model))
+    known = state[ModelStates].known.get(root(machine, model))
     if known is None or known.frozen is not None:
         return None
     if known.stored is not None:
@@ -347,7 +350,7 @@ def _report_chosen_precision(machine: Machine, state: State, node: cst.Call, man
 
     Weights in the other half dtype count where the script itself says when a precision is asked for.
     """
-    known = state[ModelStates].known.get(parameters.root(machine, model))
+    known = state[ModelStates].known.get(root(machine, model))
     arguments = state.heap.get(manager.symbol, {}).get(_ARGUMENTS)
     if known is None or arguments is None:
         return
@@ -480,7 +483,7 @@ class Trainers(Tracker):
             model = self.plain.get(owner.symbol) if isinstance(owner, Unknown) else None
         known = None
         if model is not None:
-            known = state[ModelStates].known.get(parameters.root(self.machine, symbol_of(self.machine, model)))
+            known = state[ModelStates].known.get(root(self.machine, symbol_of(self.machine, model)))
         if not runs or (known is not None and (known.half or known.bfloat16) is not None):
             return
         partitions = any("deepspeed" in chunk.words for chunk in self.machine.program.main.chunks)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from amplint.semantics.events import ModelUnprepared
-from amplint.semantics.models.parameters import WRAPPERS, Parameters, root, stored_in
+from amplint.semantics.models.optimized import Optimizers
+from amplint.semantics.models.origins import root
+from amplint.semantics.models.parameters import WRAPPERS, stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -78,7 +80,7 @@ class Unprepared(Tracker):
     def _prepare(self, state: State, call: Call, manager: Manager) -> None:
         self.hidden |= any(argument.star for argument in call.arguments.given)
         for value in _flat(call.arguments.values):
-            known = self.machine[Parameters].trained.get(value.symbol) if isinstance(value, Optimizer) else None
+            known = self.machine[Optimizers].trained.get(value.symbol) if isinstance(value, Optimizer) else None
             if known is not None and known.model is not None:
                 self.trained.setdefault(known.model, (call.node, manager))
             elif not isinstance(value, Optimizer):
@@ -86,7 +88,7 @@ class Unprepared(Tracker):
 
     def _settle(self, state: State, values: Iterable[Value]) -> None:
         """Record that these models, and those that they consist of, are prepared, or wrapped by hand."""
-        optimizers = self.machine[Parameters].trained
+        optimizers = self.machine[Optimizers].trained
 
         def below(symbol: int) -> Iterable[int]:
             held = state.heap.get(symbol, {}).values()

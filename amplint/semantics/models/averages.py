@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from amplint.premises import Premise
 from amplint.semantics.events import WeightsAveraged
-from amplint.semantics.models.parameters import parameter_of, sources, stored_in
+from amplint.semantics.models.origins import parameter_of, sources
+from amplint.semantics.models.parameters import stored_in
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.state import State

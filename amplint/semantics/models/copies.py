@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from amplint.semantics.models.parameters import change, stored_in
+from amplint.semantics.models.model_states import change
+from amplint.semantics.models.parameters import stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker
 from amplint.semantics.python.truth import symbol_of

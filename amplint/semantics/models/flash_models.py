@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from amplint.semantics.events import FlashInFloat32, Recipe
 from amplint.semantics.models.models import Models, model_guesses, recipe
-from amplint.semantics.models.parameters import root, stored_in
+from amplint.semantics.models.origins import root
+from amplint.semantics.models.parameters import stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.regex import regex
-from amplint.semantics.models.parameters import DISPLAY, GROUP, GROWN, parameter_of, sources
+from amplint.semantics.models.origins import DISPLAY, GROUP, GROWN, parameter_of, sources
 from amplint.semantics.python.expressions import assign
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.values.state import State

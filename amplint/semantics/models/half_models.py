@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from amplint.findings import Guessed
 from amplint.semantics.events import Because, Clash, Evidence, Operand, Recipe
 from amplint.semantics.models import models
+from amplint.semantics.models.loading import LoadedModels
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models
-from amplint.semantics.models.parameters import Parameters, path_in_model, root
+from amplint.semantics.models.origins import root
+from amplint.semantics.models.parameters import Parameters, path_in_model
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
@@ -130,7 +132,7 @@ def _stored(machine: Machine, state: State, model: int) -> tuple[str, cst.CSTNod
     known = state[ModelStates].known.get(model, Model())
     if known.stored is not None and known.computed is None:
         return *known.stored, True
-    loaded = machine[Parameters].loaded.get(model) if machine.assumes and known.computed is None else None
+    loaded = machine[LoadedModels].loaded.get(model) if machine.assumes and known.computed is None else None
     return (*loaded, False) if loaded is not None else None
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from amplint.semantics.events import Because, Evidence, LossOfOutput, Operand, OutputInHalf
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses, runs_forward
-from amplint.semantics.models.parameters import path_in_model, root
+from amplint.semantics.models.origins import root
+from amplint.semantics.models.parameters import path_in_model
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of

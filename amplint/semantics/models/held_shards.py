@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amplint.semantics.events import ScalerMeetsShards, Shards, ShardsClipped
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.models.model_states import ModelStates
-from amplint.semantics.models.parameters import root
+from amplint.semantics.models.origins import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.python.truth import symbol_of

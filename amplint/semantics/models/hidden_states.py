@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from amplint.semantics.events import Because
+from amplint.semantics.models.loading import LoadedModels, loads_models
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, runs_forward
-from amplint.semantics.models.parameters import Parameters, loads_models, path_in_model
+from amplint.semantics.models.parameters import path_in_model
 from amplint.semantics.python.containers import record_each
 from amplint.semantics.python.expressions import indices, single
 from amplint.semantics.python.machine import Machine
@@ -40,7 +41,7 @@ class HiddenStates(Tracker):
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Record the hidden states among the fields of an output."""
-        loads = bool(self.machine[Parameters].loaded) and isinstance(result, Unknown)
+        loads = bool(self.machine[LoadedModels].loaded) and isinstance(result, Unknown)
         stored = self._weights(state, call) if loads else None
         if stored is None or innermost(self.machine, state)[0] is not None:
             return

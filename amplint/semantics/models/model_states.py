@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from amplint.records import dataclass
 from amplint.semantics.events import Shards
-from amplint.semantics.values.state import Iteration, Part
+from amplint.semantics.values.state import Iteration, Part, State
 from amplint.source import syntax as cst
 
 
@@ -99,3 +101,12 @@ class ModelStates(Part):
         twin = ModelStates()
         twin.known = {symbol: model for symbol, model in self.known.items() if other.known.get(symbol) == model}
         return twin
+
+
+def change(state: State, symbol: int, **changes: Any) -> None:
+    """Update the facts of the model `symbol`."""
+    known = state[ModelStates].known.get(symbol, Model())
+    known = replace(known, **changes)
+    state.change(ModelStates).known = {**state[ModelStates].known, symbol: known}
+    if known == Model():
+        del state.change(ModelStates).known[symbol]

@@ -24,7 +24,8 @@ from amplint.semantics.events import (
 )
 from amplint.semantics.models import norms
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.parameters import place, root
+from amplint.semantics.models.origins import root
+from amplint.semantics.models.placement import place
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker, Words

@@ -8,7 +8,7 @@ from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.events import ForwardOutside, ScaledWithoutRegion
 from amplint.semantics.models.models import Models
-from amplint.semantics.models.parameters import Parameters
+from amplint.semantics.models.optimized import Optimizers
 from amplint.semantics.python import attributes
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
@@ -117,7 +117,7 @@ def _uses(machine: Machine, symbol: int, outputs: Container[int]) -> bool:
 
 def _may_be_trained(machine: Machine, forward: cst.CSTNode) -> bool:
     """Whether what runs at `forward` may be what an optimizer updates: of the known ones, it is none of the others."""
-    origins = frozenset[int]().union(*(trained.origins for trained in machine[Parameters].trained.values()))
+    origins = frozenset[int]().union(*(trained.origins for trained in machine[Optimizers].trained.values()))
     model = machine[Outside].models.get(forward)
     return not origins or model is None or not origins.isdisjoint(machine.symbols.derivation(model))
 

@@ -10,8 +10,10 @@ from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.events import FrozenPolicySet, HalfSharded, PolicyMade, ShardingRefused, Shards, ShardsClipped
 from amplint.semantics.models.held_shards import HeldShards
-from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.parameters import Parameters, change, root, sources, stored_in
+from amplint.semantics.models.model_states import Model, ModelStates, change
+from amplint.semantics.models.optimized import Optimizers
+from amplint.semantics.models.origins import root, sources
+from amplint.semantics.models.parameters import stored_in
 from amplint.semantics.python.containers import is_perhaps
 from amplint.semantics.python.expressions import indices, single
 from amplint.semantics.python.machine import Machine
@@ -58,7 +60,7 @@ def _keeps_originals(sharder: Sharder, arguments: Arguments) -> bool:
 
 def _optimizers(machine: Machine, model: int) -> list[int]:
     """The optimizers constructed so far for `model`; those of other paths are never stepped on this one."""
-    return [symbol for symbol, trained in machine[Parameters].trained.items() if trained.model == model]
+    return [symbol for symbol, trained in machine[Optimizers].trained.items() if trained.model == model]
 
 
 def _computes_in(machine: Machine, state: State, policy: Value | None) -> tuple[str | None, str | None]:

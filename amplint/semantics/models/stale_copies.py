@@ -12,7 +12,9 @@ from amplint.premises import Premise
 from amplint.semantics.events import OutdatedForward, StaleForward
 from amplint.semantics.models.model_states import Model, ModelStates
 from amplint.semantics.models.models import Models, model_guesses
-from amplint.semantics.models.parameters import Parameters, parameter_of, root, sources, stored_in
+from amplint.semantics.models.optimized import Optimizers
+from amplint.semantics.models.origins import parameter_of, root, sources
+from amplint.semantics.models.parameters import stored_in
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Handler, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
@@ -150,7 +152,7 @@ class StaleCopies(Tracker):
     def steps(self, state: State, node: cst.CSTNode, optimizer: int, *, scaled: bool) -> None:
         """Record the models that ran and that a step of `optimizer` may update, behind a scaler that is on or not."""
         held = self._held(state, optimizer)
-        others = frozenset[int]().union(*(self._held(state, one) for one in self.machine[Parameters].trained))
+        others = frozenset[int]().union(*(self._held(state, one) for one in self.machine[Optimizers].trained))
         stepped = set[tuple[cst.CSTNode, int, tuple[Premise, ...]]]()
         for model in state[KeptCopies].ran:
             if self._shares(state, model, held) or (not held and not self._shares(state, model, others)):
@@ -161,7 +163,7 @@ class StaleCopies(Tracker):
 
     def _held(self, state: State, optimizer: int) -> Set[int]:
         """The models whose parameters an optimizer got, or that an unseen function got which made it or its groups."""
-        trained = self.machine[Parameters].trained.get(optimizer)
+        trained = self.machine[Optimizers].trained.get(optimizer)
         if trained is not None:
             return trained.models or trained.origins & state[KeptCopies].ran.keys()
         if self.machine.symbols.key(optimizer)[0] != "call":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from amplint.semantics.events import Because
+from amplint.semantics.models.loading import LoadedModels, loads_models
 from amplint.semantics.models.model_states import Model, ModelStates
-from amplint.semantics.models.parameters import Parameters, held_by, loads_models, root
+from amplint.semantics.models.origins import held_by, root
+from amplint.semantics.models.parameters import Parameters
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.tensors.tensors import Tensors
 from amplint.semantics.values.state import State
@@ -24,7 +26,7 @@ class StoredWeights(Tracker):
 
     def attribute_value(self, state: State, owner: Value, name: str) -> Value | None:
         """The weight or the bias of a layer."""
-        if name not in _WEIGHTS or not self.machine[Parameters].loaded or not isinstance(owner, Unknown):
+        if name not in _WEIGHTS or not self.machine[LoadedModels].loaded or not isinstance(owner, Unknown):
             return None
         stored = self._stored(state, owner.symbol)
         if stored is None or name in state.heap.get(owner.symbol, ()):
@@ -34,7 +36,7 @@ class StoredWeights(Tracker):
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
         """The embeddings of tokens, which no region converts."""
-        if not self.machine[Parameters].loaded or not isinstance(call.callee, Unknown) or not call.arguments.given:
+        if not self.machine[LoadedModels].loaded or not isinstance(call.callee, Unknown) or not call.arguments.given:
             return None
         symbols, layer = self.machine.symbols, call.callee.symbol
         called = symbols.method(layer)
@@ -47,7 +49,7 @@ class StoredWeights(Tracker):
     def _stored(self, state: State, layer: int) -> tuple[str, cst.CSTNode] | None:
         """The half dtype of a layer of a loaded model, and the call that loaded it."""
         seen = set[int]()
-        while (whole := root(self.machine, layer)) not in self.machine[Parameters].loaded:
+        while (whole := root(self.machine, layer)) not in self.machine[LoadedModels].loaded:
             above = held_by(self.machine, whole)
             if above is None or whole in seen or whole in self.machine[Parameters].lifted:
                 return None

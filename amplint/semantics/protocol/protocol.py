@@ -59,7 +59,7 @@ from amplint.semantics.memory.progress import (
 )
 from amplint.semantics.memory.rhythm import Rhythm
 from amplint.semantics.memory.undone import Obligations
-from amplint.semantics.models import outside, parameters, stale_copies
+from amplint.semantics.models import optimized, outside, stale_copies
 from amplint.semantics.protocol import (
     first_scales,
     independence,
@@ -341,7 +341,7 @@ def step(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argumen
         forget_protocol(state)
         return
     if is_off(machine, state, scaler.enabled):
-        parameters.step(machine, state, node, optimizer)
+        optimized.step(machine, state, node, optimizer)
         stale_copies.stepped(machine, state, node, optimizer, scaled=False)
         _consume(machine, state, optimizer, node)
         return
@@ -382,7 +382,7 @@ def _pair_event(
     loop = _inner_loop(machine, state, scaler, optimizer)
     if loop is not None and scaler.created is not None:
         machine[Ledger].fleeting.add(scaler.created)
-    parameters.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
+    optimized.meet(machine, state, node, scaler, optimizer, None if kind is Unscale else stage)
     _clipped_early(machine, state, node, optimizer, stage)
     _spell(machine, scaler, node)
     if not argument.node.star:
@@ -552,7 +552,7 @@ def optimizer_step(machine: Machine, state: State, node: cst.Call, optimizer: Op
             else (),
             guesses=machine.guesses_for(optimizer.symbol),
         )
-    parameters.step(machine, state, node, optimizer)
+    optimized.step(machine, state, node, optimizer)
     stale_copies.stepped(machine, state, node, optimizer, scaled=False)
     _take(machine, state, optimizer)
     _consume(machine, state, optimizer, node)

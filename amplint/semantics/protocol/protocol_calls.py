@@ -9,7 +9,7 @@ from amplint.semantics.frameworks import frameworks
 from amplint.semantics.losses import readings
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import Owners
-from amplint.semantics.models import parameters
+from amplint.semantics.models import optimized
 from amplint.semantics.protocol import protocol, scale_reads
 from amplint.semantics.protocol.reads import never_read
 from amplint.semantics.python import attributes
@@ -105,7 +105,7 @@ class ProtocolCalls(Tracker):
             owner = self.machine[Owners].known[optimizer.symbol] = given.symbol
         if owner is not None:
             self.machine[Owners].known.setdefault(owner, owner)
-        parameters.train(self.machine, state, optimizer, call.arguments)
+        optimized.train(self.machine, state, optimizer, call.arguments)
         return optimizer
 
     def _made(self, state: State, node: cst.Call, cls: str, owner: int | None) -> Optimizer:
