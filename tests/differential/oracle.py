@@ -428,7 +428,10 @@ class Scaler(torch.amp.GradScaler):
                 RUN.show("AMP202", line)
             if not again:
                 RUN.show("AMP203", self._latest())
-            self._state(optimizer)["stage"] = OptState.UNSCALED
+            state = self._state(optimizer)
+            state["stage"] = OptState.UNSCALED
+            if optimizer.gradients():
+                state["found_inf_per_device"] = {torch.device("cpu"): torch.zeros(())}
             for i, made, value in optimizer.live():
                 if made.scaler is not None and math.isclose(value, made.factor):
                     optimizer.weight().grad[0, i] = 1.0  # type: ignore[index]
