@@ -319,7 +319,7 @@ def unscale(machine: Machine, state: State, node: cst.Call, scaler: Scaler, argu
     before = gradients_of(machine, state, optimizer.symbol)
     _pair_event(machine, state, Unscale, node, scaler, optimizer, arguments)
     stage = stage_of(state, scaler, optimizer.symbol)
-    unchecked = stage.unchecked if stage.refuses else before.state is GradState.NONE
+    unchecked = before.state is GradState.NONE and (stage.unchecked or not stage.refuses)
     known = _scaler(state, scaler)
     state.change(Progress).gradients[optimizer.symbol] = unscaled(before, scaler, stage.refuses)
     windows.note(machine, state, Job.UNSCALE, node)

@@ -562,9 +562,14 @@ class Tensors(Tracker):
     def _half_by_region(self, left: Tensor, right: Tensor) -> Tensor | None:
         """The tensor of two that a region made half, if nothing made the other one float32."""
         half, other = (left, right) if left.dtype in HALF_DTYPES else (right, left)
-        by_region = self.half_because.get(half.why_half) is Because.REGION and other.symbol not in self.cast_from
+        by_region = self.half_because.get(half.why_half) is Because.REGION and not self._is_cast(other.symbol)
         lifted = other.why_half in self.lifts or other.dtypes not in (None, frozenset({"float32"}))
         return half if half.dtype in HALF_DTYPES and by_region and not lifted else None
+
+    def _is_cast(self, symbol: int) -> bool:
+        """Whether a tensor was cast, or is computed from one that was."""
+        symbols = self.machine.symbols
+        return any(one in self.cast_from for one in symbols.closure(symbol, symbols.parts))
 
     def unpacked_value(self, value: Value, index: int) -> Value | None:
         """An element of an unpacked tensor."""
