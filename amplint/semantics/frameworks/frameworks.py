@@ -359,7 +359,7 @@ def clipped(machine: Machine, state: State, node: cst.Call, what: str, mutates: 
         _emit_bypassed(machine, state, manager, node, what, node, reads=not mutates)
 
 
-def clipped_too_early(machine: Machine, state: State, node: cst.Call) -> bool:
+def clipped_too_early(machine: Machine, state: State, node: cst.CSTNode) -> bool:
     """Report that `node` clips in a step of Lightning which leaves the backward pass to the loop; whether it does."""
     running = [function.name.value if isinstance(function, cst.FunctionDef) else "" for function in machine.calls]
     if TRAINER_STEP not in running or not any(

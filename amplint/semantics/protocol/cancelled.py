@@ -12,8 +12,10 @@ from amplint.torchlib.policy import words
 
 FINITENESS_TESTS = frozenset({"isnan", "isinf", "isfinite"})
 """Functions and methods whose results are the same with and without a scale."""
-_KEEPS = words("norm vector_norm abs sum mean amax amin stack cat flatten to detach clone item float cpu cuda")
-"""Functions and methods whose results carry the scale of their argument."""
+_KEEPS = words(
+    "norm vector_norm abs pow square sqrt sum mean amax amin stack cat flatten to detach clone item float cpu cuda"
+)
+"""Functions and methods whose results carry the scale of their argument, or a power of it."""
 _BOUNDS = frozenset({"max", "maximum", "clamp", "clamp_min", "add"})
 """Those that do so but for an epsilon."""
 _AROUND = (cst.Arg, cst.Attribute, cst.Element, cst.GeneratorExp, cst.Index, cst.List, cst.ListComp, cst.Subscript)
@@ -69,6 +71,8 @@ class _Uses:
     ) -> bool | None:
         """Whether the scale cancels in an operation on `operand`, which it divides or not; None if it is kept."""
         other = operation.left if operation.right is operand else operation.right
+        if isinstance(operation.operator, cst.Power):
+            return None if operation.left is operand else False
         multiplies = isinstance(operation.operator, cst.Multiply)
         if not multiplies and not isinstance(operation.operator, cst.Divide):
             return None if not inverse and isinstance(operation.operator, cst.Add) else False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job
@@ -11,7 +11,7 @@ from amplint.semantics.protocol import protocol
 from amplint.semantics.protocol.cancelled import cancels
 from amplint.semantics.protocol.skips import norm_of_gradients
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.python.tracker import Call, Handler, Tracker
+from amplint.semantics.python.tracker import Call, Handler, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
@@ -41,8 +41,8 @@ class GradientUses(Tracker):
             return None
         assert isinstance(call.callee, Ref)
         self.machine.idle.add(call.node)
-        name, limits = call.callee.name.rpartition(".")[2], Arguments(given.given[1:])
-        return _gradient_method(self.machine, state, call.node, given.values[0], name, limits)
+        name = call.callee.name.rpartition(".")[2]
+        return _gradient_method(self.machine, state, call.node, given.values[0], name, given.values[1:])
 
     def unseen_begins(self, state: State, call: Call) -> None:
         """PyTorch functions with the effect of methods of `parameter.grad`, in place if it is their `out`; writers."""
@@ -59,13 +59,20 @@ class GradientUses(Tracker):
         if _is_gradient(self.machine, owner):
             in_place = out is not None and _is_gradient(self.machine, out)
             name += "_" * in_place
-            _gradient_method(self.machine, state, call.node, owner, name, Arguments(given.given[1:]))
+            _gradient_method(self.machine, state, call.node, owner, name, given.values[1:])
 
     def method(self, state: State, call: Call) -> Value | None:
         """Methods of `parameter.grad`."""
         if call.owner is None or not _is_gradient(self.machine, call.owner):
             return None
-        return _gradient_method(self.machine, state, call.node, call.owner, call.name, call.arguments)
+        return _gradient_method(self.machine, state, call.node, call.owner, call.name, call.arguments.values)
+
+    def binary(self, state: State, operands: Operands) -> Value | None:
+        """`parameter.grad ** 2`."""
+        (_, owner), (_, exponent) = operands.left, operands.right
+        if operands.kind != "Power" or operands.in_place or not _is_gradient(self.machine, owner):
+            return None
+        return _gradient_method(self.machine, state, operands.node, owner, "pow", [exponent])
 
     def attribute_set(self, state: State, target: cst.Attribute, owner: Value, value: Value) -> Value | None:
         """`parameter.grad = parameter.grad.clamp(...)` changes the gradient as `clamp_` does."""
@@ -108,7 +115,7 @@ _RECORDERS = frozenset({"add_histogram", "Histogram"})
 _SAME_NUMBERS = frozenset({"detach", "clone", "float", "cpu", "numpy", "flatten", "ravel", "view", "reshape"})
 _FOREACH = "_foreach_"
 """Prefix of the functions that take lists of tensors."""
-_MEASURES = frozenset({"norm", "vector_norm", "abs", "mean", "std", "max"})
+_MEASURES = frozenset({"norm", "vector_norm", "abs", "mean", "std", "max", "pow", "square"})
 _CHANGES = frozenset({"clamp_", "clip_", "add_", "sub_", "nan_to_num_"})
 """What does not commute with the loss scale; multiplying and dividing do.
 
@@ -150,20 +157,20 @@ def _involves_scale(machine: Machine, value: Value) -> bool:
 
 
 def _gradient_method(
-    machine: Machine, state: State, node: cst.Call, owner: Value, name: str, arguments: Arguments
+    machine: Machine, state: State, node: cst.CSTNode, owner: Value, name: str, arguments: Sequence[Value]
 ) -> Value | None:
     if name.endswith("_"):
         windows.note(machine, state, Job.RESCALE, node)
     if name in _RESCALES:
         frameworks.clipped_too_early(machine, state, node)
-        if any(_is_from_gradients(machine, value) for value in arguments.values):
+        if any(_is_from_gradients(machine, value) for value in arguments):
             protocol.clipped_by_hand(machine, state, node, owner)
-    if any(_involves_scale(machine, value) for value in arguments.values):
+    if any(_involves_scale(machine, value) for value in arguments):
         protocol.forget_gradients(state)
         return Unknown(machine.fresh())
     if name in _SETS:
         protocol.forget_gradients(state)
-    elif name in _CLAMPS and all(limit in _SIGNS for limit in arguments.values):
+    elif name in _CLAMPS and all(limit in _SIGNS for limit in arguments):
         return Unknown(machine.fresh())
     elif name in _MEASURES or name in _CHANGES:
         mutates = name in _CHANGES
