@@ -1,17 +1,22 @@
-"""Calls outside of regions that hand a function both half values and a model, which it runs on them."""
+"""Calls outside of regions that hand half values to a function which runs a model or kernels on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
 from amplint.codemods.conversion import Remark
+from amplint.codemods.mending import as_cures
+from amplint.edits.casting import used_as_tensor
+from amplint.findings import Applicability, Fix
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.rewrite import Rewriter
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.training.bindings import matched, paths, positional
 from amplint.training.halves import Halves
+from amplint.training.reached import kernels, made_of
 
 _DEPTH = 3
 """The number of functions through which a model is followed."""
@@ -27,6 +32,20 @@ def models_run_on_half(program: Program, halves: Halves) -> Iterator[Remark]:
                 yield Remark(
                     row, f"{dotted(call.func)}() can run {name} on half tensors here, outside of a region; cast them"
                 )
+
+
+def kernels_run_on_half(program: Program, halves: Halves) -> Iterator[Remark]:
+    """A remark for each such call in the file of a function that leads to kernels of half, which take float32."""
+    main = program.main
+    for call, _, row in halves.calls_outside():
+        target = program.resolve(main, dotted(call.func) or "")
+        if not isinstance(target, Chunk) or target.source is main or not any(kernels(program, made_of(program, [target]))):
+            continue
+        rewrite, given = Rewriter(main), halves.arguments(call)
+        casts = tuple(rewrite.add_float(one) for one in given if used_as_tensor(one, rewrite))
+        fix = Fix("Give kernels float32", casts, Applicability.UNSAFE) if len(casts) == len(given) else None
+        why = "leads to kernels that may take no half, outside of a region; give it float32"
+        yield Remark(row, f"{dotted(call.func)}() {why}", cures=as_cures(main, fix))
 
 
 def _models_run_by(program: Program, source: Source, call: cst.Call, half: Set[str]) -> Iterator[str]:

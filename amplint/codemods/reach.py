@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -26,7 +25,7 @@ from amplint.codemods.mending import (
     remark_on,
     returns_wide_sigmoids,
 )
-from amplint.codemods.model_arguments import models_run_on_half
+from amplint.codemods.model_arguments import kernels_run_on_half, models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
 from amplint.findings import Finding, Severity, Span
 from amplint.semantics.reading.program import Program
@@ -39,13 +38,12 @@ from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.callables import called_names, is_of_data, live_functions
 from amplint.training.givers import is_model, models_given, modules_asked
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
-from amplint.training.observed import AT_HOME
+from amplint.training.reached import kernels, made_of
+from amplint.training.reached import reached as reached_by
 from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, whole_program
 from amplint.training.writes import rounded, writes
 
-_DYNAMIC = frozenset({"import_module", "__import__", "globals", "eval", "vars"})
-"""Ways to call what no name tells."""
 _TWO_DTYPES = "outside of a region this product raises if one operand is half and the other float32; cast one of them"
 _TWO_DTYPES_WRITTEN = "this raises if the tensor is float32 and what is written is half, or the other way round"
 _ROUNDED = "float32 is put into a tensor made like one that may be half, with its three digits or two; make it float32"
@@ -105,12 +103,12 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     device = "cpu" if any('"cpu"' in source.code(item) for item in first.items) else "cuda"
     header = f"with torch.autocast({device!r}, dtype=torch.{dtype}):"
     names = called_names(source, regions_of(source))
-    reached = list(_reached(program, names))
+    reached = list(reached_by(program, names))
     modules_reached = [chunk for chunk in reached if chunk.is_class and "def forward(" in chunk.text]
-    run_here = dict.fromkeys(_made_of(program, modules_reached))
+    run_here = dict.fromkeys(made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
     given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
-    run_here |= dict.fromkeys(one for other, chunk in given for one in _made_of(other, [chunk]))
+    run_here |= dict.fromkeys(one for other, chunk in given for one in made_of(other, [chunk]))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
@@ -139,6 +137,7 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _kernels(program, run_here, row)
     yield from models_run_on_half(program, halves)
+    yield from kernels_run_on_half(program, halves)
     for_device = {("bfloat16", "cuda"): _replicated, ("float16", "cpu"): _recurrent}.get((dtype, device))
     yield from for_device(program, reached, row) if for_device is not None else ()
     reported_here = rows | {one.row for one in brought.values()}
@@ -273,21 +272,14 @@ def _writes(chunk: Chunk, main: Source, row: int, live: list[range]) -> Iterator
             yield Remark(row if name else span.start.row, text, cures=as_cures(chunk.source, fix))
 
 
+
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
     """Remarks on functions with a backward pass of their own, in other files, that pass half tensors to unseen code."""
-    for chunk in chunks:
-        home, name = chunk.source, _relative(chunk.source, program.main)
-        if not name or "Function" not in chunk.words or "custom_fwd" in chunk.words:
-            continue
-        for node in every(chunk.module, cst.Name, cst.Attribute):
-            path = dotted(node) or ""
-            one = home.imports.get(path.partition(".")[0])
-            if one is None or one.module.partition(".")[0] in AT_HOME - {""} or not _is_in_forward(home, node):
-                continue
-            if not isinstance(program.resolve(home, path), (Chunk, Source)):
-                cures = as_cures(home, of_kernel(home, chunk.module, literal_device(program.main)))
-                yield Remark(row, f"{name}:{home.span(node).start.row}: {path}() {_OF_KERNELS}", cures=cures)
-                break
+    for chunk, node in kernels(program, (one for one in chunks if "custom_fwd" not in one.words)):
+        home = chunk.source
+        cures = as_cures(home, of_kernel(home, chunk.module, literal_device(program.main)))
+        place = f"{_relative(home, program.main)}:{home.span(node).start.row}"
+        yield Remark(row, f"{place}: {dotted(node)}() {_OF_KERNELS}", cures=cures)
 
 
 def _recurrent(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
@@ -304,14 +296,6 @@ def _recurrent(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[
                 yield Remark(row, f"{name}:{there}: {_RECURRENT}") if name else Remark(there, _RECURRENT)
                 break
 
-
-def _is_in_forward(source: Source, node: cst.CSTNode) -> bool:
-    """Whether `node` is in the forward pass of a class that defines the backward pass as well."""
-    above = list(source.ancestors(node))
-    owner = next((one for one in above if isinstance(one, cst.ClassDef)), None)
-    functions = (one.name.value for one in above if isinstance(one, cst.FunctionDef))
-    methods = {one.name.value for one in every(owner, cst.FunctionDef)} if owner is not None else set()
-    return "forward" in functions and {"forward", "backward"} <= methods
 
 
 def _replicated(program: Program, _: Iterable[Chunk], row: int) -> Iterator[Remark]:
@@ -343,6 +327,12 @@ def _is_used(source: Source, node: cst.CSTNode) -> bool:
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:
     return (chunk.source.path, chunk.span(node).start.row) in run.wide
+
+
+def _rows_of(chunk: Chunk, functions: Set[cst.FunctionDef]) -> list[range]:
+    """The rows of those `functions` that stand in a chunk."""
+    spans = [chunk.span(one) for one in every(chunk.module, cst.FunctionDef) if one in functions]
+    return [range(span.start.row, span.end.row + 1) for span in spans]
 
 
 def _findings_in(
@@ -382,50 +372,8 @@ def _assumed_findings(text: str, path: str, header: str, methods: frozenset[str]
     return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
 
 
-def _rows_of(chunk: Chunk, functions: Set[cst.FunctionDef]) -> list[range]:
-    """The rows of those `functions` that stand in a chunk."""
-    spans = [chunk.span(one) for one in every(chunk.module, cst.FunctionDef) if one in functions]
-    return [range(span.start.row, span.end.row + 1) for span in spans]
 
 
-def _reached(program: Program, names: Set[str]) -> Iterator[Chunk]:
-    """The chunks of these `names`, and those that they name, except for classes of data."""
-    source = program.main
-    every_name = not names.isdisjoint(_DYNAMIC)
-    modules = modules_asked(program)
-    mentioned = (one for chunk in source.chunks for one in program.mentions[chunk])
-    named = (one for one in mentioned if every_name or one.name in names or one.source in modules)
-    for chunk in _made_of(program, dict.fromkeys(named)):
-        if chunk.source is not source or every_name or chunk.name in names:
-            yield chunk
-
-
-def _made_of(program: Program, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """`chunks` and all chunks reachable from them by name."""
-    waiting, seen = deque(chunks), set[Chunk]()
-    while waiting:
-        chunk = waiting.popleft()
-        if chunk not in seen and not any(map(is_of_data, chunk.module.body if chunk.is_class else ())):
-            seen.add(chunk)
-            waiting += (one for one in program.mentions.get(chunk, ()) if not _is_only_asked_for(one, chunk))
-            yield chunk
-
-
-def _is_only_asked_for(one: Chunk, chunk: Chunk) -> bool:
-    """Whether `chunk` names another one, or what that assigns, in checks of types alone."""
-    if "isinstance" not in chunk.words:
-        return False
-    assigned = (path for assign in every(one.module, cst.Assign) for path in bound_paths(assign))
-    names = {*assigned} if one.name is None else {one.name}
-    named = [node for node in every(chunk.module, cst.Name) if node.value in names]
-    asked = {
-        node
-        for call in every(chunk.module, cst.Call)
-        if dotted(call.func) == "isinstance"
-        for argument in call.args[1:]
-        for node in every(argument, cst.Name)
-    }
-    return bool(named) and all(node in asked for node in named)
 
 
 def _rows_near_regions(halves: Halves) -> set[int]:

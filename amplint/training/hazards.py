@@ -14,7 +14,17 @@ from amplint.torchlib.policy import BANNED, FLOAT32, treatment
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.floating import Kind, is_floating, kind_of
 from amplint.training.halves import calls_library, changes_dtype
-from amplint.training.operands import PRODUCTS, is_lowered, is_off, operands
+from amplint.training import coarse
+from amplint.training.operands import (
+    PRODUCTS,
+    has_square,
+    is_computed_wide,
+    is_lowered,
+    is_off,
+    operands,
+    products_in,
+    widens,
+)
 
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
@@ -59,6 +69,7 @@ _WORDS = {
     *_FOURIER,
     *LIBRARIES_WITHOUT_FLOAT16,
     "fromarray",
+    *coarse.WORDS,
 }
 """Words of which all such code has one."""
 UNSCALED = "which no scaler can know; bfloat16 needs none"
@@ -124,14 +135,15 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
     for node in walk(chunk.module):
         if is_sparse(node):
             product = _sparse_product(chunk, node)
-            if (sparse and product is None) or (product is not None and not _is_off(product, chunk.source)):
+            if (sparse and product is None) or (product is not None and not is_computed_wide(product, chunk.source)):
                 why = "a sparse tensor; not every product of these has a kernel for half"
                 yield node, why, (product,) if product is not None else ()
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
-            yield from _nearest(node, chunk.source)
-            yield from _alike(node, chunk.source)
+            nearest = [*_nearest(node, chunk.source), *_alike(node, chunk.source)]
+            yield from nearest
+            yield from coarse.of(node, chunk.source, dtype, chosen=bool(nearest))
             yield from (one for one in found if not is_wide(one[0]))
             yield from _sines(node)
             yield from (one for one in _ranked(node, chunk.source) if not is_wide(one[0]))
@@ -186,7 +198,7 @@ def _rotations(function: _Body, source: Source) -> Iterator[_Found]:
     All products, if the function takes the offset of a transformation, or one such product, and runs no layers.
     """
     rotations = {path for one in every(function, cst.Assign) if _is_rotation(one.value) for path in bound_paths(one)}
-    products = list(_products(function))
+    products = list(products_in(function))
     found = [
         node
         for node in products
@@ -197,7 +209,7 @@ def _rotations(function: _Body, source: Source) -> Iterator[_Found]:
         found = found if layers else products
     found += (one for one in products if one not in found and _moves(one, source))
     for node in found:
-        if not _is_wide(node):
+        if not widens(node):
             yield node, "a transformation in half leaves coordinates three digits in float16, two in bfloat16", (node,)
 
 
@@ -219,9 +231,9 @@ def _phases(function: _Body, chunk: Chunk) -> Iterator[_Found]:
         parts = every(value, cst.Call, cst.BinaryOperation)
         return [one for one in parts if is_lowered(one) and called_name(one) not in methods]
 
-    assigned = [(one, lowered(one.value)) for one in every(function, cst.Assign) if not _is_wide(one.value)]
+    assigned = [(one, lowered(one.value)) for one in every(function, cst.Assign) if not widens(one.value)]
     for call in every(function, cst.Call):
-        if called_name(call) not in ("sin", "cos") or _is_wide(call):
+        if called_name(call) not in ("sin", "cos") or widens(call):
             continue
         parts = [call.func.value] if isinstance(call.func, cst.Attribute) else []
         parts += [one.value for one in call.args]
@@ -356,7 +368,7 @@ def _products_behind(call: cst.Call, source: Source) -> list[cst.CSTNode]:
         value = waiting.pop()
         if value not in seen:
             seen.add(value)
-            found += (one for one in _products(value) if not _is_off(one, source))
+            found += (one for one in products_in(value) if not is_computed_wide(one, source))
             waiting += (one.value for one in assigns if bound_paths(one) & paths(value))
             called = [functions.get(called_name(one), []) for one in every(value, cst.Call)]
             waiting += (one for each in called if len(each) == 1 for one in each)
@@ -368,13 +380,13 @@ def _transforms(call: cst.Call) -> bool:
     return (
         called_name(call) in _FOURIER
         and (dotted(call.func) or "").startswith(("torch.fft", "fft."))
-        and not _is_wide(call)
+        and not widens(call)
     )
 
 
 def _exponentiates(call: cst.Call) -> bool:
     """Whether `call` takes the exponential in place of a tensor that is neither float32 nor bounded by its maximum."""
-    if called_name(call) != "exp_" or call.args or _is_wide(call):
+    if called_name(call) != "exp_" or call.args or widens(call):
         return False
     return not any(called_name(one) in _BOUNDING for one in every(call, cst.Call)) and not any(every(call, cst.Minus))
 
@@ -392,15 +404,15 @@ def _normalizes(chunk: Chunk, call: cst.Call) -> bool:
 def _nearest(function: _Body, source: Source) -> Iterator[_Found]:
     """Choices of the nearest of many vectors in `function`, by distances computed by a matrix product."""
     distances, products, squares = set[str](), set[str](), set[str]()
-    assignments = [one for one in every(function, cst.Assign) if not _is_off(one, source)]
-    cures = tuple(one for each in assignments for one in _products(each.value))
+    assignments = [one for one in every(function, cst.Assign) if not is_computed_wide(one, source)]
+    cures = tuple(one for each in assignments for one in products_in(each.value))
     for assignment in assignments:
         value, bound = assignment.value, bound_paths(assignment)
         mentioned = paths(value)
         if _is_distance(value) or (_subtracts(value) and mentioned & products and mentioned & squares):
             distances |= bound
         products |= bound if _multiplies(value) else set()
-        squares |= bound if _squares(value) else set()
+        squares |= bound if has_square(value) else set()
     for call in every(function, cst.Call):
         if called_name(call) in _CHOICES and _operand(call) & distances and _picks(call):
             yield call, _NEAREST, cures
@@ -409,12 +421,12 @@ def _nearest(function: _Body, source: Source) -> Iterator[_Found]:
 def _sines(function: _Body) -> Iterator[_Found]:
     """Roots of 1 minus a square in `function`, such as the sine of a cosine."""
     for call in every(function, cst.Call):
-        if called_name(call) not in ("sqrt", "rsqrt") or _is_wide(call):
+        if called_name(call) not in ("sqrt", "rsqrt") or widens(call):
             continue
         if any(called_name(one) in _BOUNDS for one in every(call, cst.Call)):
             continue
         for difference in every(call, cst.BinaryOperation):
-            if isinstance(difference.operator, cst.Subtract) and _squares(difference.right):
+            if isinstance(difference.operator, cst.Subtract) and has_square(difference.right):
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN", ()
 
 
@@ -422,7 +434,7 @@ def _ranked(function: _Body, source: Source) -> Iterator[_Found]:
     """Ranks in `function` by sigmoids, which half rounds to 1 from a score of 9 on, so that they tie."""
     made: dict[str, list[cst.Call]] = {}
     for one in every(function, cst.Assign):
-        calls = [call for call in every(one.value, cst.Call) if called_name(call) == "sigmoid" and not _is_wide(call)]
+        calls = [call for call in every(one.value, cst.Call) if called_name(call) == "sigmoid" and not widens(call)]
         for path in bound_paths(one) if calls and kind_of(source, calls[0]) is not Kind.FLOAT32 else ():
             made.setdefault(path, []).extend(calls)
     copies = {
@@ -447,7 +459,7 @@ def _variances(function: _Body) -> Iterator[_Found]:
     squares = {
         path
         for one in every(function, cst.Assign)
-        if _squares(one.value) or _is_square(one.value)
+        if has_square(one.value) or _is_square(one.value)
         for path in bound_paths(one)
     }
     for difference in every(function, cst.BinaryOperation):
@@ -455,7 +467,7 @@ def _variances(function: _Body) -> Iterator[_Found]:
         if not isinstance(difference.operator, cst.Subtract) or not isinstance(left, cst.Call) or not left.args:
             continue
         averages = called_name(left) in _AVERAGES and _is_square(left.args[0].value)
-        if averages and (dotted(right) in squares or _squares(right) or _is_square(right)):
+        if averages and (dotted(right) in squares or has_square(right) or _is_square(right)):
             why = "a variance by averages in half, which cancel to a digit or two; compute it in float32"
             yield difference, why, tuple(one for one in every(function, cst.Call) if called_name(one) in _AVERAGES)
 
@@ -464,17 +476,17 @@ def _is_square(value: cst.CSTNode) -> bool:
     """Whether `value` is a product of two names, equal ones or not, or a square."""
     product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
     named = isinstance(value, cst.BinaryOperation) and None not in (dotted(value.left), dotted(value.right))
-    return (product and named) or _squares(value)
+    return (product and named) or has_square(value)
 
 
 def _quotients(function: _Body, source: Source) -> Iterator[_Found]:
     """Divisions by a matrix product in `function`."""
-    assigned = [one for one in every(function, cst.Assign) if not _is_off(one, source) and _multiplies(one.value)]
+    assigned = [one for one in every(function, cst.Assign) if not is_computed_wide(one, source) and _multiplies(one.value)]
     products = {path for one in assigned for path in bound_paths(one)}
     for quotient in every(function, cst.BinaryOperation):
-        divides = isinstance(quotient.operator, cst.Divide) and not _is_wide(quotient)
+        divides = isinstance(quotient.operator, cst.Divide) and not widens(quotient)
         if divides and (_multiplies(quotient.right) or dotted(quotient.right) in products):
-            cures = tuple(one for value in (quotient, *assigned) for one in _products(value))
+            cures = tuple(one for value in (quotient, *assigned) for one in products_in(value))
             why = "a divisor that is a product of matrices may be 0 or infinite in float16; use float32"
             yield quotient, why, cures
 
@@ -491,7 +503,7 @@ def _cancelling(chunk: Chunk, is_wide: Callable[[cst.CSTNode], bool]) -> Iterato
                     *_left_of(quotient.right),
                     *(one for path in paths(quotient.right) for one in names.get(path, ())),
                 ]
-                powers = tuple(dict.fromkeys(one for one in near if not (_is_wide(one) or is_wide(one))))
+                powers = tuple(dict.fromkeys(one for one in near if not (widens(one) or is_wide(one))))
                 if powers:
                     why = (
                         "autocast on CPUs lifts no power or exponential: less a number it may be 0 in half; use float32"
@@ -514,7 +526,7 @@ def _alike(function: _Body, source: Source) -> Iterator[_Found]:
     products: dict[str, list[cst.CSTNode]] = {}
     alike: dict[str, list[cst.CSTNode]] = {}
     for one in every(function, cst.Assign):
-        made = [] if _is_off(one, source) else list(_products(one.value))
+        made = [] if is_computed_wide(one, source) else list(products_in(one.value))
         named = paths(one.value)
         known = any(_is_of_itself(each, source) for each in made)
         scaled = isinstance(one.value, cst.BinaryOperation) and bool(named & alike.keys())
@@ -526,7 +538,7 @@ def _alike(function: _Body, source: Source) -> Iterator[_Found]:
                 alike[path] = behind
     for call in every(function, cst.Call):
         for value in operands(source, call)[:1] if called_name(call) == "topk" else ():
-            made = list(_products(value))
+            made = list(products_in(value))
             behind = [*made, *(each for path in sorted(paths(value)) for each in products.get(path, ()))]
             if any(_is_of_itself(each, source) for each in made) or paths(value) & alike.keys():
                 yield call, _NEAREST, tuple(behind)
@@ -551,38 +563,19 @@ def _is_distance(value: cst.CSTNode) -> bool:
 
 
 def _multiplies(value: cst.CSTNode) -> bool:
-    return any(_products(value))
-
-
-def _products(value: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The products of matrices in `value`."""
-    for one in every(value, cst.Call, cst.BinaryOperation):
-        if called_name(one) in PRODUCTS or isinstance(getattr(one, "operator", None), cst.MatrixMultiply):
-            yield one
-
-
-def _is_off(node: cst.CSTNode, source: Source) -> bool:
-    """Whether `node` is computed in float32, in a region that is off."""
-    return is_off(source, node) and _is_wide(node)
+    return any(products_in(value))
 
 
 def _subtracts(value: cst.CSTNode) -> bool:
     return any(isinstance(one.operator, cst.Subtract) for one in every(value, cst.BinaryOperation))
 
 
-def _squares(value: cst.CSTNode) -> bool:
-    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
-    return cst.Power in operators or any(
-        called_name(call) in ("pow", "square", "norm") for call in every(value, cst.Call)
-    )
-
-
 def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
     """Bounds in `function` that should keep probabilities from 1 but are 1 in `dtype`."""
-    wide = {path for one in every(function, cst.Assign) if _is_wide(one.value) for path in bound_paths(one)}
+    wide = {path for one in every(function, cst.Assign) if widens(one.value) for path in bound_paths(one)}
     for call in every(function, cst.Call):
         place = _BOUNDS.get(called_name(call))
-        if place is None or _operand(call) & wide or _is_wide(call):
+        if place is None or _operand(call) & wide or widens(call):
             continue
         method = isinstance(call.func, cst.Attribute) and dotted(call.func.value) != "torch"
         named = [one.value for one in call.args if one.keyword is not None and one.keyword.value == "max"]
@@ -592,10 +585,6 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
             if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
                 why = f"{value:.9g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
                 yield call, why, (call,)
-
-
-def _is_wide(value: cst.CSTNode) -> bool:
-    return any(called_name(call) in ("float", "double") for call in every(value, cst.Call))
 
 
 def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:

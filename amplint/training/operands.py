@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -84,3 +86,27 @@ def is_off(source: Source, node: cst.CSTNode) -> bool:
     """Whether `node` stands in a region that is off."""
     above = (one for one in source.ancestors(node) if isinstance(one, cst.With))
     return any("autocast" in code and "False" in code for one in above for code in map(source.code, one.items))
+
+
+def products_in(value: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The products of matrices in `value`."""
+    for one in every(value, cst.Call, cst.BinaryOperation):
+        if called_name(one).rstrip("_") in PRODUCTS or isinstance(getattr(one, "operator", None), cst.MatrixMultiply):
+            yield one
+
+
+def has_square(value: cst.CSTNode) -> bool:
+    """Whether `value` contains a power, a square or a norm."""
+    operators = {type(one.operator) for one in every(value, cst.BinaryOperation)}
+    names = {called_name(call) for call in every(value, cst.Call)}
+    return cst.Power in operators or not names.isdisjoint(("pow", "square", "norm"))
+
+
+def widens(value: cst.CSTNode) -> bool:
+    """Whether a part of `value` is cast to float32, or a wider dtype."""
+    return any(called_name(call) in ("float", "double") for call in every(value, cst.Call))
+
+
+def is_computed_wide(node: cst.CSTNode, source: Source) -> bool:
+    """Whether `node` is computed in float32, in a region that is off."""
+    return is_off(source, node) and widens(node)
