@@ -22,7 +22,7 @@ from amplint.torchlib.policy import MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.floating import is_floating
 from amplint.training.halves import ABOUT_HALF
-from amplint.training.operands import LOWERED, constructors, is_layer, is_lowered, is_off, operands
+from amplint.training.operands import LOWERED, PRODUCTS, constructors, is_layer, is_lowered, is_off, operands
 from amplint.training.writes import Write
 
 _WIDENING = ("float", "double")
@@ -187,6 +187,8 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         return None
     if finding.name == "constant-overflows-half" and not finding.fix:
         return _limited(source, there.span)
+    if finding.name == "inplace-or-out-under-autocast" and finding.fix and _is_written(source, there.span):
+        return None
     if finding.name == "constant-vanishes-in-half":
         guarded = _guarded(source, there.span)
         casts = (Rewriter(source).add_float(one) for one in guarded)
@@ -245,13 +247,15 @@ def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
     return next((in_float32(source, [one], device) for one in _at(source, [span])), None)
 
 
-def of_write(source: Source, write: Write) -> Fix | None:
-    """The fix that writes into a tensor in its dtype, which leaves float32 as it was."""
-    rewrite = Rewriter(source)
-    casts = tuple(
-        rewrite.replace(one, f"{rewrite.operand(one)}.to({source.code(write.into)}.dtype)") for one in write.cast
-    )
-    return Fix("Write in the dtype of the tensor", casts, Applicability.UNSAFE) if casts else None
+def of_write(source: Source, write: Write, device: str | None) -> Fix | None:
+    """The fix that writes into a tensor in its dtype, which leaves float32 as it was; a product in a region that is off."""
+    rewrite, into = Rewriter(source), source.code(write.into)
+    edits = [rewrite.replace(one, f"{rewrite.operand(one)}.to({into}.dtype)") for one in write.cast]
+    statement = rewrite.statement_of(write.node) if called_name(write.node).rstrip("_") in PRODUCTS else None
+    off = wrapped_in_float32(source, [statement], (), device) if statement is not None and device and edits else None
+    edits += off.edits if off is not None else ()
+    imports = off.imports if off is not None else ()
+    return Fix("Write in the dtype of the tensor", tuple(edits), Applicability.UNSAFE, imports) if edits else None
 
 
 def of_rounding(source: Source, write: Write) -> Fix:
@@ -331,6 +335,11 @@ def _is_computed(source: Source, span: Span) -> bool:
         given = (one.value for one in every(home, cst.Assign) if dotted(node) in bound_paths(one)) if home else ()
         return isinstance(node, cst.Name) and any(any(every(value, cst.Call)) for value in given)
     return False
+
+
+def _is_written(source: Source, span: Span) -> bool:
+    """Whether the call at `span` writes into its tensor, in whose dtype its operands are cast."""
+    return any(called_name(one).endswith("_") for one in _at(source, [span]))
 
 
 def _is_of_losses(source: Source, call: cst.Call) -> bool:

@@ -36,7 +36,7 @@ from amplint.source.tree import every
 from amplint.training import hazards
 from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.callables import called_names, is_of_data, live_functions
-from amplint.training.givers import is_model, models_given, modules_asked
+from amplint.training.givers import is_model, models_by_settings, models_given
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.training.reached import kernels, made_of
 from amplint.training.reached import reached as reached_by
@@ -51,6 +51,7 @@ _NO_ARRAY = {
     "float16": "this library raises for NumPy arrays of float16; convert to float32 before",
     "bfloat16": "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before",
 }
+_BY_SETTINGS = "settings choose the model here: every class with a forward pass in the project is taken for a part of it"
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
@@ -107,7 +108,10 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
     modules_reached = [chunk for chunk in reached if chunk.is_class and "def forward(" in chunk.text]
     run_here = dict.fromkeys(made_of(program, modules_reached))
     seen = any(map(is_model, run_here))
-    given = [(other, chunk) for other, chunk in models_given(source) if not seen or not is_model(chunk)]
+    given = [(other, chunk) for other, chunk in models_given(source, names) if not seen or not is_model(chunk)]
+    if not seen and not any(is_model(chunk) for _, chunk in given) and (chosen := models_by_settings(source)):
+        given += chosen
+        yield Remark(row, _BY_SETTINGS)
     run_here |= dict.fromkeys(one for other, chunk in given for one in made_of(other, [chunk]))
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
@@ -263,7 +267,7 @@ def _hazards(
 def _writes(chunk: Chunk, main: Source, row: int, live: list[range]) -> Iterator[Remark]:
     """Remarks on writes of two dtypes that run in a region of the file."""
     name, halves = _relative(chunk.source, main), halves_of(main.text, main.path)
-    found = [(one, _TWO_DTYPES_WRITTEN, of_write(chunk.source, one)) for one in writes(chunk)]
+    found = [(one, _TWO_DTYPES_WRITTEN, of_write(chunk.source, one, literal_device(main))) for one in writes(chunk)]
     found += [(one, _ROUNDED, of_rounding(chunk.source, one)) for one in rounded(chunk)]
     for write, why, fix in found:
         span = chunk.span(write.node)

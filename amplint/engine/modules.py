@@ -212,6 +212,11 @@ class Modules:
         raws = (self.raw(path) or b"" for path in files or () if path.endswith(".py") and path != importer)
         return files is None or any(mentions.search(raw) and not defines.search(raw) for raw in raws)
 
+    def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
+        """The paths of the other Python files of the project in which `pattern` is found; none if there are too many."""
+        files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
+        return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
+
     def kernels_beside(self, importer: str) -> str | None:
         """A package that builds kernels for CUDA and that another module in the folder of `importer` always imports."""
         folder, files = os.path.dirname(importer), self._files_around(importer) or ()
@@ -475,6 +480,11 @@ class Lookups:
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
         return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
+
+    def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
+        """The paths of the other Python files of the project in which `pattern` is found; none if there are too many."""
+        files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
+        return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
 
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""

@@ -51,7 +51,7 @@ def _distances(function: _Body, source: Source) -> Iterator[_Found]:
         if value is None or any(is_computed_wide(one, source) for one in products_in(value)):
             continue
         found = [one for each in _sums(value, source) for one in _of_distance(each, products, squares)]
-        found += [one for one in products_in(value) if _subtracts_product(one, source, squares)]
+        found += [one for one in products_in(value) if _subtracts_product(one, squares)]
         yield from ((one, _DISTANCES, tuple(found)) for one in found[:1])
         named = paths(value)
         if has_square(value) or named & squares:
@@ -101,9 +101,9 @@ def _is_kept(term: cst.CSTNode, squares: set[str]) -> bool:
     return not any(products_in(term)) and (has_square(term) or bool(paths(term) & squares))
 
 
-def _subtracts_product(product: cst.CSTNode, source: Source, squares: set[str]) -> bool:
+def _subtracts_product(product: cst.CSTNode, squares: set[str]) -> bool:
     """Whether a product takes itself from the squares that it is added to: `squares.addmm(1, -2, x, y.t())`."""
-    if not isinstance(product, cst.Call) or called_name(product).rstrip("_") not in _ADDING:
+    if not isinstance(product, cst.Call) or called_name(product) not in _ADDING:
         return False
     owner = product.func.value if isinstance(product.func, cst.Attribute) else None
     into = [owner] if owner is not None and dotted(owner) != "torch" else [one.value for one in product.args[:1]]
@@ -215,11 +215,12 @@ def _returns(function: _Body) -> Iterator[_Found]:
             if isinstance(product.operator, cst.Multiply) and plain and not widens(like[0]):
                 factors |= dict.fromkeys(bound_paths(assign), like)
     used = {path for call in every(function, cst.Call) if called_name(call) == "cumprod" for path in paths(call)}
+    wide = {path for one in every(function, cst.Assign) if widens(one.value) for path in bound_paths(one)}
     for loop in (one for one in every(function, cst.For) if _goes_back(one.iter)):
         for assign in every(loop.body, cst.Assign):
             summed = [one for one in bound_paths(assign) if _scales(assign.value, one)]
             used |= paths(assign.value) if summed else set()
-            if summed:
+            if summed and not widens(assign.value) and not paths(assign.value) & wide:
                 yield assign, _BACKWARDS, ()
     for path in sorted(factors.keys() & used):
         yield factors[path][0], _FACTORS, tuple(factors[path])

@@ -13,10 +13,14 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
-from amplint.training.bindings import bound_paths, called_name, constructor
+from amplint.training.bindings import bound_paths, called_name, constructor, matched, positional
 from amplint.training.surroundings import cached_by_text, check_time, modules, whole_program
 
 _FORWARD = re.compile(r"^[ \t]+def forward\(", re.MULTILINE)
+_FORWARD_IN_BYTES = re.compile(_FORWARD.pattern.encode(), re.MULTILINE)
+_IMPORTS_BY_NAME = frozenset({"import_module", "__import__"})
+_MOST_FILES_OF_MODELS = 24
+"""The limit of files with models among which a setting chooses: of more, it uses too few."""
 _MOST_FILES = 60
 """The limit of files in a folder that are searched for importers."""
 _MOST_CHOICES = 12
@@ -30,8 +34,11 @@ def is_model(chunk: Chunk) -> bool:
     return chunk.is_class and _FORWARD.search(chunk.text) is not None and not is_loss(chunk.name or "")
 
 
-def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
-    """The models that `main`, which constructs none, can be given, each with a program that reaches it."""
+def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk]]:
+    """The models that `main`, which constructs none, can be given, each with a program that reaches it.
+
+    Of other objects, those that it calls by one of these `names`.
+    """
     if not main.path:
         return
     program = whole_program(main)
@@ -54,7 +61,7 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
         program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
         names = {dotted(call.func) or "" for call in calls}
-        made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls)}
+        made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls, names)}
         for name in sorted(names):
             target = program.resolve(source, name) if name else None
             last = name.rpartition(".")[2]
@@ -71,6 +78,21 @@ def models_given(main: Source) -> Iterator[tuple[Program, Chunk]]:
                 yield from (
                     (program, one) for one in dict.fromkeys(targets) if isinstance(one, Chunk) and is_model(one)
                 )
+
+
+def models_by_settings(main: Source) -> list[tuple[Program, Chunk]]:
+    """The classes with a forward pass of the project, if a setting chooses modules by names and they are few."""
+    if not main.path or not any(_IMPORTS_BY_NAME & chunk.words for one in whole_program(main).sources for chunk in one.chunks):
+        return []
+    paths = modules().scripts_with(os.path.abspath(main.path), _FORWARD_IN_BYTES)
+    found = list[tuple[Program, Chunk]]()
+    for path in paths if len(paths) <= _MOST_FILES_OF_MODELS else ():
+        check_time()
+        source = modules().source(path)
+        if source is not None:
+            program = whole_program(source)
+            found += ((program, one) for one in source.chunks if one.is_class and _FORWARD.search(one.text) is not None)
+    return found
 
 
 def modules_asked(program: Program) -> set[Source]:
@@ -113,7 +135,7 @@ def gives_plain_losses(main: Source) -> bool:
     found = set[bool]()
     for source in importers(main) if main.path else ():
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
-        for name in _handed_over(source, main, calls):
+        for name in _handed_over(source, main, calls, None):
             root, last = name.partition(".")[0], name.rpartition(".")[2]
             if is_loss(last) or last.endswith("Loss"):
                 target = whole_program(source).resolve(source, root)
@@ -121,18 +143,29 @@ def gives_plain_losses(main: Source) -> bool:
     return found == {True}
 
 
-def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call]) -> Iterator[str]:
-    """The paths of functions and classes whose results `source` passes to what `main` defines."""
-    own = {chunk.name for chunk in main.chunks if chunk.name}
-    own |= {one.name.value for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)}
-    values = [one.value for call in calls if called_name(call) in own for one in call.args]
+def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call], names: Set[str] | None) -> Iterator[str]:
+    """The paths of functions and classes whose results `source` passes to what `main` defines.
+
+    Where functions give their parameters `names`, for one of these.
+    """
+    own: dict[str, list[str]] = {chunk.name: [] for chunk in main.chunks if chunk.name}
+    for function in (one for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)):
+        own[function.name.value] = [one.name.value for one in positional(function)]
+    given = (each for call in calls if (params := own.get(called_name(call))) is not None for each in _given(call, params))
+    values = [value for name, value in given if names is None or name is None or name in names]
     yield from (dotted(one.func) or "" for one in values if isinstance(one, cst.Call))
-    given = {dotted(one) for one in values}
+    passed = {dotted(one) for one in values}
     for assign in (one for chunk in source.chunks for one in every(chunk.module, cst.Assign)):
         chosen = assign.value.body if isinstance(assign.value, cst.IfExp) else assign.value
         made = constructor(chosen)
-        if isinstance(made, cst.Call) and bound_paths(assign, whole=True) & given:
+        if isinstance(made, cst.Call) and bound_paths(assign, whole=True) & passed:
             yield dotted(made.func) or ""
+
+
+def _given(call: cst.Call, params: Sequence[str]) -> Iterator[tuple[str | None, cst.BaseExpression]]:
+    """The arguments of `call`, each with the parameter that it is for, if a function by itself has it."""
+    known = {one: name for name, one in matched(call, [] if params[:1] == ["self"] else params)}
+    yield from ((known.get(one), one.value) for one in call.args)
 
 
 def importers(main: Source, *, naming: str = "", most: int = _MOST_IMPORTERS) -> Iterator[Source]:
