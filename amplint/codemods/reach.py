@@ -36,7 +36,7 @@ from amplint.source.tree import every
 from amplint.training import hazards
 from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.callables import called_names, is_of_data, live_functions
-from amplint.training.givers import is_model, models_by_settings, models_given
+from amplint.training.givers import is_model, methods_by_settings, models_by_settings, models_given
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.training.reached import kernels, made_of
 from amplint.training.reached import reached as reached_by
@@ -185,7 +185,9 @@ def _arrays(program: Program, run: outputs.Found, reported: Set[int], dtype: str
     for callee, (row, places) in halves.leaving.items():
         if row in reported:
             continue
-        name = callee[0]
+        name, classes = callee
+        if name not in functions and not classes and (chosen := methods_by_settings(main, name)):
+            functions[name] = chosen
         if name not in functions and name in halves.on_cpu and dtype == "bfloat16":
             yield Remark(row, f"{name}() is given what may be bfloat16; NumPy, if it comes to that, has no such type")
         found = _arrays_of(functions, callee, places, dtype, _CALLS)

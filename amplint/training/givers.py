@@ -82,17 +82,32 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
 
 def models_by_settings(main: Source) -> list[tuple[Program, Chunk]]:
     """The classes with a forward pass of the project, if a setting chooses modules by names and they are few."""
-    if not main.path or not any(_IMPORTS_BY_NAME & chunk.words for one in whole_program(main).sources for chunk in one.chunks):
-        return []
-    paths = modules().scripts_with(os.path.abspath(main.path), _FORWARD_IN_BYTES)
     found = list[tuple[Program, Chunk]]()
-    for path in paths if len(paths) <= _MOST_FILES_OF_MODELS else ():
+    for source in _by_settings(main, _FORWARD_IN_BYTES, _MOST_FILES_OF_MODELS):
+        program = whole_program(source)
+        found += ((program, one) for one in source.chunks if one.is_class and _FORWARD.search(one.text) is not None)
+    return found
+
+
+def methods_by_settings(main: Source, name: str) -> list[tuple[Chunk, cst.FunctionDef]]:
+    """The methods of this name in the project, if a setting chooses modules by names and one file has them."""
+    defines = re.compile(rb"^[ \t]+def %b\(" % re.escape(name.encode()), re.MULTILINE)
+    chunks = [chunk for source in _by_settings(main, defines, 1) for chunk in source.chunks if chunk.is_class]
+    functions = ((chunk, one) for chunk in chunks for one in every(chunk.module, cst.FunctionDef))
+    return [(chunk, one) for chunk, one in functions if one.name.value == name]
+
+
+def _by_settings(main: Source, pattern: re.Pattern[bytes], most: int) -> Iterator[Source]:
+    """The files with this pattern, unless they are more than `most`, if a setting chooses modules by names."""
+    sources = whole_program(main).sources if main.path else ()
+    if not any(_IMPORTS_BY_NAME & chunk.words for one in sources for chunk in one.chunks):
+        return
+    paths = modules().scripts_with(os.path.abspath(main.path), pattern)
+    for path in paths if len(paths) <= most else ():
         check_time()
         source = modules().source(path)
         if source is not None:
-            program = whole_program(source)
-            found += ((program, one) for one in source.chunks if one.is_class and _FORWARD.search(one.text) is not None)
-    return found
+            yield source
 
 
 def modules_asked(program: Program) -> set[Source]:
