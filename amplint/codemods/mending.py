@@ -22,7 +22,7 @@ from amplint.torchlib.policy import MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.floating import is_floating
 from amplint.training.halves import ABOUT_HALF
-from amplint.training.operands import LOWERED, PRODUCTS, constructors, is_layer, is_lowered, is_off, operands
+from amplint.training.operands import LOWERED, PRODUCTS, constructors, is_layer, is_lowered, is_off, is_refused, operands
 from amplint.training.writes import Write
 
 _WIDENING = ("float", "double")
@@ -63,7 +63,7 @@ def in_float32(
         leaves = [leaf for one in given for leaf in _leaves(source, one)]
         if not leaves or (leaves == [node] and not isinstance(node, (cst.Name, cst.Attribute))):
             return None
-        if is_lowered(node) or node in given:
+        if is_lowered(node) or is_refused(source, node) or node in given:
             statement = rewrite.statement_of(node)
             if not isinstance(statement, cst.SimpleStatementLine):
                 return None

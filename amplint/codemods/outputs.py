@@ -538,6 +538,8 @@ def _element_casts(text: str, path: str) -> Iterator[Lift]:
         into = dotted(target.value) if isinstance(target, cst.Subscript) else None
         if (function, into) not in arrays or any(called_name(call) in _WIDENING for call in every(value, cst.Call)):
             continue
+        if isinstance(value, cst.Call) and value not in calls and called_name(value) not in OPERATIONS:
+            continue  # what an object of the file returns may be a number
         if paths(value) & names.get(function, set()) or any(call in calls for call in every(value, cst.Call)):
             yield Lift(script.row(value), script.rewrite.add_float(value))
 

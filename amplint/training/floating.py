@@ -64,12 +64,22 @@ def kind_of(source: Source, node: cst.CSTNode) -> Kind | None:
     return _Judge(source).judge(node)
 
 
+def held(source: Source, path: str) -> Iterator[cst.BaseExpression]:
+    """What the file registers as the buffer or parameter `self.name` of an object, at this path."""
+    name = path.removeprefix("self.")
+    for call in (one for chunk in source.chunks if "register_buffer" in chunk.words for one in every(chunk.module, cst.Call)):
+        key = call.args[0].value if called_name(call) == "register_buffer" and len(call.args) > 1 else None
+        if isinstance(key, cst.SimpleString) and key.evaluated_value == name:
+            yield call.args[1].value
+
+
 class _Judge:
     """Judges the expressions of a file, each variable of a function once."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._seen = set[tuple[cst.CSTNode | None, str]]()
+        self._met_again = False
 
     def judge(self, node: cst.CSTNode) -> Kind | None:
         if isinstance(node, cst.Call):
@@ -166,6 +176,7 @@ class _Judge:
     def _of_name(self, node: cst.CSTNode, path: str) -> Kind | None:
         home = self._source.function_around(node)
         if (home, path) in self._seen:
+            self._met_again = True
             return None
         self._seen.add((home, path))
         row = self._source.span(node).start.row
@@ -178,11 +189,18 @@ class _Judge:
         statements = [one for root in roots for kind in (cst.Assign, cst.For) for one in every(root, kind)]
         if not whole:  # what is bound behind it is another value
             statements = [one for one in statements if self._source.span(one).start.row < row]
-        known = [kind for one in statements for kind in self._of_binding(one, path)]
+        known = [kind for one in statements for kind in self._of_first_binding(one, path)]
+        known += [self.judge(one) for one in held(self._source, path)] if path.startswith("self.") else []
         if known and (None not in known or Kind.OTHER in known):
             return _joined(known)
         given = {one.name.value for one in positional(home)} if home is not None else set[str]()
         return self._of_uses(roots, path) if not known or path in given else None
+
+    def _of_first_binding(self, statement: cst.CSTNode, path: str) -> list[Kind | None]:
+        """What a statement binds `path` to, unless it makes that of `path` itself: a view is what it was."""
+        self._met_again = False
+        found = list(self._of_binding(statement, path))
+        return [] if found == [None] and self._met_again else found
 
     def _of_binding(self, statement: cst.CSTNode, path: str) -> Iterator[Kind | None]:
         """What a statement binds `path` to, if it does."""

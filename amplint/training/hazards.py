@@ -174,6 +174,8 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
         yield node, f"these gradients are float16 and carry no scale, {UNSCALED}", ()
     elif dtype == "float16" and _bends(chunk, node):
         yield node, f"this hook is given gradients that carry the scale, {UNSCALED}", ()
+    elif dtype == "float16" and _keeps(chunk, node):
+        yield node, "this hook keeps gradients that carry the scale; divide what is read of them by it", ()
     elif dtype == "float16" and _transforms(node) and not is_wide(node):
         why = "a Fourier transform of float16 takes only sizes that are powers of two; transform float32"
         yield node, why, (node,)
@@ -316,12 +318,30 @@ def _is_inner(chunk: Chunk, call: cst.Call) -> bool:
 
 def _bends(chunk: Chunk, call: cst.Call) -> bool:
     """Whether `call` registers a hook for the gradient of a tensor that is not linear, such as one that clips it."""
-    if called_name(call) != "register_hook" or len(call.args) != 1:
-        return False
-    hook = call.args[0].value
-    named = [one for one in every(chunk.module, cst.FunctionDef) if one.name.value == dotted(hook)]
-    calls = (one for each in (hook, *named) for one in every(each, cst.Call))
+    calls = (one for each in _hooks(chunk, call) for one in every(each, cst.Call))
     return any(called_name(one).strip("_") in _BENDING for one in calls)
+
+
+def _keeps(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` registers a hook that stores the gradient of a tensor in an attribute, an element or a list."""
+    for hook in _hooks(chunk, call):
+        given = {one.name.value for one in every(hook, cst.Param)}
+        for one in every(hook, cst.Assign):
+            stores = any(not isinstance(target.target, cst.Name) for target in one.targets)
+            if stores and paths(one.value) & given:
+                return True
+        collected = (one for one in every(hook, cst.Call) if called_name(one) == "append")
+        if any(paths(argument) & given for one in collected for argument in one.args):
+            return True
+    return False
+
+
+def _hooks(chunk: Chunk, call: cst.Call) -> list[cst.CSTNode]:
+    """The functions that `call` registers for the gradient of a tensor."""
+    if called_name(call) != "register_hook" or len(call.args) != 1:
+        return []
+    hook = call.args[0].value
+    return [hook, *(one for one in every(chunk.module, cst.FunctionDef) if one.name.value == dotted(hook))]
 
 
 def _reduced(value: cst.BaseExpression) -> cst.BaseExpression:

@@ -42,7 +42,7 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     positional = (one.value for one in node.args if one.keyword is None and not one.star)
     given = [each for value in positional for each in _elements(value) if not _is_number(each)]
     path, name = dotted(node.func) or "", called_name(node)
-    made = constructors(source, path) if is_loss(name) else set()
+    made = constructors(source, path) if is_loss(name) or isinstance(node.func, cst.Name) else set()
     held = isinstance(node.func, cst.Name) and bool(made) and made <= MODULE_OPS.keys()
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
         return given[:1] if made and (made & OF_CLASSES or not made <= MODULE_OPS.keys()) else given
@@ -74,6 +74,12 @@ def is_lowered(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.BinaryOperation):
         return isinstance(node.operator, cst.MatrixMultiply)
     return is_layer(node) or called_name(node) in LOWERED
+
+
+def is_refused(source: Source, node: cst.CSTNode) -> bool:
+    """Whether `node` calls a variable that is binary cross-entropy of probabilities, which autocast refuses."""
+    name = node.func if isinstance(node, cst.Call) else None
+    return isinstance(name, cst.Name) and constructors(source, name.value) == {"BCELoss"}
 
 
 def is_layer(node: cst.CSTNode) -> bool:

@@ -13,7 +13,7 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import in_place, operations_with, parameters
 from amplint.training.bindings import bound_paths, called_name, paths
-from amplint.training.floating import Kind, kind_of
+from amplint.training.floating import Kind, held, kind_of
 
 _PRODUCTS = in_place(operations_with("matrices", "alike"))
 _WRITING = in_place(operations_with("writes", "alike"))
@@ -130,11 +130,20 @@ def _is_number(value: cst.BaseExpression) -> bool:
 def _is_tensor(source: Source, part: cst.CSTNode) -> bool:
     """Whether an index is a tensor, or a list."""
     value = part.value if isinstance(part, cst.Index) else None
-    if value is None or not isinstance(value, cst.Name):
+    path = dotted(value) if value is not None else None
+    if value is None or path is None:
         return value is not None and _makes_tensor(value)
     home = source.function_around(value)
-    made = [one.value for one in every(home, cst.Assign) if value.value in bound_paths(one, whole=True)] if home else []
-    return bool(made) and all(map(_makes_tensor, made))
+    made = list(held(source, path)) if path.startswith("self.") else []
+    made += [one.value for one in every(home, cst.Assign) if path in bound_paths(one, whole=True)] if home else []
+    return bool(made) and all(_makes_tensor(one) or _is_held_tensor(source, one) for one in made)
+
+
+def _is_held_tensor(source: Source, value: cst.BaseExpression) -> bool:
+    """Whether a variable that a buffer is made of is a tensor."""
+    home, path = source.function_around(value), dotted(value)
+    made = [one.value for one in every(home, cst.Assign) if path in bound_paths(one, whole=True)] if home else []
+    return isinstance(value, cst.Name) and bool(made) and all(map(_makes_tensor, made))
 
 
 def _makes_tensor(value: cst.BaseExpression) -> bool:
