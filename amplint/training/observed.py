@@ -145,11 +145,24 @@ def observe(script: Script, goal: Goal) -> Observed:
     )
     watch.found.evaluations |= {(call,): None for call in evaluating}
     watch.found.evaluations |= {(call,): None for call in script.calls if call in named and watch.is_beside(call)}
+    watch.found.evaluations |= {(call,): None for call in _behind_eval(script, watch.found)}
     for name in script.source.imports:
         target = interpretation.program.resolve(script.source, name)
         if isinstance(target, str) and target.partition(".")[0] not in AT_HOME and not _is_beside(script, target):
             watch.found.foreign[name] = target
     return watch.found
+
+
+def _behind_eval(script: Script, found: Observed) -> Iterator[cst.Call]:
+    """The forward passes in functions without a backward pass that set the mode of their model before."""
+    modes = [one for one in script.calls if called_name(one) == "eval" and isinstance(one.func, cst.Attribute) and not one.args]
+    training = {script.function_of(one) for one in found.backwards}
+    for call in (one for one in script.calls if one in found.forwards):
+        function, path = script.function_of(call), dotted(call.func)
+        if path is not None and function is not None and function not in training:
+            own = (one for one in modes if script.function_of(one) is function and script.row(one) < script.row(call))
+            if any(isinstance(one.func, cst.Attribute) and dotted(one.func.value) == path for one in own):
+                yield call
 
 
 def _only_steps_behind(script: Script, backwards: Sequence[cst.Call]) -> dict[cst.Call, cst.BaseExpression]:

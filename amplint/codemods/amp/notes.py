@@ -143,24 +143,28 @@ def _leaves(node: cst.CSTNode) -> bool:
 
 
 def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Note]:
-    """Forward passes in a loop that trains, with gradients enabled, which no region contains or calls.
+    """Forward passes that no region contains or calls: in a loop that trains, with gradients enabled, or beside it.
 
-    Each model is told once.
+    Those beside are in a function of their own, which calls what a region of training does. Each is told once.
     """
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
     called = observed.calls.reached(statements)
+    inner = [one for region in regions.training for each in region.statements for one in every(each, cst.Call)]
+    trained, homes = {dotted(one.func) for one in inner}, {script.function_of(one) for one in statements}
     models, reported = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)
-        runs = name in models or (call in observed.forwards and _are_forward(targets))
-        if not runs or name in reported or call in inside or script.function_of(call) in called:
+        runs = name in models or (call in observed.forwards and (name in trained or _are_forward(targets)))
+        home, statement = script.function_of(call), script.statement_of(call)
+        if not runs or name in reported or call in inside or home in called:
             continue
         loops = [one for one in script.source.ancestors(call) if isinstance(one, (cst.For, cst.While))]
-        statement = script.statement_of(call)
         assigned = isinstance(statement, cst.SimpleStatementLine) and any(every(statement, cst.Assign))
-        apart = assigned and any(map(flow.trains, loops)) and not flow.trains(statement or call)
-        if apart and not disables_gradients(script.source, call):
+        apart = any(map(flow.trains, loops)) and not flow.trains(statement or call)
+        apart = apart and not disables_gradients(script.source, call)
+        beside = name in trained and home is not None and home.name.value != "forward" and not flow.trains(home)
+        if assigned and (apart or (beside and home not in homes)):
             reported.add(name)
             yield call, "this runs in float32 what trains in half"
 
