@@ -22,7 +22,16 @@ from amplint.torchlib.policy import MODULE_OPS
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.floating import is_floating
 from amplint.training.halves import ABOUT_HALF
-from amplint.training.operands import LOWERED, PRODUCTS, constructors, is_layer, is_lowered, is_off, is_refused, operands
+from amplint.training.operands import (
+    LOWERED,
+    PRODUCTS,
+    constructors,
+    is_layer,
+    is_lowered,
+    is_off,
+    is_refused,
+    operands,
+)
 from amplint.training.writes import Write
 
 _WIDENING = ("float", "double")

@@ -39,7 +39,11 @@ def kernels_run_on_half(program: Program, halves: Halves) -> Iterator[Remark]:
     main = program.main
     for call, _, row in halves.calls_outside():
         target = program.resolve(main, dotted(call.func) or "")
-        if not isinstance(target, Chunk) or target.source is main or not any(kernels(program, made_of(program, [target]))):
+        if (
+            not isinstance(target, Chunk)
+            or target.source is main
+            or not any(kernels(program, made_of(program, [target])))
+        ):
             continue
         rewrite, given = Rewriter(main), halves.arguments(call)
         casts = tuple(rewrite.add_float(one) for one in given if used_as_tensor(one, rewrite))

@@ -51,7 +51,9 @@ _NO_ARRAY = {
     "float16": "this library raises for NumPy arrays of float16; convert to float32 before",
     "bfloat16": "what is bfloat16 raises here, since NumPy has no such type; convert it to float32 before",
 }
-_BY_SETTINGS = "settings choose the model here: every class with a forward pass in the project is taken for a part of it"
+_BY_SETTINGS = (
+    "settings choose the model here: every class with a forward pass in the project is taken for a part of it"
+)
 _REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
@@ -278,7 +280,6 @@ def _writes(chunk: Chunk, main: Source, row: int, live: list[range]) -> Iterator
             yield Remark(row if name else span.start.row, text, cures=as_cures(chunk.source, fix))
 
 
-
 def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
     """Remarks on functions with a backward pass of their own, in other files, that pass half tensors to unseen code."""
     for chunk, node in kernels(program, (one for one in chunks if "custom_fwd" not in one.words)):
@@ -301,7 +302,6 @@ def _recurrent(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[
                 told.add(name)
                 yield Remark(row, f"{name}:{there}: {_RECURRENT}") if name else Remark(there, _RECURRENT)
                 break
-
 
 
 def _replicated(program: Program, _: Iterable[Chunk], row: int) -> Iterator[Remark]:
@@ -376,10 +376,6 @@ def _assumed_findings(text: str, path: str, header: str, methods: frozenset[str]
     rules = tuple(rule for rule in all_rules() if rule.assumed and rule.code in selected())
     called = "\n".join((text, "import torch", header, *calls, ""))
     return findings_of(rules, called, path, frozenset(rule.code for rule in rules), inside=True)
-
-
-
-
 
 
 def _rows_near_regions(halves: Halves) -> set[int]:

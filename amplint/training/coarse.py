@@ -19,14 +19,25 @@ _Named = Mapping[str, Sequence[cst.CSTNode]]
 """Variable -> the products of matrices that it is made of."""
 _ADDITIVE = (cst.Add, cst.Subtract)
 _ADDING = frozenset({"addmm", "baddbmm", "addbmm"})
-_VIEWS = operations_with("reshapes") | {"contiguous", "detach", "clone", "permute", "transpose", "t", "swapaxes", "movedim"}
+_VIEWS = operations_with("reshapes") | {
+    "contiguous",
+    "detach",
+    "clone",
+    "permute",
+    "transpose",
+    "t",
+    "swapaxes",
+    "movedim",
+}
 _SIZES = frozenset({"size", "numel", "nelement", "shape", "len"})
 _ROOTS = frozenset({"sqrt", "pow"})
 WORDS = frozenset({"reversed", "range", "ones_like"})
 """Words of which code with such results has one, products aside."""
 _DISTANCES = "squared distances by a product in half cancel, so that small ones keep no digit; compute them in float32"
 _OF_ITSELF = "a product of a tensor with itself is as large as its squares, and its differences in half keep few digits"
-_AVERAGES = "sums of products can pass 65504 in float16 before they are divided by their number; compute them in float32"
+_AVERAGES = (
+    "sums of products can pass 65504 in float16 before they are divided by their number; compute them in float32"
+)
 _POINTS = "a transformation in half leaves coordinates three digits in float16, two in bfloat16"
 _FACTORS = "a discount like a half tensor is rounded as that is: 0.99 is 0.988 in bfloat16; make it float32"
 _BACKWARDS = "what this sums backwards is rounded in each step where it is half; make what it sums float32"
@@ -108,7 +119,9 @@ def _subtracts_product(product: cst.CSTNode, squares: set[str]) -> bool:
     owner = product.func.value if isinstance(product.func, cst.Attribute) else None
     into = [owner] if owner is not None and dotted(owner) != "torch" else [one.value for one in product.args[:1]]
     added = any(paths(one) & squares or has_square(one) for one in into)
-    return added and any(isinstance(one.value, cst.UnaryOperation) and any(every(one, cst.Minus)) for one in product.args)
+    return added and any(
+        isinstance(one.value, cst.UnaryOperation) and any(every(one, cst.Minus)) for one in product.args
+    )
 
 
 def _energies(function: _Body, source: Source) -> Iterator[_Found]:
@@ -227,7 +240,11 @@ def _returns(function: _Body) -> Iterator[_Found]:
 
 
 def _goes_back(over: cst.BaseExpression) -> bool:
-    steps = over.args[2].value if called_name(over) == "range" and isinstance(over, cst.Call) and len(over.args) > 2 else None
+    steps = (
+        over.args[2].value
+        if called_name(over) == "range" and isinstance(over, cst.Call) and len(over.args) > 2
+        else None
+    )
     return called_name(over) == "reversed" or (steps is not None and any(every(steps, cst.Minus)))
 
 

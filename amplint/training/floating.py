@@ -67,7 +67,9 @@ def kind_of(source: Source, node: cst.CSTNode) -> Kind | None:
 def held(source: Source, path: str) -> Iterator[cst.BaseExpression]:
     """What the file registers as the buffer or parameter `self.name` of an object, at this path."""
     name = path.removeprefix("self.")
-    for call in (one for chunk in source.chunks if "register_buffer" in chunk.words for one in every(chunk.module, cst.Call)):
+    for call in (
+        one for chunk in source.chunks if "register_buffer" in chunk.words for one in every(chunk.module, cst.Call)
+    ):
         key = call.args[0].value if called_name(call) == "register_buffer" and len(call.args) > 1 else None
         if isinstance(key, cst.SimpleString) and key.evaluated_value == name:
             yield call.args[1].value

@@ -72,9 +72,21 @@ class Flow:
             tainted = self._add_dependents(way, found)
             if not tainted and self._find_unseen(way):
                 tainted = self._add_dependents(way, found)
+            tainted = tainted or self._add_dependents(self._of_rounds(backward, paths(loss)), found)
             if not tainted:
                 raise NoForward(backward, "no forward pass of a model was found that this loss comes from")
         return list(found)
+
+    def _of_rounds(self, backward: cst.Call, needed: set[str]) -> list[cst.CSTNode]:
+        """The statements of the innermost loop around `backward` on which it depends, in this round or one before."""
+        loops = (one for one in self._script.source.ancestors(backward) if isinstance(one, (cst.For, cst.While)))
+        loop = next(loops, None)
+        lines = [] if loop is None else [*every(loop.body, cst.SimpleStatementLine)]
+        own, known = [one for one in lines if not self.trains(one)], set[str]()
+        while known != needed:
+            known = set(needed)
+            needed = known.union(*(self._reads(one) - self._buffers for one in own if self.binds(one) & known))
+        return [one for one in own if self.binds(one) & needed]
 
     def _add_dependents(self, way: list[cst.CSTNode], found: dict[cst.CSTNode, None]) -> set[str]:
         """The names bound by those statements of `way` that depend on forward passes; `found` collects the
@@ -176,11 +188,29 @@ class Flow:
         return isinstance(func, cst.Attribute) and func.attr.value in _MOVES and self._is_model(func.value, renamed)
 
     def _calls_parameter(self, call: cst.Call) -> bool:
-        """Whether `call` runs a parameter of its function that is no loss by its name, on something."""
+        """Whether `call` runs a parameter of its function or constructor that is no loss by its name, on something."""
         function = self._script.function_of(call)
         name = call.func.value if isinstance(call.func, cst.Name) else ""
         given = function is not None and name and self._script.parameter(function, name) is not None
-        return bool(given and call.args) and not is_loss(name)
+        return bool((given or self._is_kept_parameter(dotted(call.func) or "")) and call.args) and not is_loss(name)
+
+    def _is_kept_parameter(self, path: str) -> bool:
+        """Whether `path` is an attribute, no loss by its name, that its object got when it was constructed."""
+        owner, _, name = path.partition(".")
+        assigns = [
+            one for one in self._script.of_kind(cst.Assign) if owner == "self" and path in bound_paths(one, whole=True)
+        ]
+        makers = [self._script.function_of(one) for one in assigns]
+        return (
+            bool(assigns)
+            and not is_loss(name)
+            and all(
+                maker is not None
+                and maker.name.value == "__init__"
+                and self._script.parameter(maker, dotted(one.value) or "")
+                for one, maker in zip(assigns, makers, strict=True)
+            )
+        )
 
     def _runs_overridable_method(self, call: cst.Call) -> bool:
         """Whether `call` runs a method that is abstract in the class around, or inherited from an unseen base."""

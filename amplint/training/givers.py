@@ -166,7 +166,9 @@ def _handed_over(source: Source, main: Source, calls: Sequence[cst.Call], names:
     own: dict[str, list[str]] = {chunk.name: [] for chunk in main.chunks if chunk.name}
     for function in (one for chunk in main.chunks for one in every(chunk.module, cst.FunctionDef)):
         own[function.name.value] = [one.name.value for one in positional(function)]
-    given = (each for call in calls if (params := own.get(called_name(call))) is not None for each in _given(call, params))
+    given = (
+        each for call in calls if (params := own.get(called_name(call))) is not None for each in _given(call, params)
+    )
     values = [value for name, value in given if names is None or name is None or name in names]
     yield from (dotted(one.func) or "" for one in values if isinstance(one, cst.Call))
     passed = {dotted(one) for one in values}

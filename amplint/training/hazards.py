@@ -501,7 +501,9 @@ def _is_square(value: cst.CSTNode) -> bool:
 
 def _quotients(function: _Body, source: Source) -> Iterator[_Found]:
     """Divisions by a matrix product in `function`."""
-    assigned = [one for one in every(function, cst.Assign) if not is_computed_wide(one, source) and _multiplies(one.value)]
+    assigned = [
+        one for one in every(function, cst.Assign) if not is_computed_wide(one, source) and _multiplies(one.value)
+    ]
     products = {path for one in assigned for path in bound_paths(one)}
     for quotient in every(function, cst.BinaryOperation):
         divides = isinstance(quotient.operator, cst.Divide) and not widens(quotient)

@@ -119,6 +119,8 @@ def observe(script: Script, goal: Goal) -> Observed:
         if isinstance(call.func, cst.Attribute) and scales and watch.is_unseen_step(call)
     )
     watch.found.backwards += (call for call in script.calls if watch.is_seeded(call))
+    if not watch.found.backwards:
+        watch.found.backwards += _of_functions_handed_over(script)
     if scales and not watch.found.steps:
         watch.found.steps.update(_only_steps_behind(script, watch.found.backwards))
     idle = [owner for owner in script.of_kind(cst.ClassDef) if _only_steps(script, owner, watch.found)]
@@ -153,9 +155,23 @@ def observe(script: Script, goal: Goal) -> Observed:
     return watch.found
 
 
+def _of_functions_handed_over(script: Script) -> Iterator[cst.Call]:
+    """The backward passes in functions that are passed to another, which nothing else in the file runs."""
+    passed = {dotted(argument.value) for call in script.calls for argument in call.args}
+    for call in script.calls:
+        function, func = script.function_of(call), call.func
+        plain = isinstance(func, cst.Attribute) and func.attr.value == "backward" and isinstance(func.value, cst.Name)
+        if plain and not call.args and function is not None and function.name.value in passed:
+            yield call
+
+
 def _behind_eval(script: Script, found: Observed) -> Iterator[cst.Call]:
     """The forward passes in functions without a backward pass that set the mode of their model before."""
-    modes = [one for one in script.calls if called_name(one) == "eval" and isinstance(one.func, cst.Attribute) and not one.args]
+    modes = [
+        one
+        for one in script.calls
+        if called_name(one) == "eval" and isinstance(one.func, cst.Attribute) and not one.args
+    ]
     training = {script.function_of(one) for one in found.backwards}
     for call in (one for one in script.calls if one in found.forwards):
         function, path = script.function_of(call), dotted(call.func)
