@@ -95,10 +95,14 @@ class Flow:
         tainted: set[str] = set()
         self._forwards |= self._alike(way)
         for statement in way:
-            if self.runs_model(statement) or self._reads(statement) & tainted:
+            if self._runs_on(statement) or self._reads(statement) & tainted:
                 found[statement] = None
                 tainted |= set(self._binds(statement)) - set(_numbers(statement))
         return tainted
+
+    def _runs_on(self, statement: cst.CSTNode) -> bool:
+        """Whether `statement` contains a forward pass in a branch that does not leave its function."""
+        return any(one in self._forwards or self._calls_one_of(one, self._running) for one in _staying(statement))
 
     def _alike(self, way: list[cst.CSTNode]) -> set[cst.Call]:
         """The calls on a `way` of a parameter that is a model by its name, or of what such a way runs on an output."""
