@@ -32,7 +32,7 @@ from amplint.training.operands import (
     is_refused,
     operands,
 )
-from amplint.training.writes import Write
+from amplint.training.writes import Write, writes
 
 _WIDENING = ("float", "double")
 _DECOMPOSITIONS = frozenset(
@@ -347,8 +347,9 @@ def _is_computed(source: Source, span: Span) -> bool:
 
 
 def _is_written(source: Source, span: Span) -> bool:
-    """Whether the call at `span` writes into its tensor, in whose dtype its operands are cast."""
-    return any(called_name(one).endswith("_") for one in _at(source, [span]))
+    """Whether the call at `span` writes into its tensor, in whose dtype its operands can be cast."""
+    found = (one for chunk in source.chunks_at(span.start.row) for one in writes(chunk))
+    return any(one.cast and source.span(one.node) == span for one in found)
 
 
 def _is_of_losses(source: Source, call: cst.Call) -> bool:

@@ -34,8 +34,8 @@ from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.training import hazards
-from amplint.training.bindings import bound_paths, called_name, positional
-from amplint.training.callables import called_names, is_of_data, live_functions
+from amplint.training.bindings import called_name, positional
+from amplint.training.callables import called_names, live_functions
 from amplint.training.givers import is_model, methods_by_settings, models_by_settings, models_given
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
 from amplint.training.reached import kernels, made_of

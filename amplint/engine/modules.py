@@ -481,11 +481,6 @@ class Lookups:
         """The mixed precisions that configuration files of the project of `source` name."""
         return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
 
-    def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
-        """The paths of the other Python files of the project in which `pattern` is found; none if there are too many."""
-        files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
-        return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
-
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
         return self._ask(source, _KERNELS) or None if source.path else None

@@ -138,7 +138,9 @@ def _energies(function: _Body, source: Source) -> Iterator[_Found]:
                 yield one, _OF_ITSELF, tuple(behind)
                 products.clear()
         into = bound_paths(statement, whole=True) if isinstance(statement, cst.Assign) else set[str]()
-        made = [value] if value in [*products_in(value)] and not is_computed_wide(value, source) else []
+        made: list[cst.CSTNode] = (
+            [value] if value in [*products_in(value)] and not is_computed_wide(value, source) else []
+        )
         sides = [_root(one, roots) for one in operands(source, made[0])] if made else []
         for path in into:
             products.pop(path, None)
@@ -191,13 +193,8 @@ def _averages(function: _Body, source: Source) -> Iterator[_Found]:
         if one.value in [*products_in(one.value)]
         for path in bound_paths(one, whole=True)
     }
-    for quotient in every(function, cst.BinaryOperation, cst.Call):
-        if isinstance(quotient, cst.BinaryOperation):
-            parts = (quotient.left, quotient.right) if isinstance(quotient.operator, cst.Divide) else None
-        else:
-            divided = [one.value for one in quotient.args]
-            divided = [quotient.func.value, *divided] if _is_method(quotient.func) else divided
-            parts = (divided[0], divided[1]) if called_name(quotient) == "div" and len(divided) > 1 else None
+    for quotient in every(function, cst.BaseExpression):
+        parts = _divided(quotient)
         if parts is None or not _is_size(parts[1], sizes):
             continue
         made = [parts[0]] if parts[0] in [*products_in(parts[0])] else products.get(dotted(parts[0]) or "", [])
@@ -206,8 +203,16 @@ def _averages(function: _Body, source: Source) -> Iterator[_Found]:
             yield quotient, _AVERAGES, tuple(made)
 
 
-def _is_method(func: cst.BaseExpression) -> bool:
-    return isinstance(func, cst.Attribute) and dotted(func.value) not in ("torch", None)
+def _divided(node: cst.BaseExpression) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+    """The dividend and the divisor of a quotient, by an operator or `div`."""
+    if isinstance(node, cst.BinaryOperation):
+        return (node.left, node.right) if isinstance(node.operator, cst.Divide) else None
+    if not isinstance(node, cst.Call) or called_name(node) != "div":
+        return None
+    owner = node.func.value if isinstance(node.func, cst.Attribute) else None
+    parts = [one.value for one in node.args]
+    parts = [owner, *parts] if owner is not None and dotted(owner) not in ("torch", None) else parts
+    return (parts[0], parts[1]) if len(parts) > 1 else None
 
 
 def _is_size(value: cst.CSTNode, sizes: set[str]) -> bool:
@@ -223,7 +228,7 @@ def _returns(function: _Body) -> Iterator[_Found]:
     factors: dict[str, list[cst.CSTNode]] = {}
     for assign in every(function, cst.Assign):
         for product in every(assign.value, cst.BinaryOperation):
-            like = [one for one in (product.left, product.right) if called_name(one) == "ones_like"]
+            like: list[cst.CSTNode] = [one for one in (product.left, product.right) if called_name(one) == "ones_like"]
             plain = len(like) == 1 and isinstance(like[0], cst.Call) and len(like[0].args) == 1
             if isinstance(product.operator, cst.Multiply) and plain and not widens(like[0]):
                 factors |= dict.fromkeys(bound_paths(assign), like)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
@@ -11,10 +11,10 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
 from amplint.torchlib.policy import BANNED, FLOAT32, treatment
+from amplint.training import coarse
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.floating import Kind, is_floating, kind_of
 from amplint.training.halves import calls_library, changes_dtype
-from amplint.training import coarse
 from amplint.training.operands import (
     PRODUCTS,
     has_square,
@@ -141,6 +141,7 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
+            found += _compared(node, chunk, dtype)
             nearest = [*_nearest(node, chunk.source), *_alike(node, chunk.source)]
             yield from nearest
             yield from coarse.of(node, chunk.source, dtype, chosen=bool(nearest))
@@ -188,7 +189,7 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
         yield node, why, ()
     elif _samples(node) and not is_wide(node):
         why = "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid"
-        products = _products_behind(node, chunk.source)
+        products = _products_behind(operands(chunk.source, node), chunk.source)
         yield node, why, (node, *products) if products else ()
     elif called_name(node) in _SOLVERS:
         yield node, "a solver gets what half has rounded as coarsely as its tolerance; compute that in float32", ()
@@ -375,14 +376,14 @@ def _forwards_of(gradient: cst.Call, chunk: Chunk) -> tuple[list[cst.Call], set[
     return forwards, inputs
 
 
-def _products_behind(call: cst.Call, source: Source) -> list[cst.CSTNode]:
-    """The products of matrices that lead to what `call` samples at, in its function and in those of the file."""
+def _products_behind(values: Sequence[cst.CSTNode], source: Source) -> list[cst.CSTNode]:
+    """The products of matrices that lead to `values`, in their function and in those of the file."""
     functions: dict[str, list[cst.FunctionDef]] = {}
     for one in (one for chunk in source.chunks for one in every(chunk.module, cst.FunctionDef)):
         functions.setdefault(one.name.value, []).append(one)
-    home = source.function_around(call)
+    home = source.function_around(values[0]) if values else None
     assigns = list(every(home, cst.Assign)) if home is not None else []
-    waiting: list[cst.CSTNode] = [*operands(source, call)]
+    waiting = list(values)
     found, seen = list[cst.CSTNode](), set[cst.CSTNode]()
     while waiting:
         value = waiting.pop()
@@ -607,6 +608,16 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
             if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
                 why = f"{value:.9g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
                 yield call, why, (call,)
+
+
+def _compared(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
+    """Comparisons in `function` of what products of matrices lead to with a bound that is 1 in `dtype`."""
+    for node in every(function, cst.Comparison):
+        bounds = [_number(one.comparator, chunk) for one in node.comparisons]
+        if any(value is not None and 0 < 1 - value <= _BELOW_ONE[dtype] for value in bounds):
+            products = _products_behind([node.left], chunk.source)
+            why = f"what this compares is 1 in {dtype} from {1 - _BELOW_ONE[dtype]:.6g} on; compute it in float32"
+            yield from ((node, why, tuple(products)) for _ in products[:1])
 
 
 def _number(node: cst.CSTNode, chunk: Chunk) -> float | None:

@@ -145,13 +145,13 @@ def _leaves(node: cst.CSTNode) -> bool:
 def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions) -> Iterator[_Note]:
     """Forward passes that no region contains or calls: in a loop that trains, with gradients enabled, or beside it.
 
-    Those beside are in a function of their own, which calls what a region of training does. Each is told once.
+    Those beside are in a function that trains nothing, and call what a region of training does. Each is told once.
     """
     statements = [one for region in (*regions.training, *regions.evaluation) for one in region.statements]
     inside = {node for statement in statements for node in walk(statement)}
     called = observed.calls.reached(statements)
     inner = [one for region in regions.training for each in region.statements for one in every(each, cst.Call)]
-    trained, homes = {dotted(one.func) for one in inner}, {script.function_of(one) for one in statements}
+    trained = {dotted(one.func) for one in inner}
     models, reported = observed.models | observed.modules, set[str | None]()
     for call in script.calls:
         name, targets = dotted(call.func), observed.calls.targets(call)
@@ -164,7 +164,7 @@ def in_float32(script: Script, observed: Observed, flow: Flow, regions: Regions)
         apart = any(map(flow.trains, loops)) and not flow.trains(statement or call)
         apart = apart and not disables_gradients(script.source, call)
         beside = name in trained and home is not None and home.name.value != "forward" and not flow.trains(home)
-        if assigned and (apart or (beside and home not in homes)):
+        if assigned and (apart or beside):
             reported.add(name)
             yield call, "this runs in float32 what trains in half"
 
