@@ -213,7 +213,7 @@ class Modules:
         return files is None or any(mentions.search(raw) and not defines.search(raw) for raw in raws)
 
     def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
-        """The paths of the other Python files of the project in which `pattern` is found; none if there are too many."""
+        """The paths of the project's other Python files in which `pattern` is found; none if there are too many."""
         files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
         return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
 

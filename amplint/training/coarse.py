@@ -193,7 +193,7 @@ def _averages(function: _Body, source: Source) -> Iterator[_Found]:
         if one.value in [*products_in(one.value)]
         for path in bound_paths(one, whole=True)
     }
-    for quotient in every(function, cst.BaseExpression):
+    for quotient in every(function, cst.BinaryOperation, cst.Call):
         parts = _divided(quotient)
         if parts is None or not _is_size(parts[1], sizes):
             continue
