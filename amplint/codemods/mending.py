@@ -257,7 +257,7 @@ def of_product(source: Source, span: Span, device: str | None) -> Fix | None:
 
 
 def of_write(source: Source, write: Write, device: str | None) -> Fix | None:
-    """The fix that writes into a tensor in its dtype, which leaves float32 as it was; products in a region that is off."""
+    """The fix that writes into a tensor in its dtype, products in a region that is off; float32 stays as it was."""
     rewrite, into = Rewriter(source), source.code(write.into)
     edits = [rewrite.replace(one, f"{rewrite.operand(one)}.to({into}.dtype)") for one in write.cast]
     statement = rewrite.statement_of(write.node) if called_name(write.node).rstrip("_") in PRODUCTS else None

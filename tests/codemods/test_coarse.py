@@ -65,7 +65,7 @@ def _converted(folder: Path, body: str, dtype: str = "bfloat16") -> tuple[Conver
             OFF + "            far.addmm_(out.to(far.dtype), y.t().to(far.dtype), beta=1, alpha=-2)\n",
         ),
         (
-            "        left, right = out.view(2, 4), y\n        right = out.view(2, 4)\n        right = right.permute(1, 0)\n"
+            "        right = out.view(2, 4)\n        right = right.permute(1, 0)\n"
             "        energy = torch.mm(out, right)\n        energy = energy.max(1, keepdim=True)[0] - energy\n"
             "        return energy.softmax(1).mean()",
             OFF + "            energy = torch.mm(out.float(), right.float())\n",
