@@ -404,7 +404,10 @@ def test_the_forward_pass_of_a_penalty_on_a_sum_is_computed_in_float32(tmp_path:
 
 
 def test_a_loss_in_a_variable_is_computed_in_float32(tmp_path: Path) -> None:
-    body = "loss = nn.BCELoss(reduction='sum')\n        return loss(self.layer(x)[:, :2], y[:, :2])"
+    body = "loss = nn.BCELoss(reduction='sum')\n        out = self.layer(x)\n        return loss(out[:, :2], y[:, :2])"
     text = _script("net(x, y)", net="Net()", imports="from models import Net\n")
     after = _others(_converted(tmp_path, text, models=MODEL.format(made="pass", body=body)))
-    assert "enabled=False" in after or "loss(self.layer(x)[:, :2].float()" in after
+    assert (
+        'with torch.autocast("cuda", enabled=False):\n            return loss(out[:, :2].float(), y[:, :2].float())'
+        in after
+    )
