@@ -60,9 +60,9 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
         seen.add(source)
         program = whole_program(source)
         calls = [call for chunk in source.chunks for call in every(chunk.module, cst.Call)]
-        names = {dotted(call.func) or "" for call in calls}
+        callees = {dotted(call.func) or "" for call in calls}
         made = {name.rpartition(".")[2] for name in _handed_over(source, main, calls, names)}
-        for name in sorted(names):
+        for name in sorted(callees):
             target = program.resolve(source, name) if name else None
             last = name.rpartition(".")[2]
             if isinstance(target, Chunk) and target.source is not main and (is_model(target) or last in made):
