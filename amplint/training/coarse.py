@@ -8,7 +8,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
-from amplint.torchlib.catalogue import operations_with
+from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.operands import has_square, is_computed_wide, operands, products_in, widens
 
@@ -29,6 +29,7 @@ _VIEWS = operations_with("reshapes") | {
     "swapaxes",
     "movedim",
 }
+_COLLECTING = frozenset({"append", "insert", "size", "len"})
 _SIZES = frozenset({"size", "numel", "nelement", "shape", "len"})
 _ROOTS = frozenset({"sqrt", "pow"})
 WORDS = frozenset({"reversed", "range", "ones_like"})
@@ -234,7 +235,7 @@ def _returns(function: _Body) -> Iterator[_Found]:
                 factors |= dict.fromkeys(bound_paths(assign), like)
     used = {path for call in every(function, cst.Call) if called_name(call) == "cumprod" for path in paths(call)}
     wide = {path for one in every(function, cst.Assign) if widens(one.value) for path in bound_paths(one)}
-    for loop in (one for one in every(function, cst.For) if _goes_back(one.iter)):
+    for loop in (one for one in every(function, cst.For) if _goes_back(one.iter) and _only_computes(one)):
         for assign in every(loop.body, cst.Assign):
             summed = [one for one in bound_paths(assign) if _scales(assign.value, one)]
             used |= paths(assign.value) if summed else set()
@@ -251,6 +252,11 @@ def _goes_back(over: cst.BaseExpression) -> bool:
         else None
     )
     return called_name(over) == "reversed" or (steps is not None and any(every(steps, cst.Minus)))
+
+
+def _only_computes(loop: cst.For) -> bool:
+    """Whether a loop calls operations and collects their results, and runs no model, as one that draws samples does."""
+    return all(called_name(one) in OPERATIONS.keys() | _COLLECTING for one in every(loop.body, cst.Call))
 
 
 def _scales(value: cst.CSTNode, path: str) -> bool:
