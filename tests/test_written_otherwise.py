@@ -176,6 +176,22 @@ def test_helper_without_a_word_of_the_topic(tmp_path: Path) -> None:
     assert "AMP414" in told(text, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("drawn", "wrong"),
+    {
+        "torch.rand_like(x) > 0.001": True,
+        "torch.rand(x.shape, dtype=x.dtype, device=x.device) < 0.001": True,
+        "torch.rand(x.shape, device=x.device) < 0.001": False,
+        "torch.rand_like(x, dtype=torch.float32) < 0.001": False,
+        "torch.rand_like(x.float()) < 0.001": False,
+        "torch.rand_like(x) == 1": False,
+    }.items(),
+)
+def test_random_numbers_in_the_dtype_of_another(drawn: str, wrong: bool, tmp_path: Path) -> None:
+    head = "import torch\nfrom torch import nn\n\nclass P(nn.Module):\n    def forward(self, x):\n"
+    assert ("AMP414" in told(f"{head}        return x * ({drawn})\n", tmp_path)) is wrong
+
+
 def test_block_of_a_manager_forgets_nothing(tmp_path: Path) -> None:
     text = LOOP.format(forward="with half(): out = model(x)").replace("        scaler.update()\n", "")
     manager = f"\nimport contextlib\n\n@contextlib.contextmanager\ndef half():\n    with {REGION}:\n        yield\n"

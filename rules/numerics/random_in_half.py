@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import UNIFORM, Event, Operation, RandomCompared
 from amplint.semantics.values.values import Tensor
@@ -41,7 +42,8 @@ class RandomInHalf(Rule):
     noise = torch.rand(8, device=x.device, dtype=torch.float32)
     gumbel = -torch.log(-torch.log(noise.clamp_min(1e-20)))
     ```
-    A comparison alone is reported as an info: how exact the probability has to be, the model decides.
+    A comparison alone is reported as an info: how exact the probability has to be, the model decides. Where the rule is
+    selected by its code, so is one of numbers that are drawn in the dtype of another tensor of unknown dtype.
 
     ## Fix safety
     Unsafe: where the dtype is written at the draw, the numbers are drawn in float32, and so is what is made of them.
@@ -56,6 +58,7 @@ class RandomInHalf(Rule):
     name = "random-in-half"
     severity = Severity.WARNING
     screen = ((b"half", b"float16"), b"rand")
+    assumed = ((b"rand_like(", b"torch.rand("),)
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:
@@ -73,6 +76,16 @@ class RandomInHalf(Rule):
             )
 
     def on_random_compared(self, event: RandomCompared) -> Iterator[Report]:
+        if event.dtype is None:
+            yield self.report(
+                event,
+                "random numbers are drawn in the dtype of another tensor and compared",
+                reason="In bfloat16 one in 512 is exactly 0, and the others have two digits.",
+                advice="Draw in float32: torch.rand(x.shape, device=x.device, dtype=torch.float32).",
+                severity=Severity.INFO,
+                premises=[Premise.HALF_THERE],
+            )
+            return
         yield self.report(
             event,
             f"random numbers in {event.dtype} are compared",

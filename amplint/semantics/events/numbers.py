@@ -81,9 +81,12 @@ class CastBack(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RandomCompared(Event):
-    """Random numbers between 0 and 1 that were drawn in `dtype`, for the reason `half`, are compared."""
+    """Random numbers between 0 and 1 that were drawn in `dtype`, for the reason `half`, are compared.
 
-    dtype: str
+    A `dtype` of None is that of another tensor, which can be half.
+    """
+
+    dtype: str | None
     half: Evidence
 
 

@@ -68,7 +68,8 @@ def make(
     if "zeros" in op:
         kinds.add(ZEROS)
     kinds |= {ONE} if "ones" in op or constant == 1 else counted(machine, op, arguments)
-    kinds |= {UNIFORM} if op in ("rand", "rand_like") and dtype in HALF_DTYPES else set()
+    drawn_in_half = dtype in HALF_DTYPES or (machine.assumes and dtypes is None)
+    kinds |= {UNIFORM} if op in ("rand", "rand_like") and drawn_in_half else set()
     own = like is None or wanted is not None
     other = provenance.owner_of_dtype(machine, wanted.value) if wanted is not None and dtypes is None else None
     plain = own and (dtype == "float32" or (dtypes == NEVER_HALF and op in _CONTENT))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from amplint.semantics.events import UNIFORM, RandomCompared
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors.evidence import evidence
+from amplint.semantics.tensors.halves import is_computed
+from amplint.semantics.tensors.provenance import like
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
@@ -28,15 +30,25 @@ class Uniform(Tracker):
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that draw uniform numbers, in a file that names a half dtype."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
-        return Words(_DRAWS if not said.isdisjoint(_HALF) else frozenset())
+        return Words(_DRAWS if self.machine.assumes or not said.isdisjoint(_HALF) else frozenset())
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
         """Handle `torch.rand(n, dtype=torch.bfloat16) < p`."""
         if not isinstance(node.comparisons[0].operator, _ORDERS):
             return None
         for value in (left, right):
-            if isinstance(value, Tensor) and UNIFORM in value.traits and value.dtype in HALF_DTYPES:
-                half = evidence(self.machine, state, value)
-                if half is not None:
-                    self.machine.emit(state, RandomCompared, node, dtype=value.dtype, half=half)
+            if not isinstance(value, Tensor) or UNIFORM not in value.traits:
+                continue
+            half = evidence(self.machine, state, value)
+            if half is None:
+                continue
+            if value.dtype in HALF_DTYPES:
+                self.machine.emit(state, RandomCompared, node, dtype=value.dtype, half=half)
+            elif value.dtypes is None and self._follows_computed(value):
+                self.machine.emit(state, RandomCompared, node, dtype=None, half=half, assumed=True)
         return None
+
+    def _follows_computed(self, value: Tensor) -> bool:
+        """Whether numbers are drawn in the dtype of an argument or a layer's result, which can be half."""
+        other = like(self.machine, value.symbol)
+        return self.machine.assumes and other is not None and is_computed(self.machine, other)
