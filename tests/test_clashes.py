@@ -589,19 +589,42 @@ PROGRAMS = {
                 self.gru = nn.GRU(8, 8)
 
             def initial(self, batch):
-                return torch.zeros(1, batch, 8)
+                return torch.zeros(1, batch, 8)  # AMP502
 
             def forward(self, x, states=None, hidden=None, like=None):
                 if states is None:
-                    state = torch.zeros(1, x.size(1), 8, device=x.device)
+                    state = torch.zeros(1, x.size(1), 8, device=x.device)  # AMP502
                     states = (state, state)
-                x, _ = self.lstm(x, states)  # AMP502
+                x, _ = self.lstm(x, states)
                 if hidden is None:
                     hidden = self.initial(x.size(1))
-                x, _ = self.gru(x, hidden)  # AMP502
+                x, _ = self.gru(x, hidden)
                 if like is None:
                     like = x.new_zeros(1, x.size(1), 8)
                 return self.gru(x, like)
+
+            def reshaped(self, x, states=None):
+                if states is not None:
+                    states = (states[0].transpose(0, 1), states[1].transpose(0, 1))
+                else:
+                    state = torch.zeros(1, x.size(1), 8)  # AMP502
+                    states = (state, state)
+                return self.lstm(x, states)
+
+            def unpacked(self, x, states=None):
+                if states is not None:
+                    hidden, cell = states
+                else:
+                    hidden = torch.zeros(1, x.size(1), 8)  # AMP502
+                    cell = torch.zeros(1, x.size(1), 8)
+                return self.lstm(x, (hidden, cell))
+
+            def unsqueezed(self, x, hidden=None):
+                if hidden is not None:
+                    hidden = hidden.unsqueeze(0)
+                else:
+                    hidden = torch.zeros(1, x.size(1), 8, dtype=x.dtype)
+                return self.gru(x, hidden)
     """,
     "a memory of features": """
         def collect(model, loader, n):

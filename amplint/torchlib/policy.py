@@ -73,6 +73,7 @@ def _deciding() -> dict[str, list[str]]:
 
 LOWER = treatment().lower["cuda"]
 FLOAT32 = treatment().float32["cuda"]
+PROMOTED = treatment().promote["cuda"]
 BANNED = treatment().banned["cuda"]
 """The treatment on CUDA in the newest version."""
 

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from amplint.semantics.events import Operand
 from amplint.semantics.python.machine import Machine
-from amplint.semantics.tensors.halves import is_layer_result, is_of_layer, is_unconverted, is_unknown, may_be_half
+from amplint.semantics.tensors.halves import (
+    is_computed,
+    is_layer_result,
+    is_of_layer,
+    is_unconverted,
+    is_unknown,
+    may_be_half,
+)
 from amplint.semantics.tensors.kinship import is_cast_like_elsewhere, is_named_cast, is_only_moved, used_as_tensors
 from amplint.semantics.tensors.masks import branches_on_dtypes
 from amplint.semantics.tensors.owners import follows, is_of_owner
@@ -24,7 +31,7 @@ from amplint.semantics.tensors.provenance import (
     was_asked_for,
 )
 from amplint.semantics.tensors.tensors import FROM_PARAMETER, Tensors
-from amplint.semantics.tensors.widened import lifted_by_operand, lifted_on_a_path, widened_by
+from amplint.semantics.tensors.widened import is_lifted_by_autocast, lifted_by_operand, lifted_on_a_path, widened_by
 from amplint.semantics.values.values import Method, Module, Tensor, Unknown, Value
 from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
@@ -47,18 +54,15 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
         both = all(operand.dtype is None and may_be_half(machine, operand, op) for operand in operands)
         return (operands[0], operands[1]) if both else None
     if op in _WRITES and len(operands) == 2:
-        target, source = operands
-        if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
-            target = replace(target, made=creating_call(machine, target.value.symbol, asked=True))
-            operands = [target, source]
-        callers = target.dtype == FROM_PARAMETER and target.half is not None
-        wide = _is_float32(machine, source) or widened_by(machine, source.value) is not None
-        if (callers or is_like_another(machine, target)) and wide:
-            return source, target
+        operands, met = _written(machine, *operands)
+        if met is not None:
+            return met
     if op in ALIKE or op in _JOINS:
         operands = [_with_float32_source(machine, operand, op) for operand in operands]
     if op == ATTENTION and len(operands) == 4 and _is_wide_mask(machine, operands[3]):
-        return (operands[3], operands[0]) if is_unconverted(machine, operands[0]) else None
+        if is_unconverted(machine, operands[0]):
+            return operands[3], operands[0]
+        operands = operands[:3]
     if op in _ALL_ALIKE and (met := _widened(machine, operands) or _cast_integers(machine, operands)) is not None:
         return met
     if (op in _PRODUCTS or op == ATTENTION) and (met := _lifted_beside(machine, op, operands[:3])) is not None:
@@ -79,6 +83,26 @@ def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operan
     if other is None or (steady.made is not None and not _is_apart(machine, steady.made, other)):
         return None
     return steady, other
+
+
+def _written(
+    machine: Machine, target: Operand, source: Operand
+) -> tuple[list[Operand], tuple[Operand, Operand] | None]:
+    """The operands of a write, the target with its maker, and the pair where the source is float32 and it is not."""
+    if target.made is None and isinstance(target.value, Tensor) and target.dtype == "float32":
+        target = replace(target, made=creating_call(machine, target.value.symbol, asked=True))
+    callers = target.dtype == FROM_PARAMETER and target.half is not None
+    wide = _is_float32(machine, source) or widened_by(machine, source.value) is not None
+    differ = ((callers or is_like_another(machine, target)) and wide) or is_lifted_beside(machine, source, target)
+    return [target, source], (source, target) if differ else None
+
+
+def is_lifted_beside(machine: Machine, source: Operand, target: Operand) -> bool:
+    """Whether autocast computes `source` in float32, and `target` was made in the dtype of what it makes half."""
+    other = like(machine, target.value.symbol) if isinstance(target.value, Tensor) and not target.value.dtypes else None
+    if other is None and not (target.dtype == FROM_PARAMETER and target.half is not None):
+        return False
+    return (other is None or is_computed(machine, other)) and is_lifted_by_autocast(machine, source.value)
 
 
 def _widened(machine: Machine, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:

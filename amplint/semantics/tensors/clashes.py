@@ -16,6 +16,7 @@ from amplint.semantics.tensors.clash_pairs import (
     conversion_of,
     is_asked_for_float32,
     is_cast_boolean,
+    is_lifted_beside,
     is_like_another,
     is_made_by_caller,
     pair,
@@ -57,7 +58,7 @@ from amplint.torchlib.catalogue import fact_values, operations_with
 from amplint.torchlib.methods import FLOAT32_BY_DEFAULT
 from amplint.torchlib.names import HALF_DTYPES, LEGACY_TENSORS
 from amplint.torchlib.operations import ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE, MASK_REFUSED, Outcome
-from amplint.torchlib.policy import BOOLEAN, FLOAT32, words
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, PROMOTED, words
 
 _LIKE, _NEW, _WRITES = operations_with("creates-like"), operations_with("creates-new"), operations_with("writes")
 _WEIGHTED = operations_with("weights", "alike").union(
@@ -66,6 +67,7 @@ _WEIGHTED = operations_with("weights", "alike").union(
 """Layers that refuse an input whose dtype is not that of their weights."""
 _KEPT = "autocast makes one operand half, the other has the dtype that its module keeps it in"
 _MADE_LIKE = "autocast makes what is assigned half, the tensor has the dtype of the one it was made like"
+_LIFTS = "autocast computes what is assigned in float32, the tensor has the dtype of the half one it was made like"
 _LEFT = "a region has made its input half, and nothing converts its float32 weights where the region has ended"
 _BESIDE_HALF = (
     "its input is what a model returns that is loaded in half, its weights are float32 unless that is changed"
@@ -116,6 +118,8 @@ def emit_clash(
     writes = op in _WRITES and widened is not None
     settled = steady.made is not None or converted is not None or asked or writes
     refusal = found.refusal if settled else found.refusal and _KEPT
+    if op in _WRITES and not settled and is_lifted_beside(machine, steady, half):
+        refusal = _LIFTS if in_place or op not in PROMOTED else None
     if op == ATTENTION and found.refusal is None and innermost(machine, state)[0] is None:
         refusal = MASK_REFUSED
     widens = not in_place and found.dtypes == frozenset({"float32"}) and op in ELEMENTWISE | FLOATING_ELEMENTWISE
@@ -166,7 +170,7 @@ def _masks(machine: Machine, steady: Operand) -> bool:
     stored = [name for node in every(function, cst.Assign) for name in target_names(node.targets[0].target)]
     if not names or any(map(LOSS.search, [*names, *stored])):
         return False
-    return _has_layers(function) or (named and runs_layers(function))
+    return _has_layers(function) or (named and any(map(_is_layer, classes)))
 
 
 def _is_meant_in_loss(machine: Machine, made: cst.Call) -> bool:
@@ -242,6 +246,8 @@ def assigned(
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
         if steady.made is None and (into or steady.dtype != "float32"):
             refusal = _MADE_LIKE if is_like_another(machine, steady) else _KEPT
+        if not into and is_lifted_beside(machine, steady, half):
+            refusal = _LIFTS
         if is_only_moved(operands[0], operands[1]):
             refusal = "what is assigned is moved to the device of the tensor, but not converted to its dtype"
         machine.emit(
@@ -317,7 +323,10 @@ def check_layer(
     made = uncast_source_call(machine, source.value.symbol) or lifted_whole(machine, source.value)
     if made is not None and not is_made_by_caller(machine, made):
         steady, half = replace(source, made=made), Operand(node.func, weights)
-        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, assumed=True)
+        machine.emit(
+            state, Clash, node, op=op, steady=steady, half=half, refusal=refusal, from_caller=refusal is STARTS,
+            assumed=True,
+        )  # fmt: skip
         return
     widened = widened_by(machine, source.value) or left
     if made is None and widened is not None:

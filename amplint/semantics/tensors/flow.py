@@ -213,6 +213,8 @@ def _assumed_outcome(
     Queries, keys and values are half together, apart from the first one of `met`.
     """
     steady, half = met
+    if op == ATTENTION and any(steady is one for one in described[:3]):
+        described = described[:3]  # its mask is converted or not, the others decide
     here = _reached(regime(machine, state), [operand.value for operand in described])
     lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
     given = []

@@ -139,14 +139,18 @@ def is_computed(machine: Machine, symbol: int, depth: int = 6) -> bool:
         return not WHOLE_NUMBERS.search(str(key[2]))
     if is_chosen(machine, symbol) or _is_result(machine, symbol):
         return True
-    if key[0] in ARITHMETIC and depth:
+    if key[0] in _JOINS and any(creating_call(machine, part) is not None for part in parts):
+        return False
+    if (key[0] in ARITHMETIC or key[0] in _JOINS) and depth:
         return any(is_computed(machine, part, depth - 1) for part in parts)
     if _follows_result(machine, symbol):
         return True
     if key[0] == "part" and depth:
         return is_computed(machine, parts[0], depth - 1)
-    if key[0] == "either" and depth:
-        return all(is_computed(machine, part, depth - 1) for part in parts)
+    if key[0] in ("either", "if") and depth:
+        sides = parts if key[0] == "either" else parts[1:]
+        given = [part for part in sides if creating_call(machine, part) is None]
+        return bool(given) and all(is_computed(machine, part, depth - 1) for part in given)
     if key[0] == "item" or (key[0] == "call" and key[1] in _LOOPS):
         inside = bool(machine.calls) and runs_layers(machine.calls[-1])
         return inside and any(is_computed(machine, part, depth - 1) for part in parts)
@@ -179,6 +183,8 @@ def _is_tensor(machine: Machine, symbol: int) -> bool:
         return True
     if key[0] == "MatrixMultiply":
         return not is_array(machine, symbol)
+    if key[0] in _JOINS:
+        return True
     if key[0] in ARITHMETIC:
         return any(map(partial(_is_tensor, machine), machine.symbols.parts(symbol)))
     if key[0] != "parameter":

@@ -214,13 +214,18 @@ def _check_beside(
 
 def _made_on_a_path(machine: Machine, value: Value) -> Value:
     """`value`, or what a function makes itself where it is not given that."""
-    kind, *sides = machine.symbols.key(value.symbol) if isinstance(value, Unknown) else ("",)
+    if isinstance(value, Items):
+        first = _made_on_a_path(machine, value.values[0]) if value.values else value
+        return value if not value.values or first is value.values[0] else Items((first, *value.values[1:]))
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return value
+    kind, *sides = machine.symbols.key(value.symbol)
     if kind != "either":
         return value
     for side in sides:
         one = side if isinstance(side, Items) else Tensor(side, "float32") if isinstance(side, int) else None
-        first = one.values[0] if isinstance(one, Items) and one.values else one
-        if one is not None and isinstance(first, Tensor) and creating_call(machine, first.symbol) is not None:
+        made = one.values[0] if isinstance(one, Items) and one.values else one
+        if one is not None and isinstance(made, Tensor) and creating_call(machine, made.symbol) is not None:
             return one
     return value
 

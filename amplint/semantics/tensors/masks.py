@@ -78,7 +78,7 @@ def unhandled_halves(machine: Machine) -> frozenset[str]:
 def _tested_halves(function: cst.CSTNode) -> frozenset[str]:
     """The half dtypes that a function tests for; both if the test names none."""
     found = frozenset[str]()
-    for choice in filter(_is_choice, every(function, cst.Name, cst.Comparison)):
+    for choice in _choices(function):
         found |= _compared_half(choice) or HALF_DTYPES
     return found
 
@@ -108,8 +108,7 @@ def branches_on_dtypes_around(machine: Machine, node: cst.CSTNode) -> bool:
     if source is None:
         return True
     around = set(map(id, source.ancestors(node)))
-    choices = filter(_is_choice, every(body, cst.Name, cst.Comparison))
-    return not all(_is_passed_by(source, choice, around) for choice in choices)
+    return not all(_is_passed_by(source, choice, around) for choice in _choices(body))
 
 
 def _is_passed_by(source: Source, choice: cst.CSTNode, around: Set[int]) -> bool:
@@ -162,7 +161,36 @@ def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
 
 @cached_per_file
 def _chooses_by_dtype(function: cst.CSTNode) -> bool:
-    return any(map(_is_choice, every(function, cst.Name, cst.Comparison)))
+    return bool(_choices(function))
+
+
+@cached_per_file
+def _choices(function: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """The tests of dtypes in a function, apart from those that only refuse two tensors of different dtypes."""
+    found = tuple(filter(_is_choice, every(function, cst.Name, cst.Comparison)))
+    if not found:
+        return ()
+    refusing = [node.test for node in every(function, cst.Assert)]
+    refusing += [node.test for node in every(function, cst.If) if node.orelse is None and _only_raises(node)]
+    refusals = {id(test) for test in refusing if _compares_two_tensors(test)}
+    return tuple(choice for choice in found if id(choice) not in refusals)
+
+
+def _only_raises(node: cst.If) -> bool:
+    lines = node.body.body
+    last = lines[0].body if len(lines) == 1 and isinstance(lines[0], cst.SimpleStatementLine) else ()
+    return len(last) == 1 and isinstance(last[0], cst.Raise)
+
+
+def _compares_two_tensors(node: cst.CSTNode) -> bool:
+    """Whether a node is `x.dtype == y.dtype`, or `!=`, of two variables."""
+    if not isinstance(node, cst.Comparison) or len(node.comparisons) != 1:
+        return False
+    sides = (node.left, node.comparisons[0].comparator)
+    return all(
+        isinstance(side, cst.Attribute) and side.attr.value == "dtype" and isinstance(side.value, cst.Name)
+        for side in sides
+    )
 
 
 def _is_choice(node: cst.CSTNode) -> bool:
@@ -182,10 +210,11 @@ def _tests_for_half(node: cst.CSTNode) -> bool:
 
 
 def _is_about_others(node: cst.BaseExpression) -> bool:
-    """Whether a dtype is compared with integer dtypes, with strings, or with None, which asks whether one was given."""
+    """Whether a dtype is compared with integer or complex dtypes, with strings, or with None: whether one was given."""
     if isinstance(node, (cst.Tuple, cst.List, cst.Set)):
         return all(isinstance(element.value, cst.BaseString) for element in node.elements)
-    whole = isinstance(node, cst.Attribute) and DTYPES.get(f"torch.{node.attr.value}") in INTEGRAL
+    name = node.attr.value if isinstance(node, cst.Attribute) else ""
+    whole = DTYPES.get(f"torch.{name}") in INTEGRAL or name.startswith("complex")
     return whole or isinstance(node, cst.BaseString) or (isinstance(node, cst.Name) and node.value == "None")
 
 

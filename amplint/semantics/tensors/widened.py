@@ -21,7 +21,7 @@ from amplint.semantics.values.values import Tensor, Value
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.operations import FIRST_DECIDES
-from amplint.torchlib.policy import BOOLEAN, INTEGER, words
+from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, words
 
 _KEEP = operations_with("keeps") | operations_with("follows") | FIRST_DECIDES | words("sum")
 _JOINS, _REDUCES = operations_with("joins"), operations_with("reduces")
@@ -36,10 +36,18 @@ def widened_by(machine: Machine, value: Value) -> cst.Call | None:
 
 
 def lifted_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
-    """The cast to float32 from which `value` was computed on one of the paths that lead here, and not on another."""
-    if not isinstance(value, Tensor) or value.dtype is not None:
+    """The call that cast `value` to float32 on one of the paths that lead here, and not on another."""
+    found = cast_on_a_path(machine, value.symbol) if isinstance(value, Tensor) and value.dtype is None else None
+    if found is None:
         return None
-    symbols, symbol = machine.symbols, value.symbol
+    key = machine.symbols.key(found)
+    node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(found)
+    return node if isinstance(node, cst.Call) else None
+
+
+def cast_on_a_path(machine: Machine, symbol: int) -> int | None:
+    """The cast to float32 from which `symbol` was computed on one of the paths that lead here, and not on another."""
+    symbols = machine.symbols
     while symbols.key(symbol)[0] != "either":
         callee = symbols.method(symbol)
         parts = callee[1] if callee is not None else symbols.parts(symbol)
@@ -48,11 +56,7 @@ def lifted_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
         symbol = parts[0]
     casts = [last_cast(machine, one) for one in symbols.alternatives(symbol)]
     found = next((one for one in casts if one is not None and symbols.key(one)[1] == "float32"), None)
-    if found is None or None not in casts:
-        return None
-    key = symbols.key(found)
-    node = key[2] if key[0] == "converted" else machine[Tensors].cast_at.get(found)
-    return node if isinstance(node, cst.Call) else None
+    return found if None in casts else None
 
 
 def lifted_by_operand(machine: Machine, value: Value) -> cst.Call | None:
@@ -65,7 +69,7 @@ def lifted_by_operand(machine: Machine, value: Value) -> cst.Call | None:
     symbols = machine.symbols
     if "float32" not in (value.dtypes or ("float32",)):
         return None
-    if symbols.key(dtype_root(machine, value.symbol))[0] not in ARITHMETIC:
+    if symbols.key(dtype_root(machine, value.symbol))[0] not in ARITHMETIC | _JOINS:
         return None
     for one in symbols.closure(value.symbol, partial(_decides_with_dimensions, machine)):
         key = symbols.key(one)
@@ -140,9 +144,22 @@ def decides(machine: Machine, symbol: int) -> tuple[int, ...]:
     """The symbols by which `symbol` is float32, if one of them is."""
     symbol = dtype_root(machine, symbol)
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
-    if key[0] in ARITHMETIC:
+    if key[0] in ARITHMETIC or key[0] in _JOINS:
         return parts
     return parts[:1] if key[0] in _KEEP else (symbol,)
+
+
+def is_lifted_by_autocast(machine: Machine, value: Value) -> bool:
+    """Whether an operation that autocast runs in float32 computed `value` from an argument or a layer's result."""
+    if not isinstance(value, Tensor) or value.dtypes is not None or value.rank == 0:
+        return False
+    symbols = machine.symbols
+    for one in symbols.closure(value.symbol, partial(_decides_with_dimensions, machine)):
+        method, parts = symbols.method(one), symbols.parts(one)
+        name, parts = method if method is not None else (str(symbols.key(one)[0]), parts)
+        if name in FLOAT32 and parts and asked_dtype(machine, one) is None and is_computed(machine, parts[0]):
+            return True
+    return False
 
 
 def _decides_with_dimensions(machine: Machine, symbol: int) -> tuple[int, ...]:
