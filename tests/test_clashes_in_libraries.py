@@ -9,6 +9,127 @@ import pytest
 from tests.test_clashes import found
 
 PROGRAMS = {
+    "tensors that are joined before a kernel meets them": """
+        class Similarity:
+            def __init__(self, width):
+                self.kernel = self.window(width)
+
+            def window(self, width):
+                steps = torch.linspace(-width, width, steps=width)
+                return torch.exp(-steps.pow(2)).unsqueeze(0)
+
+            def update(self, pictures, others):
+                if pictures.dtype != others.dtype:
+                    raise TypeError("pictures of two dtypes")
+                whole = torch.cat([pictures, others, pictures * others])
+                return F.conv2d(whole, self.kernel, groups=3)  # AMP502
+
+            def in_float32(self, pictures, others):
+                assert pictures.dtype == torch.float32
+                return F.conv2d(torch.cat([pictures, others]), self.kernel, groups=3)
+
+            def widened(self, pictures):
+                whole = torch.cat([pictures, torch.zeros(1, 3, 8, 8)])
+                return F.conv2d(whole, self.kernel, groups=3)
+
+            def by_dtype(self, pictures, others):
+                kernel = self.kernel
+                if pictures.dtype != kernel.dtype:
+                    kernel = kernel.to(pictures.dtype)
+                return F.conv2d(torch.cat([pictures, others]), kernel, groups=3)
+    """,
+    "a bias that is converted where it is given, beside values that are not": """
+        def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias=None):
+            dtype = q.dtype
+            q, k = q.float(), k.float()
+            if bias is not None:
+                bias = bias.float()
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).to(dtype)  # AMP502
+
+        def converted(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, bias=None):
+            dtype = q.dtype
+            q, k, v = q.float(), k.float(), v.float()
+            if bias is not None:
+                bias = bias.float()
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).to(dtype)
+    """,
+    "elements of a tensor that is given or made": """
+        def replaced(places: torch.Tensor, chosen, device):
+            if places is None:
+                places = torch.zeros(8, 2, device=device)
+            missing = chosen > 3
+            drawn = torch.stack([torch.rand(4) * 180 - 90, torch.rand(4) * 360 - 180], dim=-1)
+            places = places.clone()
+            places[missing] = drawn  # AMP502
+            return places
+
+        def made(chosen, device):
+            places = torch.zeros(8, 2, device=device)
+            places[chosen > 3] = torch.rand(4, 2)
+            return places
+    """,
+    "what autocast computes in float32, written into a tensor of the dtype of its input": """
+        class Experts(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.proj = nn.Linear(8, 8)
+
+            def forward(self, x, chosen):
+                scores = self.proj(x)
+                found = torch.zeros_like(scores)
+                found[chosen > 3] = F.softmax(scores, dim=-1)  # AMP502
+                return found
+
+        def gathered(x: torch.Tensor, rows):
+            found = torch.zeros(8, 8, dtype=x.dtype)
+            found.index_add_(0, rows, x * x.softmax(-1))  # AMP502
+            return found
+
+        def promoted(x: torch.Tensor, rows):
+            found = torch.zeros(8, 8, dtype=x.dtype)
+            return found.scatter_add(0, rows, x.exp())
+
+        def converted(x: torch.Tensor, rows):
+            found = torch.zeros(8, 8, dtype=x.dtype)
+            found.index_add_(0, rows, x.exp().to(x.dtype))
+            found.index_add_(0, rows, x.sigmoid())
+            return found
+    """,
+    "one of two views": """
+        def chosen(x: torch.Tensor, by_rows):
+            part = x[:1] if by_rows else x[:, :1]
+            return part @ torch.eye(8, device=x.device)  # AMP502
+
+        def counted(x: torch.Tensor, by_rows):
+            part = torch.ones(8, 8) if by_rows else torch.zeros(8, 8)
+            return part @ torch.eye(8, device=x.device)
+    """,
+    "noise for a model that its class converts": """
+        class Sampler:
+            def __init__(self, net, other):
+                self.unet = net.half()
+                self.other = other
+
+            def sample(self, shape, device):
+                latents = torch.randn(shape, device=device)
+                latents = latents - self.unet(latents, 3)  # AMP502
+                return latents + self.other(latents, 3)
+
+            def converted(self, shape, device):
+                latents = torch.randn(shape, device=device).half()
+                return self.unet(latents, 3)
+    """,
+    "pooling by a mask in a method beside the forward pass": """
+        class Encoder(nn.Module):
+            def pooled(self, layers: torch.Tensor, pad_mask: torch.Tensor):
+                last = layers[-1]
+                pad_mask = pad_mask.unsqueeze(2)
+                last = last * pad_mask.float()  # AMP504
+                return last.sum(1) / pad_mask.sum(1)
+
+            def forward(self, x):
+                return self.proj(x)
+    """,
     "normalisation with statistics that are kept": """
         class Frozen(nn.Module):
             def __init__(self, width):

@@ -139,6 +139,34 @@ PROGRAMS = {
             for name, parameter in model.named_parameters():
                 torch.linalg.svd(parameter)
     """,
+    "sounds whose window takes their dtype": """
+        windows = {}
+
+        def spectrum(sound, size):
+            key = str(size) + str(sound.dtype)
+            if key not in windows:
+                windows[key] = torch.hann_window(size).to(dtype=sound.dtype, device=sound.device)
+            sound = nn.functional.pad(sound, (8, 8), mode="reflect")
+            return torch.stft(sound, size, window=windows[key], return_complex=True)  # found
+
+        def converted(sound, size):
+            window = torch.hann_window(size).type_as(sound)
+            return torch.stft(sound.float(), size, window=window.float(), return_complex=True)
+
+        def of_float32(sound, size):
+            window = torch.hann_window(size).to(sound.device)
+            return torch.stft(sound, size, window=window, return_complex=True)
+    """,
+    "a spectrum made of what a layer returns": """
+        class Masks(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.proj = nn.Linear(width, width)
+
+            def forward(self, x):
+                real, imaginary = self.proj(x).chunk(2, dim=1)
+                return torch.istft(torch.complex(real, imaginary), n_fft=16)  # found
+    """,
     "torch comes from a file out of sight": """
         from helpers import *
 

@@ -170,3 +170,25 @@ def test_numpy_has_no_bfloat16(function: str) -> None:
     others = {"clip": (0, 1), "where": (given, given)}.get(function, ())
     with pytest.raises(TypeError, match="BFloat16"):
         getattr(np, function)([given] if function == "stack" else given, *others)
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    {
+        "x.dtype == torch.float16": [7],
+        "x.dtype is torch.half": [7],
+        "x.dtype == torch.bfloat16": [],
+        "x.dtype in (torch.float16, torch.bfloat16)": [],
+        "x.dtype != torch.float32": [],
+    }.items(),
+)
+def test_one_half_dtype_is_converted_and_the_other_is_not(test: str, expected: list[int]) -> None:
+    code = f"""
+import torch
+
+def saved(x, path):
+    if {test}:
+        x = x.float()
+    x.detach().cpu().numpy().tofile(path)
+"""
+    assert lines(code) == expected

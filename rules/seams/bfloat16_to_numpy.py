@@ -22,7 +22,8 @@ class Bfloat16ToNumpy(Rule):
     first epoch. What a model returns from a bfloat16 region is bfloat16 in most cases, and float32 where it ends with
     a norm: where the model is not seen, the finding is an info. What Lightning's Trainer predicts with such a
     precision is bfloat16, too, and an Accelerator gathers tensors in their dtype. Functions of NumPy that get a
-    tensor convert it themselves, as `np.asarray` and `np.sqrt` do, and so does torchvision's `ToPILImage`.
+    tensor convert it themselves, as `np.asarray` and `np.sqrt` do, and so does torchvision's `ToPILImage`. Selected by
+    its code, the rule also reports tensors of unknown dtype, also where only float16 is converted before.
 
     ## Example
     ```python

@@ -33,8 +33,9 @@ class DtypeMismatchAfterAutocast(Rule):
     keys and values. Under CUDA autocast a norm layer leaves queries and keys in float32, while the values stay half.
 
     Selected by its code, the rule also says where this would happen if a tensor of unknown dtype were half, or a dtype
-    that is an argument or a setting, as an info. It then reports what a model is given unconverted in code that reads
-    or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
+    that is an argument or a setting, as an info, and where what autocast computes in float32, such as a softmax, is
+    written into a tensor of the dtype of the input. It then reports what a model is given unconverted in code that
+    reads or chooses the dtype of that model, items of a batch that are not converted to the dtype chosen for others,
     casts of functions, such as norms, that leave their result in float32 for a layer of the caller, and inputs that a
     layer converts to float32 for weights that it does not convert. Pictures and sounds that a processor of transformers
     returns are float32 until they are converted, which many models in half leave to you.
@@ -68,7 +69,7 @@ class DtypeMismatchAfterAutocast(Rule):
     severity = Severity.ERROR
     claims = (Claim(Sign.RAISES, texts=("dtype", "scalar type", "type should be the same")),)
     screen = ((b"autocast", b".half()", b"float16"),)
-    assumed = ((*MEETING, b"flash_attn", b".dtype", b".device)", b"_dtype)"),)
+    assumed = ((*MEETING, b"flash_attn", b".dtype", b".device)", b"_dtype)", b".half()"),)
     fixable = Applicability.UNSAFE
     reason = "Nothing converts the operands here, and PyTorch refuses to mix dtypes in this operation."
 

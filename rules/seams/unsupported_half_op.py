@@ -26,7 +26,8 @@ class UnsupportedHalfOp(Rule):
     Quantiles, decompositions and solvers exist for float32 and float64 only: on a half tensor they raise
     `"cholesky_cpu" not implemented for 'Half'` or `Low precision dtypes not supported`. The Fourier transforms refuse
     bfloat16, and take float16 on CUDA only. CUDA autocast does not convert their operands; CPU autocast does.
-    Converting the result is too late; where that is done, and the operand's dtype is unknown, this is an info.
+    Converting the result is too late; where that is done, and the operand's dtype is unknown, this is an info. Selected
+    by its code, the rule also reports operands that can be half, such as a sound whose window takes its dtype.
 
     ## Example
     ```python
@@ -79,7 +80,7 @@ class UnsupportedHalfOp(Rule):
     )
     assumed = (
         (b"cholesky", b"inverse(", b"inv(", b"det(", b"svd(", b"qr(", b"eigh(", b"eig(", b"solve(", b"lstsq(", b"pinv(",
-         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"view_as_complex(",
+         b"quantile(", b"rfft", b"fft(", b"fft2(", b"fftn(", b"cdist(", b"complex(", b"stft(",
          b"nuc", b"matrix_norm(", b"histogram"),
     )  # fmt: skip
     fixable = Applicability.SAFE

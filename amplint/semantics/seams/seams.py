@@ -22,10 +22,12 @@ from amplint.semantics.tensors.masks import branches_on_dtypes, unhandled_halves
 from amplint.semantics.tensors.provenance import ARITHMETIC, conversion, dtype_root
 from amplint.semantics.tensors.supposed import annotated_tensors
 from amplint.semantics.tensors.tensors import tensor, used_as_tensor
+from amplint.semantics.tensors.widened import cast_on_a_path
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value, number
 from amplint.semantics.words import LOSS, RAW
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import in_place, operations_with
@@ -156,7 +158,8 @@ def _why(machine: Machine, state: State, value: Value) -> Evidence | None:
         return None
     if branches_on_dtypes(machine) and not (machine.assumes and unhandled_halves(machine) >= BFLOAT16):
         return None
-    if conversion(machine, value.symbol) not in (None, *BFLOAT16):
+    lifted = cast_on_a_path(machine, value.symbol) if branches_on_dtypes(machine) else None
+    if lifted is None and conversion(machine, value.symbol) not in (None, *BFLOAT16):
         return None
     known = of_output(machine, state, value.symbol)
     if known is None and machine.assumes:
@@ -170,7 +173,8 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     region, _ = innermost(machine, state)
     on_cuda = machine.halves if region is None else region.devices == frozenset({"cuda"})
     refused = HALF_DTYPES if _is_of_singular_values(node, name) else lacks(name, on_cuda=on_cuda)
-    if op in _WINDOWED and not _is_half_window(machine, state, node):
+    announced = _announced_by_window(machine, place, value) if op in _WINDOWED else None
+    if op in _WINDOWED and announced is None and not _is_half_window(machine, state, node):
         return
     if not refused or HalfRefused.kind not in machine.wanted or not isinstance(value, (Tensor, Unknown)):
         return
@@ -191,12 +195,13 @@ def runs(machine: Machine, state: State, node: cst.Call, name: str, place: cst.B
     if not certain and not (machine.assumes and plain):
         return
     why = evidence(machine, state, tensor(machine, value), place) or _converted_model(machine, value)
-    why = why or _weight(machine, value)
+    why = announced or why or _weight(machine, value)
     if why is None or not (why.dtypes <= refused or (machine.assumes and why.dtypes & refused)):
         return
     guesses: tuple[Guessed, ...] | None = ()
     if not why.dtypes <= refused:
         guesses = _in_forward_pass(machine, symbol_of(machine, value)) if op not in _OF_SOUNDS else None
+        guesses = () if announced is not None else guesses
     if guesses is None:
         return
     assumed = not certain or why.because is Because.ASSUMED or not why.dtypes <= refused
@@ -238,6 +243,36 @@ def _is_half_window(machine: Machine, state: State, node: cst.Call) -> bool:
         return True
     window = machine.evaluate(state, given)
     return isinstance(window, Tensor) and window.dtype in HALF_DTYPES
+
+
+def _announced_by_window(machine: Machine, place: cst.BaseExpression, value: Value) -> Evidence | None:
+    """The evidence that a function takes sounds in half, because it makes their window in their dtype."""
+    function = machine.calls[-1] if machine.calls else None
+    if not machine.assumes or function is None or not isinstance(value, (Tensor, Unknown)):
+        return None
+    if branches_on_dtypes(machine) or conversion(machine, value.symbol) is not None:
+        return None
+    if isinstance(value, Tensor) and value.dtypes is not None:
+        return None
+    keys = map(machine.symbols.key, machine.symbols.derivation(value.symbol))
+    given = {str(key[2]) for key in keys if key[:2] == ("parameter", id(function))}
+    given |= {node.value for node in walk(place) if isinstance(node, cst.Name)}
+    read = next((node for name, node in _windows_like(function) if name in given), None)
+    text = "the window takes the dtype of the signal, which can be half"
+    return Evidence(Because.ANNOUNCED, HALF_DTYPES, text, read) if read is not None else None
+
+
+@cached_per_file
+def _windows_like(function: cst.CSTNode) -> tuple[tuple[str, cst.CSTNode], ...]:
+    """The variables whose dtype a window of a function takes, each with the call that converts or makes the window."""
+    found = []
+    for call in every(function, cst.Call):
+        if any((last_name(inner.func) or "").endswith("_window") for inner in every(call, cst.Call)):
+            read = [node.value for node in every(call, cst.Attribute) if node.attr.value == "dtype"]
+            if last_name(call.func) == "type_as":
+                read += [argument.value for argument in call.args]
+            found += [(node.value, call) for node in read if isinstance(node, cst.Name)]
+    return tuple(found)
 
 
 def _is_of_singular_values(node: cst.Call, name: str) -> bool:

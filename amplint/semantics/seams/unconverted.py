@@ -25,6 +25,7 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.names import HALF_DTYPES
 
 _Found = tuple[cst.BaseExpression, str, cst.CSTNode, tuple[Guessed, ...]]
+_HALVES = ".half()"
 _CODES = ("encode", "decode")
 """Methods of autoencoders: what they are given is floating-point."""
 
@@ -52,7 +53,9 @@ class Unconverted(Tracker):
 
 @cached_per_chunk
 def _speaks_of_dtypes(chunk: Chunk) -> bool:
-    return "dtype" in chunk.text or ".device)" in chunk.text or ".encode(" in chunk.text or ".decode(" in chunk.text
+    if "dtype" in chunk.text or ".device)" in chunk.text or ".encode(" in chunk.text or ".decode(" in chunk.text:
+        return True
+    return _HALVES in chunk.text
 
 
 def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
@@ -185,7 +188,7 @@ def _dtypes_read(source: Source) -> dict[str, cst.CSTNode]:
     """The objects whose `dtype` the file reads, and those it converts to half or to a chosen dtype."""
     found: dict[str, cst.CSTNode] = {}
     for chunk in source.chunks:
-        if "dtype" not in chunk.text:
+        if "dtype" not in chunk.text and _HALVES not in chunk.text:
             continue
         for read in every(chunk.module, cst.Attribute):
             if read.attr.value == "dtype" and (path := dotted(read.value)) is not None:
@@ -194,8 +197,14 @@ def _dtypes_read(source: Source) -> dict[str, cst.CSTNode]:
             owner = (
                 call.func.value if isinstance(call.func, cst.Attribute) and (_chooses(call) or _lowers(call)) else None
             )
-            if owner is not None and (path := dotted(owner)) is not None:
+            if owner is None or (path := dotted(owner)) is None:
+                continue
+            if "dtype" in chunk.text or path.startswith("self."):
                 found.setdefault(path, call)
+        for assign in every(chunk.module, cst.Assign):
+            kept = dotted(assign.targets[0].target) or ""
+            if kept.startswith("self.") and isinstance(assign.value, cst.Call) and _lowers(assign.value):
+                found.setdefault(kept, assign.value)
     return found
 
 
