@@ -237,7 +237,7 @@ def assigned(
     if reasons and operands[0].made is None and isinstance(owner, Tensor):
         operands[0] = replace(operands[0], made=creating_call(machine, owner.symbol, asked=True))
     met = pair(machine, "index_put", operands)
-    if met is None or prepares_data(machine):
+    if met is None or prepares_data(machine) or _is_written_again(machine, node, target):
         return
     steady, half = met
     into = steady is operands[0]
@@ -256,6 +256,19 @@ def assigned(
         )  # fmt: skip
     elif into and steady.made is not None and follows(machine, steady.made) and not _is_lifted(machine, half):
         machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
+
+
+def _is_written_again(machine: Machine, node: cst.CSTNode, target: cst.Subscript) -> bool:
+    """Whether a `try` around an assignment handles its failure by another one to the same elements."""
+    source = machine.program.source_of(node)
+    below: cst.CSTNode = node
+    for above in source.ancestors(node) if source is not None else ():
+        if isinstance(above, cst.Try) and below is above.body:
+            again = (each.target for handler in above.handlers for each in every(handler, cst.AssignTarget))
+            if any(one.deep_equals(target) for one in again):
+                return True
+        below = above
+    return False
 
 
 def supplied(machine: Machine, state: State, node: cst.Call, arguments: Arguments) -> None:
