@@ -45,7 +45,7 @@ class Unconverted(Tracker):
             if not _speaks_of_dtypes(chunk):
                 continue
             for function in every(chunk.module, cst.FunctionDef):
-                for node, model, beside, guesses in (*_inputs(source, function), *_items(source, function)):
+                for node, model, beside, guesses in (*_inputs(source, chunk, function), *_items(source, function)):
                     self.machine.emit(
                         State(), InputUnconverted, node, model=model, beside=beside, assumed=True, guesses=guesses
                     )
@@ -58,7 +58,7 @@ def _speaks_of_dtypes(chunk: Chunk) -> bool:
     return _HALVES in chunk.text
 
 
-def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
+def _inputs(source: Source, chunk: Chunk, function: cst.FunctionDef) -> Iterator[_Found]:
     """The inputs of models whose dtype the file reads or chooses, each with the model and the evidence."""
     for call in every(function.body, cst.Call):
         if source.function_around(call) is not function or is_under_autocast(source, call):
@@ -79,7 +79,7 @@ def _inputs(source: Source, function: cst.FunctionDef) -> Iterator[_Found]:
                 or any(_is_own_result(path, one) for one in before)
             ):
                 continue
-            beside = _dtypes_read(source).get(path) or _moved(path, before)
+            beside = _dtypes_read(source).get(path) or _halved(chunk).get(path) or _moved(path, before)
             if beside is None and codes:
                 beside = next(filter(None, (like_another(one, path) for one in before)), None)
             if beside is None and codes and _is_floating(given):
@@ -188,7 +188,7 @@ def _dtypes_read(source: Source) -> dict[str, cst.CSTNode]:
     """The objects whose `dtype` the file reads, and those it converts to half or to a chosen dtype."""
     found: dict[str, cst.CSTNode] = {}
     for chunk in source.chunks:
-        if "dtype" not in chunk.text and _HALVES not in chunk.text:
+        if "dtype" not in chunk.text:
             continue
         for read in every(chunk.module, cst.Attribute):
             if read.attr.value == "dtype" and (path := dotted(read.value)) is not None:
@@ -197,14 +197,24 @@ def _dtypes_read(source: Source) -> dict[str, cst.CSTNode]:
             owner = (
                 call.func.value if isinstance(call.func, cst.Attribute) and (_chooses(call) or _lowers(call)) else None
             )
-            if owner is None or (path := dotted(owner)) is None:
-                continue
-            if "dtype" in chunk.text or path.startswith("self."):
+            if owner is not None and (path := dotted(owner)) is not None:
                 found.setdefault(path, call)
-        for assign in every(chunk.module, cst.Assign):
-            kept = dotted(assign.targets[0].target) or ""
-            if kept.startswith("self.") and isinstance(assign.value, cst.Call) and _lowers(assign.value):
-                found.setdefault(kept, assign.value)
+    return found
+
+
+@cached_per_chunk
+def _halved(chunk: Chunk) -> dict[str, cst.CSTNode]:
+    """The attributes that a class converts to half."""
+    found: dict[str, cst.CSTNode] = {}
+    if not chunk.is_class or _HALVES not in chunk.text:
+        return found
+    for node in every(chunk.module, cst.Call, cst.Assign):
+        call = node.value if isinstance(node, cst.Assign) else node
+        if not isinstance(call, cst.Call) or not _lowers(call) or not isinstance(call.func, cst.Attribute):
+            continue
+        kept = node.targets[0].target if isinstance(node, cst.Assign) else call.func.value
+        if (path := dotted(kept)) is not None and path.startswith("self."):
+            found.setdefault(path, call)
     return found
 
 
