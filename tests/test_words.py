@@ -67,6 +67,7 @@ IN_SOURCE = {
     "traits.py": ["_CONVERTS"],
     "uncleared.py": ["_COMMENT", "_DEFINITION"],
     "parameters.py": ["_WITH_DTYPE"],
+    "uniform.py": ["_FOLLOWS"],
     "unlifted_losses.py": ["_REGION"],
     "whole_losses.py": ["_STEPS"],
 }  # fmt: skip

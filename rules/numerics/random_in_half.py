@@ -58,7 +58,7 @@ class RandomInHalf(Rule):
     name = "random-in-half"
     severity = Severity.WARNING
     screen = ((b"half", b"float16"), b"rand")
-    assumed = ((b"rand_like(", b"torch.rand("),)
+    assumed = ((b"rand_like(", b"rand("), (b"rand_like(", b".dtype"))
     fixable = Applicability.UNSAFE
 
     def on_operation(self, event: Operation) -> Iterator[Report]:

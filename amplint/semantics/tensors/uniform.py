@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from amplint.regex import regex
 from amplint.semantics.events import UNIFORM, RandomCompared
 from amplint.semantics.python.tracker import Tracker, Words
 from amplint.semantics.tensors.evidence import evidence
@@ -17,6 +18,8 @@ from amplint.torchlib.names import HALF_DTYPES
 
 _DRAWS = frozenset({"rand", "rand_like"})
 _HALF = frozenset({"half", "float16", "bfloat16"})
+_FOLLOWS = regex(r"\brand_like\(|\brand\([^\n]*\.dtype\b")
+"""A draw in the dtype of another tensor."""
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
 
@@ -30,7 +33,8 @@ class Uniform(Tracker):
     def words(self, chunks: Sequence[Chunk]) -> Words:
         """Calls that draw uniform numbers, in a file that names a half dtype."""
         said = frozenset[str]().union(*(chunk.words for chunk in chunks))
-        return Words(_DRAWS if self.machine.assumes or not said.isdisjoint(_HALF) else frozenset())
+        follows = self.machine.assumes and any(_FOLLOWS.search(chunk.text) for chunk in chunks)
+        return Words(_DRAWS if follows or not said.isdisjoint(_HALF) else frozenset())
 
     def compared(self, state: State, node: cst.Comparison, left: Value, right: Value) -> Value | None:
         """Handle `torch.rand(n, dtype=torch.bfloat16) < p`."""
