@@ -161,7 +161,12 @@ def _computed_before_choice(function: cst.CSTNode) -> frozenset[str]:
 
 @cached_per_file
 def _chooses_by_dtype(function: cst.CSTNode) -> bool:
-    return bool(_choices(function))
+    between = False
+    for choice in filter(_is_choice, every(function, cst.Name, cst.Comparison)):
+        if not _compares_two_tensors(choice):
+            return True
+        between = True
+    return between and bool(_choices(function))
 
 
 @cached_per_file
