@@ -414,6 +414,15 @@ MODEL_NAME = _one_of(
     counterexamples=("models", "nets", "self", "predict"),
     decides=True,
 )
+FORWARD_STEP = Guess(
+    name="a method that runs the model",
+    of="a method of `self` that is called, and that subclasses define",
+    pattern=r"^(?!fast_)(?:\w*_)?forward(?:_(?:step|pass|batch|model))?$",
+    because="A base class that trains leaves the forward pass to its subclasses.",
+    examples=("compute_forward", "_forward", "forward_step", "forward_pass", "forward_batch", "forward_model"),
+    counterexamples=("fast_forward", "forward_hook", "forwarded", "backward"),
+    decides=True,
+)
 CALLED_MODULE = Guess(
     name="a module that only computes",
     of="an attribute of `self` that is called, and set by a class out of sight",

@@ -10,7 +10,7 @@ from amplint.edits.consumers import with_consumers
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd, UnseenForward
 from amplint.semantics.values.values import FALSE, TRUE
 from amplint.source import syntax as cst
 
@@ -45,6 +45,9 @@ class EvaluationDtypeDiffers(Rule):
     ```
 
     `torch.autocast("cuda", enabled=False)` says that float32 is meant.
+
+    A method of `self` that subclasses define counts as a model where its name says that it runs one, such as
+    `compute_forward`.
 
     ## Fix safety
     The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
@@ -82,6 +85,9 @@ class EvaluationDtypeDiffers(Rule):
         elif not event.is_of_loss:
             self._forwards[event.purpose].setdefault(event.model, []).append(event)
         yield from ()
+
+    def on_unseen_forward(self, event: UnseenForward) -> Iterator[Report]:
+        yield from self.on_forward(event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
         known = self._forwards[Purpose.TRAINING].items()

@@ -80,6 +80,11 @@ class Forward(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UnseenForward(Forward):
+    """A method of `self` runs that only subclasses define, and that by its name runs a model."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ForwardOutside(Event):
     """Backward ran on a loss whose only forward pass, at `node`, ran in no region, and something else in `inside`."""
 

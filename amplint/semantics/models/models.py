@@ -197,8 +197,10 @@ def forward(
     model: Value,
     path: cst.BaseExpression,
     inputs: Iterable[Value] = (),
+    *,
+    event: type[Forward] = Forward,
 ) -> None:
-    """Handle a forward pass at `node`; one within another model's forward pass is part of that."""
+    """Handle a forward pass at `node`, an `event`; one within another model's forward pass is part of that."""
     taken = model_guesses(machine, state, model, path)
     contexts.report_missed_region(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
@@ -218,7 +220,7 @@ def forward(
     machine.record_guesses(node, taken)
     machine.emit(
         state,
-        Forward,
+        event,
         node,
         model=(identity(machine, symbol), _home(machine, symbol)),
         name=name if (name := dotted(path)) not in (None, "self") else "the model",
