@@ -46,7 +46,8 @@ class EvaluationDtypeDiffers(Rule):
 
     `torch.autocast("cuda", enabled=False)` says that float32 is meant.
 
-    A method of `self` that subclasses define counts as a model where its name says that it runs one, such as
+    In a file that only evaluates, the dtype of a region is compared with those in the files of the project that train,
+    if they agree. A method of `self` that subclasses define counts as a model where its name says that it runs one, such as
     `compute_forward`.
 
     ## Fix safety
@@ -90,6 +91,8 @@ class EvaluationDtypeDiffers(Rule):
         yield from self.on_forward(event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for evaluation in self._forwards[Purpose.EVALUATION].values():
+            yield from self._trained_elsewhere(evaluation)
         known = self._forwards[Purpose.TRAINING].items()
         for model, training in ((model, forwards) for model, forwards in known if model not in self._half):
             evaluation = self._forwards[Purpose.EVALUATION].get(model, [])
@@ -106,6 +109,15 @@ class EvaluationDtypeDiffers(Rule):
                             forward, message, notes=notes, claims=claims, besides=training[:1],
                             premises=_unseen(training[0]),
                         )  # fmt: skip
+
+    def _trained_elsewhere(self, evaluation: list[Forward]) -> Iterator[Report]:
+        reported: set[cst.CSTNode | None] = set()
+        for forward in evaluation:
+            dtype = _dtype(forward)
+            if forward.trained and dtype not in (None, forward.trained) and forward.entered not in reported:
+                reported.add(forward.entered)
+                message = f"{forward.name} is evaluated in {dtype}, and the files that train enter {forward.trained} alone"
+                yield self.report(forward, message, claims=(), advice=_SAME)
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}

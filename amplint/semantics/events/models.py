@@ -51,7 +51,8 @@ class Forward(Event):
     active call, and `half` is whether the weights of the model were cast, perhaps on another path. `weights_cast` is
     the call that certainly cast them, `inputs_cast` those that cast the inputs to half. `statistics` is whether one of
     its layers keeps running statistics in the dtype of the weights. `place` is the type of the device that the model is
-    certainly on, and `seen` whether its code is, which may enter a region by itself.
+    certainly on, and `seen` whether its code is, which may enter a region by itself. `trained` is, for an evaluation in
+    a file that does not train, the half dtype of the regions in all files of the project that do, "" if they differ.
     """
 
     model: Hashable
@@ -68,6 +69,7 @@ class Forward(Event):
     statistics: bool
     place: str | None
     seen: bool = True
+    trained: str = ""
 
     @property
     def is_of_loss(self) -> bool:

@@ -239,8 +239,18 @@ def forward(
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
         seen=isinstance(model, (Instance, Module)),
+        trained=_trained(machine, state) if purpose is Purpose.EVALUATION else "",
         guesses=(*taken, *named, *normalised, *loaded),
     )
+
+
+def _trained(machine: Machine, state: State) -> str:
+    """The half dtype of all regions in the project's other files that train, for a region here in a file that doesn't."""
+    region, _ = innermost(machine, state)
+    if region is None or not machine.calls or len(region.dtypes or ()) != 1 or _TRAINS.search(machine.program.main.text):
+        return ""
+    found = machine.program.trained()
+    return next(iter(found)) if len(found) == 1 and found <= HALF_DTYPES else ""
 
 
 def _runs_layers(function: cst.CSTNode) -> bool:
