@@ -161,7 +161,7 @@ class Progress(Part):
         for optimizer in self.gradients.keys() | other.gradients.keys():
             ours_g, theirs_g = self.gradients.get(optimizer), other.gradients.get(optimizer)
             if ours_g is None or theirs_g is None or gradients_key(ours_g) != gradients_key(theirs_g):
-                blurred.gradients[optimizer] = _either_gradients(ours_g, theirs_g)
+                blurred.gradients[optimizer] = NO_GRADIENTS
         for scaler in self.scalers.keys() | other.scalers.keys():
             known = self.scalers.get(scaler, ScalerState())
             if known != other.scalers.get(scaler, ScalerState()):
@@ -174,12 +174,6 @@ class Progress(Part):
         twin.pairs = _timed(now.pairs, before.pairs, self.pairs, then, here)
         twin.scalers = _timed(now.scalers, before.scalers, self.scalers, then, here)
         return twin
-
-
-def _either_gradients(ours: Gradients | None, theirs: Gradients | None) -> Gradients:
-    """Unknown gradients, clipped where unknown ones are clipped on either path."""
-    known = [one for one in (ours, theirs) if one is not None and replace(one, clipped=None) == NO_GRADIENTS]
-    return next((one for one in known if one.clipped is not None), NO_GRADIENTS)
 
 
 def _recency(then: tuple[int, ...], now: tuple[int, ...]) -> tuple[bool, int]:
