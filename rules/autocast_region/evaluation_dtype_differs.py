@@ -47,8 +47,8 @@ class EvaluationDtypeDiffers(Rule):
     `torch.autocast("cuda", enabled=False)` says that float32 is meant.
 
     In a file that only evaluates, the dtype of a region is compared with those in the files of the project that train,
-    if they agree. A method of `self` that subclasses define counts as a model where its name says that it runs one, such as
-    `compute_forward`.
+    if they agree. A method of `self` that subclasses define counts as a model where its name says that it runs one,
+    such as `compute_forward`.
 
     ## Fix safety
     The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
@@ -116,7 +116,9 @@ class EvaluationDtypeDiffers(Rule):
             dtype = _dtype(forward)
             if forward.trained and dtype not in (None, forward.trained) and forward.entered not in reported:
                 reported.add(forward.entered)
-                message = f"{forward.name} is evaluated in {dtype}, and the files that train enter {forward.trained} alone"
+                message = (
+                    f"{forward.name} is evaluated in {dtype}, and the files that train enter {forward.trained} alone"
+                )
                 yield self.report(forward, message, claims=(), advice=_SAME)
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:

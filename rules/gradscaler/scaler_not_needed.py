@@ -76,7 +76,7 @@ class ScalerNotNeeded(Rule):
         self.in_float16 = False
         self.regions: dict[cst.CSTNode, cst.CSTNode] = {}
         self.optional: dict[cst.CSTNode, set[cst.CSTNode | None]] = {}
-        """The regions that a setting switches, of the losses that a scaler scales which is always on; None for others."""
+        """The regions that a setting switches, by the scaler that is always on; None for losses without one."""
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.ruled_out:
@@ -161,7 +161,7 @@ class ScalerNotNeeded(Rule):
                 yield self.report(
                     unnamed,
                     "this scaler is on even where a setting leaves autocast off",
-                    reason="Float32 losses need no scaling, and steps are skipped where their scaled gradients overflow.",
+                    reason="Float32 losses need no scaling, and steps are skipped where scaled gradients overflow.",
                     advice="Switch it by the same setting: `enabled=...`.",
                     notes=[(region, "this region can be off") for region in switched if region is not None],
                 )

@@ -245,9 +245,14 @@ def forward(
 
 
 def _trained(machine: Machine, state: State) -> str:
-    """The half dtype of all regions in the project's other files that train, for a region here in a file that doesn't."""
+    """The half dtype of the regions in other files of the project that train, for a region in a file that does not."""
     region, _ = innermost(machine, state)
-    if region is None or not machine.calls or len(region.dtypes or ()) != 1 or _TRAINS.search(machine.program.main.text):
+    if (
+        region is None
+        or not machine.calls
+        or len(region.dtypes or ()) != 1
+        or _TRAINS.search(machine.program.main.text)
+    ):
         return ""
     found = machine.program.trained()
     return next(iter(found)) if len(found) == 1 and found <= HALF_DTYPES else ""
