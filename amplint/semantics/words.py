@@ -213,17 +213,9 @@ TIMESTEPS = Guess(
 EMBEDS_TIMESTEPS = Guess(
     name="an embedding of timesteps",
     of="what is called with a variable that was converted to bfloat16",
-    pattern=r"(?i)^(?:t|time|timesteps?)_?(?:emb\w*|in|text_embed|proj)$",
+    pattern=r"^(?:t|time|timestep)_(?:emb\w*|in|text_embed|proj)$",
     because="Its sines and cosines distinguish neighbouring timesteps.",
-    examples=(
-        "t_embedder",
-        "time_embed",
-        "timestep_embedding",
-        "t_embedding",
-        "time_in",
-        "time_text_embed",
-        "time_proj",
-    ),
+    examples=("t_embedder", "time_embed", "timestep_embedding", "time_in", "time_text_embed", "time_proj"),
     counterexamples=("embed", "patch_embed", "temb", "text_embedder", "timestep", "tin"),
     decides=True,
 )
