@@ -115,6 +115,30 @@ def score(model, inputs):
     half = torch.float16
     return F.log_softmax(model(inputs), dim=-1, dtype={dtype})
 """
+LISTED = """
+import torch
+
+class Model:
+    def __init__(self, net):
+        self.net, self.optimizers = net, []
+        self.optimizer = torch.optim.Adam(net.parameters())
+        self.optimizers.append(self.optimizer)
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def step(self, x):
+        self.optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = self.net(x).mean()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+    def save(self, path):
+        state = {"optimizers": [], "scaler": __SCALER__}
+        for one in self.optimizers:
+            state["optimizers"].append(one.state_dict())
+        torch.save(state, path)
+"""
 OFF, ON = "if True:", 'with torch.autocast("cuda", enabled=self.use_amp):'
 CLEARS = "optimizer.zero_grad()"
 FIRST = "if step == 0:\n                optimizer.zero_grad()"
@@ -137,6 +161,8 @@ PROGRAMS = [
     ("AMP406", DIFFUSION.format(cast="to(x.dtype)", embedding="t_embedder"), 1),
     ("AMP406", DIFFUSION.format(cast="to(x.device)", embedding="t_embedder"), 0),
     ("AMP406", DIFFUSION.format(cast="to(x.dtype)", embedding="tower"), 0),
+    ("AMP211", LISTED.replace("__SCALER__", "None"), 1),
+    ("AMP211", LISTED.replace("__SCALER__", "self.scaler.state_dict()"), 0),
     ("AMP408", SOFTMAX.format(dtype="torch.float16"), 1),
     ("AMP408", SOFTMAX.format(dtype="torch.float32"), 0),
 ]
