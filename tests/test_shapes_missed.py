@@ -139,6 +139,20 @@ class Model:
             state["optimizers"].append(one.state_dict())
         torch.save(state, path)
 """
+HOOK = """
+import torch
+import lightning as L
+
+class Net(L.LightningModule):
+    def training_step(self, batch, index):
+        return self(batch).mean()
+
+    def {hook}:
+        for name, parameter in self.named_parameters():
+            self.log(name, parameter.grad.norm())
+
+L.Trainer(precision="{precision}").fit(Net(), None)
+"""
 OFF, ON = "if True:", 'with torch.autocast("cuda", enabled=self.use_amp):'
 CLEARS = "optimizer.zero_grad()"
 FIRST = "if step == 0:\n                optimizer.zero_grad()"
@@ -163,6 +177,9 @@ PROGRAMS = [
     ("AMP406", DIFFUSION.format(cast="to(x.dtype)", embedding="tower"), 0),
     ("AMP211", LISTED.replace("__SCALER__", "None"), 1),
     ("AMP211", LISTED.replace("__SCALER__", "self.scaler.state_dict()"), 0),
+    ("AMP743", HOOK.format(hook="on_after_backward(self)", precision="16-mixed"), 1),
+    ("AMP743", HOOK.format(hook="on_after_backward(self)", precision="bf16-mixed"), 0),
+    ("AMP743", HOOK.format(hook="on_before_optimizer_step(self, optimizer)", precision="16-mixed"), 0),
     ("AMP408", SOFTMAX.format(dtype="torch.float16"), 1),
     ("AMP408", SOFTMAX.format(dtype="torch.float32"), 0),
 ]

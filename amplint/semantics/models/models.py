@@ -75,6 +75,8 @@ _CASTS_ITSELF = regex(
 _RUNS_LOOP = regex(r"^[ \t]*(?:from|import)[ \t]+(?:lightning|pytorch_lightning|lightning_fabric)\b", re.M)
 """Imports of those that do so for all models, and not only for prepared ones."""
 _TRAINS = regex(r"backward\(|zero_grad\(")
+_WORKS = regex(r"backward\(|zero_grad\(|def forward\(")
+"""What trains, or is trained."""
 _OF_MODELS = (
     Forward,
     ForwardOutside,
@@ -245,16 +247,15 @@ def forward(
 
 
 def _trained(machine: Machine, state: State) -> str:
-    """The half dtype of the regions in other files of the project that train, for a region in a file that does not."""
+    """The half dtype of the regions in other files of the project that train, for another one in a file of neither.
+
+    A file with models may be what those files train.
+    """
     region, _ = innermost(machine, state)
-    if (
-        region is None
-        or not machine.calls
-        or len(region.dtypes or ()) != 1
-        or _TRAINS.search(machine.program.main.text)
-    ):
+    dtypes = region.dtypes if region is not None and machine.calls else None
+    if dtypes is None or len(dtypes) != 1 or not dtypes <= HALF_DTYPES:
         return ""
-    found = machine.program.trained()
+    found = machine.program.trained() if _WORKS.search(machine.program.main.text) is None else frozenset[str]()
     return next(iter(found)) if len(found) == 1 and found <= HALF_DTYPES else ""
 
 
