@@ -201,9 +201,13 @@ def forward(
     inputs: Iterable[Value] = (),
     *,
     event: type[Forward] = Forward,
+    guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    """Handle a forward pass at `node`, an `event`; one within another model's forward pass is part of that."""
-    taken = model_guesses(machine, state, model, path)
+    """Handle a forward pass at `node`, an `event` that can rest on `guesses`.
+
+    One within another model's forward pass is part of that.
+    """
+    taken = guesses or model_guesses(machine, state, model, path)
     contexts.report_missed_region(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
         return

@@ -38,8 +38,8 @@ class UnseenSteps(Tracker):
         if FORWARD_STEP.search(call.name) and call.arguments.given and _is_unseen(call.callee):
             owner = symbol_of(self.machine, call.owner)
             model = self.machine.unknown("attribute", call.name, parts=(owner,))
-            self.machine.record_guesses(call.node, FORWARD_STEP.guesses(call.name))
-            models.forward(self.machine, state, call.node, model, func, event=UnseenForward)
+            guesses = FORWARD_STEP.guesses(call.name)
+            models.forward(self.machine, state, call.node, model, func, event=UnseenForward, guesses=guesses)
 
 
 def _is_self(owner: cst.BaseExpression) -> bool:
