@@ -426,10 +426,10 @@ MODEL_NAME = _one_of(
 FORWARD_STEP = Guess(
     name="a method that runs the model",
     of="a method of `self` that is called, and that subclasses define",
-    pattern=r"^(?!fast_)(?:\w*_)?forward(?:_(?:step|pass|batch|model))?$",
+    pattern=r"^(?!fast_)(?:\w*_forward|_?forward_(?:step|pass|batch|model))$",
     because="A base class that trains leaves the forward pass to its subclasses.",
-    examples=("compute_forward", "_forward", "forward_step", "forward_pass", "forward_batch", "forward_model"),
-    counterexamples=("fast_forward", "forward_hook", "forwarded", "backward"),
+    examples=("compute_forward", "forward_step", "_forward_pass", "forward_batch", "forward_model"),
+    counterexamples=("forward", "fast_forward", "forward_hook", "forwarded", "backward"),
     decides=True,
 )
 CALLED_MODULE = Guess(
