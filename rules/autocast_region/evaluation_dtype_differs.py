@@ -72,6 +72,7 @@ class EvaluationDtypeDiffers(Rule):
     def __init__(self) -> None:
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
         self._half: set[Hashable] = set()
+        self._unseen: set[Hashable] = set()
         self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
         self._refused: set[cst.CSTNode] = set()
 
@@ -88,6 +89,7 @@ class EvaluationDtypeDiffers(Rule):
         yield from ()
 
     def on_unseen_forward(self, event: UnseenForward) -> Iterator[Report]:
+        self._unseen.add(event.model)
         yield from self.on_forward(event)
 
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
@@ -99,7 +101,8 @@ class EvaluationDtypeDiffers(Rule):
             on = next((forward for forward in training if forward.autocast is Recipe.ON and forward.entered), None)
             if on is not None:
                 yield from self._without_region(evaluation, training, on)
-                yield from self._in_another_dtype(evaluation, training, on)
+                if model not in self._unseen:
+                    yield from self._in_another_dtype(evaluation, training, on)
             elif event.complete and all(forward.autocast is Recipe.OFF for forward in training):
                 for forward in (forward for forward in evaluation if forward.training is False):
                     if forward.region is not None and forward.region.enabled == TRUE:

@@ -391,10 +391,10 @@ def _runs_backward(chunk: Chunk) -> bool:
     return any(isinstance(node, cst.Name) and node.value in _RUNS_BACKWARD for node in walk(chunk.module))
 
 
-def met_in_hook(machine: Machine, state: State, node: cst.Call, mutates: bool) -> None:
+def met_in_hook(machine: Machine, state: State, node: cst.CSTNode, mutates: bool) -> None:
     """Remember that gradients are changed, or measured, in the hook of a Lightning module behind the backward pass."""
     hook = machine.calls[0] if machine.calls else None
-    if not isinstance(hook, cst.FunctionDef) or hook.name.value != SCALED_IN:
+    if not isinstance(hook, cst.FunctionDef) or hook.name.value != SCALED_IN or not isinstance(node, cst.Call):
         return
     if any(
         isinstance(me, Instance) and leaves_backward(machine, state, me)

@@ -28,7 +28,8 @@ class UnseenSteps(Tracker):
         """Calls of such methods, in files with regions."""
         if not any("autocast" in chunk.words for chunk in chunks):
             return Words()
-        return Words(calls=frozenset(word for chunk in chunks for word in chunk.words if FORWARD_STEP.search(word)))
+        named = {word for chunk in chunks for word in chunk.words if "forward" in word}
+        return Words(calls=frozenset(filter(FORWARD_STEP.search, named)))
 
     def call_begins(self, state: State, call: Call) -> None:
         """Handle the call of a method of `self`."""
