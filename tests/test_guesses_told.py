@@ -54,6 +54,31 @@ class Turns(nn.Module):
         {rates} = {made}
         return torch.einsum("i,j->ij", {given}, {rates})
 """
+TEMPLATE = """
+import torch
+from torch import nn
+
+class Loop:
+    def __init__(self):
+        self.net = nn.Linear(4, 1)
+
+    def forward_step(self, batch):
+        {forward}
+
+    def train(self, loader):
+        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        for batch in loader:
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = self.forward_step(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    @torch.no_grad()
+    def validate(self, loader):
+        for batch in loader:
+            self.forward_step(batch)
+"""
 RATES = "1.0 / 100 ** (torch.arange(0, 8, 2) / 8)"
 STEP = "scaler.step(optimizer)\n    scaler.update()\n    optimizer.zero_grad()"
 
@@ -452,6 +477,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         "AMP406",
         "import torch\n\ndef f(net, timestep):\n    return net(timestep.to(torch.bfloat16))\n",
         TURNS.format(rates="freqs", given="torch.arange(5000).float()", made=RATES),
+    ),
+    "EMBEDS_TIMESTEPS": (
+        "AMP406",
+        "import torch\n\ndef f(net, x):\n    t = x.to(torch.bfloat16)\n    return net.t_embedder(t)\n",
+        TURNS.format(rates="freqs", given="torch.arange(5000).float()", made=RATES),
+    ),
+    "FORWARD_STEP": (
+        "AMP111",
+        TEMPLATE.format(forward="raise NotImplementedError"),
+        TEMPLATE.format(forward="return self.net(batch)"),
     ),
     "SCALE_FACTOR": (
         "AMP405",

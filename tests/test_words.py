@@ -50,7 +50,7 @@ IN_SOURCE = {
     "lists.py": ["CHOOSES_NUMBERS", "_LIST"],
     "micro_batches.py": ["_SET_LATER"],
     "subregions.py": ["_SWITCHED_OFF"],
-    "models.py": ["_CASTS_ITSELF", "_RUNS_LOOP", "_TRAINS"],
+    "models.py": ["_CASTS_ITSELF", "_RUNS_LOOP", "_TRAINS", "_WORKS"],
     "norms.py": ["_LAYER", "_MADE"],
     "off_inputs.py": ["_CONVERTS"],
     "outside.py": ["_DIFFERENTIATES", "_EVALUATES", "_IMPORTS", "_SHARDS", "_SPEAKS_OF_HALF"],

@@ -45,6 +45,11 @@ _SETS = "+"
 _KERNELS = "^"
 _BUILDS_KERNELS = (b"cpp_extension", b".cu")
 _MENTIONS = "@"
+_TRAINED = "~"
+_REGION = regex(rb"\bautocast\(((?:[^()\n#]|\([^()]*\)|\n)*)\)")
+_REGION_DTYPE = regex(rb"\bdtype[ \t]*=[ \t]*(?:torch\.(float16|half|bfloat16)\b)?")
+_OF_CUDA = regex(rb"^[ \t]*(?:device_type[ \t]*=[ \t]*)?[\"']cuda|^[ \t]*(?:enabled[ \t]*=[^,]*)?$")
+"""Arguments of a region without a dtype that is CUDA's, whose default is float16."""
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
 _MOST_CONFIGS = 500
@@ -217,6 +222,14 @@ class Modules:
         files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
         return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
 
+    def trained(self, importer: str) -> frozenset[str]:
+        """The dtypes of the regions in the other Python files of the project that run backward, "" for unknown ones."""
+        files = self._files_around(importer)
+        if files is None:
+            return frozenset({""})
+        raws = (self.raw(path) or b"" for path in files if path.endswith(".py") and path != importer)
+        return frozenset(name for raw in raws if b".backward(" in raw for name in map(_dtype, _REGION.findall(raw)))
+
     def kernels_beside(self, importer: str) -> str | None:
         """A package that builds kernels for CUDA and that another module in the folder of `importer` always imports."""
         folder, files = os.path.dirname(importer), self._files_around(importer) or ()
@@ -287,14 +300,16 @@ class Modules:
 
         The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
         `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `^` for
-        kernels that a module beside it imports, `+` and a setting that a file sets, or `@` and a name that another file
-        mentions.
+        kernels that a module beside it imports, `~` for the dtypes of regions in files that train, `+` and a setting
+        that a file sets, or `@` and a name that another file mentions.
         """
         sign, name = question[:1], question[1:]
         if question == _UNRESOLVED:
             return self.unresolved(importer) or "", ""
         if question == _PRECISIONS:
             return " ".join(sorted(self.precisions(importer))), ""
+        if question == _TRAINED:
+            return " ".join(name or "?" for name in sorted(self.trained(importer))), ""
         if question == _KERNELS:
             return self.kernels_beside(importer) or "", ""
         if sign == _SETS:
@@ -431,6 +446,15 @@ def _files(root: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(_SEARCHED))
 
 
+def _dtype(arguments: bytes) -> str:
+    """The half dtype of a region with these `arguments`; "" if it is unknown."""
+    found = _REGION_DTYPE.search(arguments)
+    if found is None:
+        return "float16" if _OF_CUDA.search(arguments) else ""
+    name = (found[1] or b"").decode()
+    return "float16" if name == "half" else name
+
+
 def _setting(name: str) -> re.Pattern[bytes]:
     """What sets a setting: an assignment, a key, an option, or its name where it is not only read or passed on."""
     one = re.escape(name.encode())
@@ -480,6 +504,10 @@ class Lookups:
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
         return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
+
+    def trained(self, source: Source) -> Set[str]:
+        """The dtypes of the regions in other files of the project of `source` that train, "?" for unknown ones."""
+        return frozenset(self._ask(source, _TRAINED).split()) if source.path else frozenset()
 
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""

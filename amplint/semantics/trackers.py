@@ -54,6 +54,7 @@ from amplint.semantics.models.sharding import Sharding
 from amplint.semantics.models.stale_copies import StaleCopies
 from amplint.semantics.models.stored_weights import StoredWeights
 from amplint.semantics.models.threads import Threads
+from amplint.semantics.models.unseen_steps import UnseenSteps
 from amplint.semantics.protocol.clearing import LoopsOverGradients
 from amplint.semantics.protocol.dead_items import DeadItems
 from amplint.semantics.protocol.gradient_uses import GradientUses
@@ -119,6 +120,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     ApiUses,
     Callees,
     Models,
+    UnseenSteps,
     HalfModels,
     Windows,
     LateSync,

@@ -210,6 +210,15 @@ TIMESTEPS = Guess(
     counterexamples=("timestep_embedding", "num_steps", "t", "sigma", "timestep_id"),
     decides=True,
 )
+EMBEDS_TIMESTEPS = Guess(
+    name="an embedding of timesteps",
+    of="what is called with a variable that was converted to bfloat16",
+    pattern=r"^(?:t|time|timestep)_(?:emb\w*|in|text_embed|proj)$",
+    because="Its sines and cosines distinguish neighbouring timesteps.",
+    examples=("t_embedder", "time_embed", "timestep_embedding", "time_in", "time_text_embed", "time_proj"),
+    counterexamples=("embed", "patch_embed", "temb", "text_embedder", "timestep", "tin"),
+    decides=True,
+)
 INDICES = Guess(
     name="what selects elements of a tensor",
     of="what an assignment to elements is indexed with",
@@ -412,6 +421,15 @@ MODEL_NAME = _one_of(
     of="the last name of what is called",
     because="What is called by one of these names is a model, if it can be called at all.",
     counterexamples=("models", "nets", "self", "predict"),
+    decides=True,
+)
+FORWARD_STEP = Guess(
+    name="a method that runs the model",
+    of="a method of `self` that is called, and that subclasses define",
+    pattern=r"^(?!fast_)(?:\w*_forward|_?forward_(?:step|pass|batch|model))$",
+    because="A base class that trains leaves the forward pass to its subclasses.",
+    examples=("compute_forward", "forward_step", "_forward_pass", "forward_batch", "forward_model"),
+    counterexamples=("forward", "fast_forward", "forward_hook", "forwarded", "backward"),
     decides=True,
 )
 CALLED_MODULE = Guess(

@@ -137,6 +137,11 @@ BY_HAND = frozenset({"clip_gradients"})
 Source: `LightningModule.clip_gradients` and `MixedPrecision.optimizer_step` of lightning 2.0 to 2.6. With automatic
 optimization, the loop clips after that.
 """
+SCALED_IN = "on_after_backward"
+"""The hook of a Lightning module that runs between the backward pass and the unscaling of gradients.
+
+Source: `LightningModule.on_after_backward` of lightning 1.5 to 2.6.
+"""
 UNSCALED_IN = frozenset({"on_before_optimizer_step"})
 """Hooks of a Lightning module that run between the unscaling of gradients and the optimizer's step.
 

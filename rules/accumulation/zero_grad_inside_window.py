@@ -143,12 +143,15 @@ class ZeroGradInsideWindow(Rule):
         message, reason = "so every step repeats those of all earlier ones", "adds to the gradients that are there."
         if event.scaled:
             message, reason = "so that no step is taken after an overflow", "adds to what is there, and inf stays inf."
+        notes = [(event.backward, "adds to the gradients of all earlier rounds")]
+        if event.before is not None:
+            notes.append((event.before, "cleared only outside of the loop"))
         yield self.report(
             event,
-            f"gradients are never cleared, {message}",
+            f"gradients are {'not cleared between steps' if event.before is not None else 'never cleared'}, {message}",
             reason=f"backward() {reason}",
             advice="Call optimizer.zero_grad() after the step.",
-            notes=[(event.backward, "adds to the gradients of all earlier rounds")],
+            notes=notes,
         )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -10,7 +10,7 @@ from amplint.edits.consumers import with_consumers
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
-from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd
+from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd, UnseenForward
 from amplint.semantics.values.values import FALSE, TRUE
 from amplint.source import syntax as cst
 
@@ -46,6 +46,10 @@ class EvaluationDtypeDiffers(Rule):
 
     `torch.autocast("cuda", enabled=False)` says that float32 is meant.
 
+    In a file that only evaluates, the dtype of a region is compared with those in the files of the project that train,
+    if they agree. A method of `self` that subclasses define counts as a model where its name says that it runs one,
+    such as `compute_forward`.
+
     ## Fix safety
     The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
     that region calls with the outputs. Elsewhere these are half then, for other code to convert.
@@ -68,6 +72,7 @@ class EvaluationDtypeDiffers(Rule):
     def __init__(self) -> None:
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
         self._half: set[Hashable] = set()
+        self._unseen: set[Hashable] = set()
         self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
         self._refused: set[cst.CSTNode] = set()
 
@@ -83,14 +88,21 @@ class EvaluationDtypeDiffers(Rule):
             self._forwards[event.purpose].setdefault(event.model, []).append(event)
         yield from ()
 
+    def on_unseen_forward(self, event: UnseenForward) -> Iterator[Report]:
+        self._unseen.add(event.model)
+        yield from self.on_forward(event)
+
     def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        for evaluation in self._forwards[Purpose.EVALUATION].values():
+            yield from self._trained_elsewhere(evaluation)
         known = self._forwards[Purpose.TRAINING].items()
         for model, training in ((model, forwards) for model, forwards in known if model not in self._half):
             evaluation = self._forwards[Purpose.EVALUATION].get(model, [])
             on = next((forward for forward in training if forward.autocast is Recipe.ON and forward.entered), None)
             if on is not None:
                 yield from self._without_region(evaluation, training, on)
-                yield from self._in_another_dtype(evaluation, training, on)
+                if model not in self._unseen:
+                    yield from self._in_another_dtype(evaluation, training, on)
             elif event.complete and all(forward.autocast is Recipe.OFF for forward in training):
                 for forward in (forward for forward in evaluation if forward.training is False):
                     if forward.region is not None and forward.region.enabled == TRUE:
@@ -100,6 +112,17 @@ class EvaluationDtypeDiffers(Rule):
                             forward, message, notes=notes, claims=claims, besides=training[:1],
                             premises=_unseen(training[0]),
                         )  # fmt: skip
+
+    def _trained_elsewhere(self, evaluation: list[Forward]) -> Iterator[Report]:
+        reported: set[cst.CSTNode | None] = set()
+        for forward in evaluation:
+            dtype = _dtype(forward)
+            if forward.trained and dtype not in (None, forward.trained) and forward.entered not in reported:
+                reported.add(forward.entered)
+                message = (
+                    f"{forward.name} is evaluated in {dtype}, and the files that train enter {forward.trained} alone"
+                )
+                yield self.report(forward, message, claims=(), advice=_SAME)
 
     def _without_region(self, evaluation: list[Forward], training: list[Forward], on: Forward) -> Iterator[Report]:
         shared = {call for forward in training for _, call in forward.way}

@@ -10,7 +10,7 @@ from amplint.semantics.events import ClippedScaled
 
 
 class ManualClipKeepsScale(Rule):
-    """A Lightning module that optimises by hand clips gradients which still carry the loss scale.
+    """A Lightning module clips or measures gradients by hand which still carry the loss scale.
 
     ## Why is this bad?
     With `precision="16-mixed"`, `manual_backward` scales the loss, and the gradients are unscaled only when the
@@ -30,9 +30,9 @@ class ManualClipKeepsScale(Rule):
     def on_before_optimizer_step(self, optimizer):
         self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
     ```
-    This hook runs behind the unscaling; `precision="bf16-mixed"` does as well. Do not call `unscale_` by hand: the step
-    does so again, which raises. Where the `Trainer` is made elsewhere, or a setting decides on its precision, the
-    finding is an info that assumes float16.
+    This hook runs behind the unscaling, `on_after_backward` in front of it, whoever runs the backward pass;
+    `precision="bf16-mixed"` has no scale. Do not call `unscale_` by hand: the step does so again, which raises. Where
+    the `Trainer` is made elsewhere, or a setting decides on its precision, the finding is an info that assumes float16.
 
     ## References
     - <https://lightning.ai/docs/pytorch/stable/model/manual_optimization.html>
@@ -43,13 +43,15 @@ class ManualClipKeepsScale(Rule):
     name = "manual-clip-keeps-scale"
     severity = Severity.ERROR
     only_numbers = True
-    screen = (b"automatic_optimization", b"manual_backward", b"clip_grad")
+    screen = ((b"automatic_optimization", b"on_after_backward"), (b"manual_backward", b"on_after_backward"), b"grad")
     reason = "Lightning unscales the gradients when the optimizer steps, behind this call."
 
     def on_clipped_scaled(self, event: ClippedScaled) -> Iterator[Report]:
         yield self.report(
             event,
-            "gradients are clipped with the loss scale in them",
-            advice='Clip in on_before_optimizer_step(), or ask for "bf16-mixed", which has no scale.',
+            f"gradients are {'measured' if event.reads else 'clipped'} with the loss scale in them",
+            advice=("Measure them" if event.reads else "Clip")
+            + ' in on_before_optimizer_step(), or ask for "bf16-mixed", which has no scale.',
+            severity=Severity.WARNING if event.reads else None,
             notes=[(event.made, "this Trainer scales the loss")] if event.made is not None else [],
         )

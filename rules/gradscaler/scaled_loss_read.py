@@ -64,7 +64,7 @@ class ReadsScaledLoss(Rule):
     code = "AMP222"
     name = "scaled-loss-read"
     severity = Severity.WARNING
-    screen = ((b"scale(", b"/"), b"backward", (*SCALER_SIGNS, b"autocast"))
+    screen = ((b"scale(", b"/"), b"backward", (*SCALER_SIGNS, b"autocast", b"apex"))
     fixable = Applicability.UNSAFE
     reason = "The number holds the loss scale (65536 at the start), which changes while training goes on."
 

@@ -10,7 +10,7 @@ from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import BFLOAT16, Backward, Event, ScalerCreated, ScriptEnd
-from amplint.semantics.values.values import FALSE
+from amplint.semantics.values.values import FALSE, TRUE
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_PARAMETERS, SUCCESSORS
 
@@ -27,7 +27,8 @@ class ScalerNotNeeded(Rule):
     Loss scaling brings gradients into the narrow range of float16. bfloat16 has the range of float32, so nothing is
     gained, while every step multiplies and checks all gradients, waits for the result, and is skipped now and then when
     the scale has grown until something overflows. That goes for a scaler that is on for float16 and for bfloat16, too.
-    A scaler that nothing uses only looks as if losses were scaled.
+    A scaler that nothing uses only looks as if losses were scaled, and one that is always on scales float32 losses
+    where a setting leaves autocast off.
 
     Where the rule is selected by its code, a scaler that is always on beside a region whose dtype comes from out of
     sight is reported, too, one that a function is given and scales the loss of a bfloat16 region with, and one whose
@@ -74,6 +75,8 @@ class ScalerNotNeeded(Rule):
         self.ruled_out: dict[cst.CSTNode, list[ScalerCreated]] = {}
         self.in_float16 = False
         self.regions: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.optional: dict[cst.CSTNode, set[cst.CSTNode | None]] = {}
+        """The regions that a setting switches, by the scaler that is always on; None for losses without one."""
 
     def on_scaler_created(self, event: ScalerCreated) -> Iterator[Report]:
         if event.ruled_out:
@@ -90,6 +93,9 @@ class ScalerNotNeeded(Rule):
             known |= {False} if event.may_scale_float16 else set()
             self.undecided |= set() if event.is_float16 else {event.scaler.created}
             self.unknown |= {event.scaler.created} if event.scales_unknown else set()
+            if event.scaler.enabled == TRUE:
+                found = {one.context.node if one.optional else None for one in event.regions} or {None}
+                self.optional.setdefault(event.scaler.created, set()).update(found)
             if (event.scales_bfloat16 or event.scales_unknown) and (region := _bfloat16_region(event)) is not None:
                 self.regions.setdefault(event.scaler.created, region)
         elif event.scaler is not None and event.scaler.enabled != FALSE and event.may_scale_bfloat16:
@@ -149,6 +155,15 @@ class ScalerNotNeeded(Rule):
                     advice="Switch it on for float16 only: `enabled=dtype == torch.float16`.",
                     notes=notes,
                     premises=(Premise.BFLOAT16_PASSED,),
+                )
+            elif None not in (switched := self.optional.get(node, {None})) and not event.index.halves:
+                self.either.add(node)
+                yield self.report(
+                    unnamed,
+                    "this scaler is on even where a setting leaves autocast off",
+                    reason="Float32 losses need no scaling, and steps are skipped where scaled gradients overflow.",
+                    advice="Switch it by the same setting: `enabled=...`.",
+                    notes=[(region, "this region can be off") for region in switched if region is not None],
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

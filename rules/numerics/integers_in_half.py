@@ -80,7 +80,10 @@ class IntegersInHalf(Rule):
     name = "integers-in-half"
     severity = Severity.WARNING
     claims = (Claim(Sign.GIVES),)
-    screen = (HALF_SIGNS, (b"arange", b"linspace", b"cumsum", b"randint", b"timestep"))
+    screen = (
+        HALF_SIGNS,
+        (b"arange", b"linspace", b"cumsum", b"randint", b"timestep", b"t_emb", b"time_emb", b"time_in"),
+    )
     assumed = ((b"arange", b"linspace"),)
     fixable = Applicability.UNSAFE
 

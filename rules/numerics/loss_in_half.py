@@ -59,7 +59,8 @@ class LossInHalf(Rule):
     the loss of a model that is loaded in half, by `from_pretrained`, outside of an `Accelerator`, which converts, and
     the cross-entropy of what an unseen model returned in a region, computed behind it. So is the finding in a function
     that asks for the dtype of its input: it is written for callers that may have a region. And so is an exponential or
-    a logarithm that is no loss itself: outside of training half may be enough for it.
+    a logarithm that is no loss itself: outside of training half may be enough for it. A `log_softmax` that is given a
+    half `dtype` is an info as well.
 
     Where the rule is selected by name or `ALL`, it also reports what nothing shows to be half, and what would be in a
     half model: exponentials of a module's own weights, a softmax that chooses among experts, that tokens are drawn by
@@ -112,6 +113,15 @@ class LossInHalf(Rule):
     def on_operation(self, event: Operation) -> Iterator[Report]:
         first = event.operands[0] if event.operands else None
         reported = LOSSES | (CURVES - PROBABILITIES if event.region is None else {"log_softmax"})
+        if first is not None and event.op == "log_softmax" and not first.dtype and event.result.dtype in HALF_DTYPES:
+            yield self.report(
+                event,
+                f"log_softmax is asked for {event.result.dtype}",
+                reason="The logarithms of small probabilities have two or three digits there.",
+                advice="Leave its dtype out, and convert the result where memory is short.",
+                claims=(),
+                severity=Severity.INFO,
+            )
         if first is None or not _is_half(first) or event.op not in reported:
             return
         if _is_discarded(event):
@@ -218,7 +228,7 @@ class LossInHalf(Rule):
         if not isinstance(event, Operation):
             return None
         edits = tuple(rewrite.add_float(operand.node) for operand in event.operands if _is_half(operand))
-        return Fix(f"Compute {'the loss' if event.op in LOSSES else event.op} in float32", edits)
+        return Fix(f"Compute {'the loss' if event.op in LOSSES else event.op} in float32", edits) if edits else None
 
 
 def _is_discarded(event: Event) -> bool:

@@ -6,13 +6,14 @@ they overflow: inf stays inf, and every later step is skipped.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import TypeGuard
 
 from amplint.regex import regex
 from amplint.semantics.accumulation.work import WorkDone
-from amplint.semantics.events import Job, NeverCleared
+from amplint.semantics.events import Job, NeverCleared, Work
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.python.machine import Machine
@@ -36,9 +37,11 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     work = [done for done in state[WorkDone].work if loop in done.loops and done.certain]
     step = next((done.node for done in work if done.job is Job.STEP and done.loops[-1] is loop), None)
     backward = next((done.node for done in work if done.job is Job.BACKWARD), None)
-    if backward is None or any(done.job is Job.CLEAR for done in state[WorkDone].work):
+    cleared = [done for done in state[WorkDone].work if done.job is Job.CLEAR]
+    if not all(_is_outside(machine, one, loop) for one in cleared):
+        machine[Obligations].clearing.add(loop)
         return
-    if not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
+    if backward is None or not isinstance(step, cst.Call) or not isinstance(step.func, cst.Attribute):
         return
     tables = [*state.frames.values(), *state.heap.values()]
     optimizers = [value for table in tables for value in table.values() if isinstance(value, Optimizer)]
@@ -48,7 +51,34 @@ def note(machine: Machine, loop: cst.CSTNode, state: State) -> None:
     else:
         older = bool(optimizers) and all(_is_older(machine, one, loop, scaled) for one in optimizers)
     if older and (scaled or not step.args):
-        machine[Obligations].uncleared.setdefault(step, backward)
+        machine[Obligations].uncleared.setdefault(step, (backward, loop, tuple(one.node for one in cleared)))
+
+
+def _is_outside(machine: Machine, clear: Work, loop: cst.CSTNode) -> bool:
+    """Whether a call clears gradients outside of `loop`, or in its first round alone."""
+    if loop not in clear.loops:
+        return True
+    source = machine.program.source_of(clear.node)
+    above = source.ancestors(clear.node) if source is not None and isinstance(loop, cst.For) else ()
+    within = list(itertools.takewhile(lambda one: one is not loop, above))
+    path = {clear.node, *within}
+    return isinstance(loop, cst.For) and any(
+        isinstance(one, cst.If) and one.body in path and _holds_first(one.test, loop) for one in within
+    )
+
+
+def _holds_first(test: cst.BaseExpression, loop: cst.For) -> bool:
+    """Whether a condition holds in the first round of an enumerating loop alone."""
+    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+        return _holds_first(test.left, loop) or _holds_first(test.right, loop)
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or not isinstance(test.left, cst.Name):
+        return False
+    target, compared = loop.target, test.comparisons[0]
+    counter = target.elements[0].value if isinstance(target, cst.Tuple) and target.elements else None
+    counts = isinstance(loop.iter, cst.Call) and dotted(loop.iter.func) == "enumerate" and len(loop.iter.args) == 1
+    zero = isinstance(compared.comparator, cst.Integer) and compared.comparator.value == "0"
+    equal = isinstance(compared.operator, cst.Equal)
+    return counts and zero and equal and isinstance(counter, cst.Name) and counter.value == test.left.value
 
 
 def _is_older(machine: Machine, optimizer: Optimizer, loop: cst.CSTNode, scaled: bool) -> bool:
@@ -127,22 +157,23 @@ def conclude(machine: Machine) -> None:
     for step, (backward, elsewhere) in obligations.uncleared_steps.items():
         if step not in obligations.cleared:
             _emit(machine, step, backward, elsewhere)
-    if obligations.uncleared and not _may_clear(machine):
-        for step, backward in obligations.uncleared.items():
-            _emit(machine, step, backward, None)
+    clearing = _clearing(machine) if obligations.uncleared else 0
+    for step, (backward, loop, before) in obligations.uncleared.items():
+        if clearing == len(before) and loop not in obligations.clearing:
+            _emit(machine, step, backward, None, before[-1] if before else None)
 
 
-def _may_clear(machine: Machine) -> bool:
-    """Whether code that was followed, or that something in sight calls, may clear gradients."""
-    chunks = machine.program.chunks
+def _clearing(machine: Machine) -> int:
+    """The number of places that may clear gradients in code that was followed, or that something in sight calls."""
+    chunks, places = machine.program.chunks, 0
     followed = {one.name.value for one in machine.entered if isinstance(one, cst.FunctionDef)}
     for chunk in chunks:
         text = _COMMENT.sub("", chunk.text)
         for found in MAY_CLEAR.compiled.finditer(text):
             function = _function_around(text, found.start())
             if function is None or function.startswith("__") or function in followed or _is_named(function, chunks):
-                return True
-    return False
+                places += 1
+    return places
 
 
 def _function_around(text: str, place: int) -> str | None:
@@ -160,14 +191,21 @@ def _is_named(function: str, chunks: Sequence[Chunk]) -> bool:
     return bool(sum(len(re.findall(rf"\b{function}\b", text)) for text in users) > defined)
 
 
-def _emit(machine: Machine, step: cst.Call, backward: cst.CSTNode, elsewhere: cst.CSTNode | None) -> None:
+def _emit(
+    machine: Machine,
+    step: cst.Call,
+    backward: cst.CSTNode,
+    elsewhere: cst.CSTNode | None,
+    before: cst.CSTNode | None = None,
+) -> None:
     assert isinstance(step.func, cst.Attribute)
     scaled = len(step.args) == 1
     optimizer = step.args[0].value if scaled else step.func.value
     place = step if machine.program.main.owns(step) or not machine.program.main.owns(backward) else backward
     machine.emit(
-        State(), NeverCleared, place, backward=backward, optimizer=optimizer, scaled=scaled, elsewhere=elsewhere
-    )
+        State(), NeverCleared, place, backward=backward, optimizer=optimizer, scaled=scaled, elsewhere=elsewhere,
+        before=before,
+    )  # fmt: skip
 
 
 class Clearing(Tracker):

@@ -143,8 +143,7 @@ def arguments_escape(
     ledger = machine[Ledger]
     if not ledger.watching:
         return
-    name = dotted(node.func) or ""
-    last = name.rpartition(".")[2]
+    name, last = dotted(node.func) or "", last_name(node.func)
     loads = LOADS.search(last) is not None
     saves = SAVES.search(name) is not None and not loads
     objects = [value for argument in arguments.values for value in _objects(state, argument)]
@@ -265,7 +264,9 @@ def conclude(machine: Machine) -> None:
                 (symbol, place)
                 for symbol, places in table.items()
                 for place in places
-                if kin & _identity_keys(machine, symbol) or _path(place.node) in paths
+                if kin & _identity_keys(machine, symbol)
+                or _path(place.node) in paths
+                or _optimizers(machine, place.within or place.node) is not None
             ]
             for table in (ledger.saved, ledger.restored)
         )
@@ -277,6 +278,9 @@ def conclude(machine: Machine) -> None:
                 continue
             passed = first.node in ledger.own and machine.symbols.key(scaler.symbol)[0] == "parameter"
             wrapped = _wrapper_guesses(machine, symbol, partners) if _path(first.node) not in paths else ()
+            listed = _optimizers(machine, first.within or first.node)
+            if listed is not None:
+                wrapped = (*wrapped, *OPTIMIZER_NAME.guesses(listed))
             machine.statement = first.statement
             machine.emit(
                 State(),
@@ -418,8 +422,24 @@ def _is_scaler(machine: Machine, node: cst.Call, owner: Value) -> bool:
     """Whether `owner` is, or may be, a scaler."""
     if isinstance(owner, (Optimizer, Scaler)):
         return isinstance(owner, Scaler)
+    if _optimizers(machine, node) is not None:
+        return False
     named = not isinstance(node.func, cst.Attribute) or _is_named_scaler(node, owner)
     return named or _is_any_element(machine, symbol_of(machine, owner))
+
+
+def _optimizers(machine: Machine, call: cst.CSTNode) -> str | None:
+    """The name of a list of optimizers whose element's method `call` runs, None if it is of something else."""
+    owner = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
+    whole = owner.value if isinstance(owner, cst.Subscript) else None
+    if isinstance(owner, cst.Name):
+        source = machine.program.source_of(call)
+        loops = [one for one in source.ancestors(call) if isinstance(one, cst.For)] if source is not None else []
+        iterated = next((one.iter for one in loops if owner.value in target_names(one.target)), None)
+        counts = isinstance(iterated, cst.Call) and dotted(iterated.func) == "enumerate" and iterated.args
+        whole = iterated.args[0].value if isinstance(iterated, cst.Call) and counts else iterated
+    name = last_name(whole) if whole is not None else ""
+    return name if name.endswith("s") and OPTIMIZER_NAME.search(name) else None
 
 
 def _is_any_element(machine: Machine, symbol: int) -> bool:

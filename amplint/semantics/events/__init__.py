@@ -83,6 +83,7 @@ from amplint.semantics.events.models import (
     RegionMissed,
     ScaledWithoutRegion,
     StaleForward,
+    UnseenForward,
 )
 from amplint.semantics.events.numbers import (
     AnglesCast,
@@ -355,6 +356,7 @@ __all__ = [
     "Unpaired",
     "Unscale",
     "UnscaledAgain",
+    "UnseenForward",
     "WeightsAveraged",
     "WindowLost",
     "WindowOfOne",

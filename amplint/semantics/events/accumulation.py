@@ -98,14 +98,15 @@ class SteppedWithin(Event):
 class NeverCleared(Event):
     """A step in a loop with gradients that `backward` adds up and nothing ever clears; `optimizer` spells whose.
 
-    A scaler takes a step that is `scaled`. `elsewhere` clears them on another path through the same round, None if
-    nothing in the file does.
+    A scaler takes a step that is `scaled`. `elsewhere` clears them on another path through the same round, and `before`
+    does before the loop; both are None if nothing in the file does.
     """
 
     backward: cst.CSTNode
     optimizer: cst.BaseExpression
     scaled: bool
     elsewhere: cst.CSTNode | None
+    before: cst.CSTNode | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -61,13 +61,15 @@ class AllHalf(Event):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ClippedScaled(Event):
-    """`call` clips gradients that a Lightning module made by hand; the loop that `made` builds unscales them later.
+    """`call` clips, or only `reads`, gradients of a Lightning module; the loop that `made` builds unscales them later.
 
-    `made` is None for a loop that is built elsewhere, or whose precision a setting decides.
+    The module made them by hand, or it is in the hook behind the backward pass. `made` is None for a loop that is built
+    elsewhere, or whose precision a setting decides.
     """
 
     call: cst.Call
     made: cst.CSTNode | None
+    reads: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -51,7 +51,8 @@ class Forward(Event):
     active call, and `half` is whether the weights of the model were cast, perhaps on another path. `weights_cast` is
     the call that certainly cast them, `inputs_cast` those that cast the inputs to half. `statistics` is whether one of
     its layers keeps running statistics in the dtype of the weights. `place` is the type of the device that the model is
-    certainly on, and `seen` whether its code is, which may enter a region by itself.
+    certainly on, and `seen` whether its code is, which may enter a region by itself. `trained` is, for an evaluation in
+    a file that does not train, the half dtype of the regions in all files of the project that do, "" if they differ.
     """
 
     model: Hashable
@@ -68,6 +69,7 @@ class Forward(Event):
     statistics: bool
     place: str | None
     seen: bool = True
+    trained: str = ""
 
     @property
     def is_of_loss(self) -> bool:
@@ -77,6 +79,11 @@ class Forward(Event):
     def parting(self, taken: Set[cst.CSTNode]) -> tuple[cst.CSTNode | None, cst.CSTNode] | None:
         """The last call on the way here that is not among `taken`, with its function; None if all of them are."""
         return next(((function, call) for function, call in reversed(self.way) if call not in taken), None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class UnseenForward(Forward):
+    """A method of `self` runs that only subclasses define, and that by its name runs a model."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -103,7 +103,7 @@ class RanRegion:
     `alike` that both are switched by nothing but flags a user sets; where the loss is not scaled, that a float16 region
     is on whatever such flags say. `together` are the regions that can have run in the same configuration, this one
     among them. `distant` means that another file decides whether the region is on, or that it ran before the loop
-    around the backward pass.
+    around the backward pass. A region is `optional` that a setting about precision switches, undecided there.
     """
 
     context: Autocast
@@ -111,6 +111,7 @@ class RanRegion:
     alike: bool
     together: tuple[Autocast, ...]
     distant: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

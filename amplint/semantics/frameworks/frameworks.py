@@ -71,6 +71,7 @@ from amplint.torchlib.frameworks import (
     PRECISION_PARAMETER,
     PRECISIONS,
     PREPARING,
+    SCALED_IN,
     TRAINER_STEP,
     UNWRAPPING,
     WINDOW,
@@ -388,6 +389,19 @@ def _runs_backward(chunk: Chunk) -> bool:
     if chunk.words.isdisjoint(_RUNS_BACKWARD):
         return False
     return any(isinstance(node, cst.Name) and node.value in _RUNS_BACKWARD for node in walk(chunk.module))
+
+
+def met_in_hook(machine: Machine, state: State, node: cst.CSTNode, mutates: bool) -> None:
+    """Remember that gradients are changed, or measured, in the hook of a Lightning module behind the backward pass."""
+    hook = machine.calls[0] if machine.calls else None
+    if not isinstance(hook, cst.FunctionDef) or hook.name.value != SCALED_IN or not isinstance(node, cst.Call):
+        return
+    if any(
+        isinstance(me, Instance) and leaves_backward(machine, state, me)
+        for me in [frame.get("self") for frame in state.frames.values()]
+    ):
+        known = machine[trainers.Trainers]
+        (known.clipped if mutates else known.measured).append(node)
 
 
 def _clipped_by_hand(machine: Machine, state: State, node: cst.Call) -> None:

@@ -74,6 +74,7 @@ from amplint.torchlib.frameworks import (
     PRECISIONS,
     PREDICTS,
     ROUNDING,
+    SCALED_IN,
     SHARDING_STRATEGIES,
     SHARDING_STRATEGY,
     TRAINER_METHODS,
@@ -400,7 +401,8 @@ class Trainers(Tracker):
     """Tracks objects that run a whole training loop.
 
     `made` maps their symbols to the constructor calls, `clipped` are the calls that clip gradients of a module with
-    manual optimization, and `plain` are the loops of unknown precision, each with the model that it is passed.
+    manual optimization or in the hook behind the backward pass, `measured` those that read them there, and `plain` are
+    the loops of unknown precision, each with the model that it is passed.
     `scaling` are Lightning's loops that scale losses, and `open` says whether one may that is elsewhere, or set.
     `acting` maps objects of the script's own classes to the loops or arguments that they are by inheritance. `wide` are
     the arguments that ask for no mixed precision, and the loops that run without, each with its kind and the half
@@ -415,6 +417,7 @@ class Trainers(Tracker):
         self.made: dict[int, cst.Call] = {}
         self.chosen: dict[int, tuple[Premise, ...]] = {}
         self.clipped: list[cst.Call] = []
+        self.measured: list[cst.Call] = []
         self.scaling: list[cst.Call] = []
         self.open = True
         self.plain: dict[int, Value | None] = {}
@@ -437,7 +440,7 @@ class Trainers(Tracker):
         return Words(self._names(said) | casts | (made if wide else frozenset()), calls=runs)
 
     def _names(self, said: frozenset[str]) -> frozenset[str]:
-        if _BY_HAND in said and ClippedScaled.kind in self.machine.wanted:
+        if not said.isdisjoint((_BY_HAND, SCALED_IN)) and ClippedScaled.kind in self.machine.wanted:
             return frozenset({"Trainer", "manual_backward", *BY_HAND})
         if AllHalf.kind in self.machine.wanted and not said.isdisjoint(LIGHTNING_PACKAGES) and "fit" in said:
             return frozenset({"Trainer", "fit"})
@@ -667,6 +670,7 @@ class Trainers(Tracker):
         if "unscale_" in said or not (scales or self.open):
             return
         made, premises = (self.scaling[0], ()) if scales else (None, (Premise.FLOAT16_CHOSEN,))
-        for call in dict.fromkeys(self.clipped):
+        for call in dict.fromkeys((*self.clipped, *self.measured)):
             if self.machine.program.main.owns(call):
-                self.machine.emit(State(), ClippedScaled, call, call=call, made=made, premises=premises)
+                reads = call not in self.clipped
+                self.machine.emit(State(), ClippedScaled, call, call=call, made=made, reads=reads, premises=premises)

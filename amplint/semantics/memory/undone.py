@@ -30,6 +30,8 @@ class PendingUpdate:
 class Obligations(Tracker):
     """Steps of scalers that require an update, and, by call, those whose gradients require clearing.
 
+    `uncleared` are steps in a loop whose rounds clear nothing, each with its backward pass, the loop, and what clears
+    before; the rounds of the loops in `clearing` do clear.
     `uncleared_steps` are a scaler's steps on paths that clear nothing, each with its backward pass and the call that
     clears on another path, and `cleared` those on paths that clear.
 
@@ -44,7 +46,8 @@ class Obligations(Tracker):
         self.owner: Class | None = None
         self.whole = True
         self.unended: dict[int, PendingUpdate] = {}
-        self.uncleared: dict[cst.Call, cst.CSTNode] = {}
+        self.uncleared: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode, tuple[cst.CSTNode, ...]]] = {}
+        self.clearing: set[cst.CSTNode] = set()
         self.uncleared_steps: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode]] = {}
         self.cleared: set[cst.CSTNode] = set()
         self.scaler_escaped = False

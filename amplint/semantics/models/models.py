@@ -75,6 +75,8 @@ _CASTS_ITSELF = regex(
 _RUNS_LOOP = regex(r"^[ \t]*(?:from|import)[ \t]+(?:lightning|pytorch_lightning|lightning_fabric)\b", re.M)
 """Imports of those that do so for all models, and not only for prepared ones."""
 _TRAINS = regex(r"backward\(|zero_grad\(")
+_WORKS = regex(r"backward\(|zero_grad\(|def forward\(")
+"""What trains, or is trained."""
 _OF_MODELS = (
     Forward,
     ForwardOutside,
@@ -197,9 +199,15 @@ def forward(
     model: Value,
     path: cst.BaseExpression,
     inputs: Iterable[Value] = (),
+    *,
+    event: type[Forward] = Forward,
+    guesses: tuple[Guessed, ...] = (),
 ) -> None:
-    """Handle a forward pass at `node`; one within another model's forward pass is part of that."""
-    taken = model_guesses(machine, state, model, path)
+    """Handle a forward pass at `node`, an `event` that can rest on `guesses`.
+
+    One within another model's forward pass is part of that.
+    """
+    taken = guesses or model_guesses(machine, state, model, path)
     contexts.report_missed_region(machine, state, node, taken)
     if any(map(_runs_layers, machine.calls)):
         return
@@ -218,7 +226,7 @@ def forward(
     machine.record_guesses(node, taken)
     machine.emit(
         state,
-        Forward,
+        event,
         node,
         model=(identity(machine, symbol), _home(machine, symbol)),
         name=name if (name := dotted(path)) not in (None, "self") else "the model",
@@ -237,8 +245,22 @@ def forward(
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
         seen=isinstance(model, (Instance, Module)),
+        trained=_trained(machine, state) if purpose is Purpose.EVALUATION else "",
         guesses=(*taken, *named, *normalised, *loaded),
     )
+
+
+def _trained(machine: Machine, state: State) -> str:
+    """The half dtype of the regions in other files of the project that train, for another one in a file of neither.
+
+    A file with models may be what those files train.
+    """
+    region, _ = innermost(machine, state)
+    dtypes = region.dtypes if region is not None and machine.calls else None
+    if dtypes is None or len(dtypes) != 1 or not dtypes <= HALF_DTYPES:
+        return ""
+    found = machine.program.trained() if _WORKS.search(machine.program.main.text) is None else frozenset[str]()
+    return next(iter(found)) if len(found) == 1 and found <= HALF_DTYPES else ""
 
 
 def _runs_layers(function: cst.CSTNode) -> bool:

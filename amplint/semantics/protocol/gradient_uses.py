@@ -175,6 +175,7 @@ def _gradient_method(
     elif name in _MEASURES or name in _CHANGES:
         mutates = name in _CHANGES
         if mutates or not cancels(machine, node):
+            frameworks.met_in_hook(machine, state, node, mutates)
             protocol.gradients_read(machine, state, node, owner, "changed" if mutates else "measured", mutates)
     elif name in _SAME_NUMBERS:
         return owner
@@ -198,5 +199,6 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
         if CLIPPERS[name]:
             frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
         if mutates or not cancels(machine, node):
+            frameworks.met_in_hook(machine, state, node, mutates)
             protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(norm_of_gradients(machine))

@@ -46,6 +46,9 @@ class Around(Protocol):
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
 
+    def trained(self, source: Source) -> Set[str]:
+        """The dtypes of the regions in other files of the project of `source` that train, "?" for unknown ones."""
+
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
 
@@ -116,6 +119,10 @@ class Program:
     def precisions(self) -> Set[str]:
         """The mixed precisions that configuration files of the project name, none if they name none."""
         return self._around.precisions(self.main) if self._around is not None else frozenset()
+
+    def trained(self) -> Set[str]:
+        """The dtypes of the regions in other files of the project that train, "?" for unknown ones."""
+        return self._around.trained(self.main) if self._around is not None else frozenset()
 
     def kernels_beside(self) -> str | None:
         """A package of kernels, built for CUDA by the project, that a module beside the linted file imports."""

@@ -10,6 +10,7 @@ from amplint.semantics.events import RanRegion
 from amplint.semantics.events.protocol import BFLOAT16, FLOAT16
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.regions.innermost import innermost
 from amplint.semantics.values.facts import Fact, compatible, is_on, record_fact
 from amplint.semantics.values.state import Iteration, Part, State, shared_rounds
@@ -127,10 +128,23 @@ def regions(machine: Machine, state: State, scaler: Scaler | None) -> tuple[RanR
             together=together,
             distant=is_before(ran.round, state.iteration)
             or (isinstance(ran.context.enabled, Unknown) and not _is_in_current_file(machine, ran.context.node)),
+            optional=_is_optional(machine, state, ran.context),
         )
         for ran in possible
         for together in [tuple(other.context for other in possible if compatible(ran.facts, other.facts))]
     )
+
+
+def _is_optional(machine: Machine, state: State, region: Autocast) -> bool:
+    """Whether a setting about precision, undecided on this path, switches a region."""
+    enabled = region.enabled
+    if not isinstance(enabled, Unknown) or is_on(machine.symbols, state.facts, enabled) is not None:
+        return False
+    call = region.node
+    arguments = call.args if isinstance(call, cst.Call) else ()
+    given = [one for one in arguments if one.keyword is not None and one.keyword.value == "enabled"] or arguments[:1]
+    names = {*_mentioned(machine, enabled.symbol), *(last_name(one.value) or "" for one in given)}
+    return any(map(CHOOSES_PRECISION.search, names)) and not any(map(OTHER_MATTERS.search, names))
 
 
 def _asks_for_another(machine: Machine, state: State, ran: Ran) -> bool:

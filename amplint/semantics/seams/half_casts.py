@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from amplint.findings import Guessed
 from amplint.premises import Premise
 from amplint.semantics.events import INTEGERS, HalfCast, TimestepsCast
 from amplint.semantics.memory.call_index import CallIndex
@@ -11,16 +12,17 @@ from amplint.semantics.models import models
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Tracker
 from amplint.semantics.python.truth import symbol_of
-from amplint.semantics.reading.scopes import dotted
+from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.seams import seams
 from amplint.semantics.tensors import subregions, sums
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Ref, Tensor, Unknown, Value
-from amplint.semantics.words import TIMESTEPS
+from amplint.semantics.words import DTYPE, EMBEDS_TIMESTEPS, TIMESTEPS
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
 from amplint.source.source import Source
+from amplint.source.tree import every
 from amplint.torchlib.methods import CASTS
 from amplint.torchlib.names import DTYPES, HALF_DTYPES
 from amplint.torchlib.promotion import INTEGRAL
@@ -62,13 +64,15 @@ def _emit_half_cast(
         counted = isinstance(owner, Tensor) and INTEGERS in owner.traits
         timesteps = _timesteps(machine, node) if dtype == "bfloat16" and not counted else None
         if timesteps is not None:
-            machine.emit(state, TimestepsCast, node, guesses=TIMESTEPS.guesses(timesteps))
+            machine.emit(state, TimestepsCast, node, guesses=timesteps)
 
 
 def _report_alike(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> None:
     """Emit `TimestepsCast` for timesteps that take over the dtype of a tensor, in a file that names bfloat16."""
     symbols = (value.symbol for value in arguments.values if isinstance(value, Unknown))
-    alike = any(machine.symbols.key(symbol)[:2] == ("attribute", "dtype") for symbol in symbols)
+    alike = any(machine.symbols.key(symbol)[:2] == ("attribute", "dtype") for symbol in symbols) or (
+        len(node.args) == 1 and DTYPE.search(last_name(node.args[0].value) or "") is not None
+    )
     counted = isinstance(owner, Tensor) and (INTEGERS in owner.traits or owner.dtype in INTEGRAL)
     if not alike or counted or not isinstance(owner, (Tensor, Unknown)) or not _names_bfloat16(machine.program.main):
         return
@@ -77,8 +81,7 @@ def _report_alike(machine: Machine, state: State, node: cst.Call, owner: Value, 
         TIMESTEPS.search((dotted(one.value) or "").removesuffix(".dtype").rpartition(".")[2]) for one in node.args
     )
     if timesteps is not None and not own:
-        premises, guesses = (Premise.BFLOAT16_CHOSEN,), TIMESTEPS.guesses(timesteps)
-        machine.emit(state, TimestepsCast, node, guesses=guesses, premises=premises)
+        machine.emit(state, TimestepsCast, node, guesses=timesteps, premises=(Premise.BFLOAT16_CHOSEN,))
 
 
 @cached_per_file
@@ -86,8 +89,12 @@ def _names_bfloat16(source: Source) -> bool:
     return "bf16" in source.text or "bfloat16" in source.text
 
 
-def _timesteps(machine: Machine, node: cst.Call) -> str | None:
-    """The name of timesteps that a cast converts: of what it is called on, or of the variable that keeps its result."""
+def _timesteps(machine: Machine, node: cst.Call) -> tuple[Guessed, ...] | None:
+    """The guesses by which a cast converts timesteps; None if it does not seem to.
+
+    What it is called on has such a name, or the variable that keeps its result, which may also be what an embedding of
+    timesteps is given.
+    """
     source = machine.program.source_of(node)
     above = source.parent(node) if source is not None else None
     kept = above.targets[0].target if isinstance(above, cst.Assign) and len(above.targets) == 1 else None
@@ -95,7 +102,21 @@ def _timesteps(machine: Machine, node: cst.Call) -> str | None:
     if converted is not None and _is_one_element(converted):
         return None
     names = ((dotted(one) or "").rpartition(".")[2] for one in (converted, kept) if one is not None)
-    return next(filter(TIMESTEPS.search, names), None)
+    for name in filter(TIMESTEPS.search, names):
+        return TIMESTEPS.guesses(name)
+    used = _given(machine.calls[-1]) if machine.calls else {}
+    callees = used.get(kept.value, ()) if isinstance(kept, cst.Name) else ()
+    return next((EMBEDS_TIMESTEPS.guesses(name) for name in callees if EMBEDS_TIMESTEPS.search(name)), None)
+
+
+@cached_per_file
+def _given(function: cst.CSTNode) -> dict[str, list[str]]:
+    """Variable -> the last names of what a function calls with it as the first argument."""
+    found: dict[str, list[str]] = {}
+    for call in every(function, cst.Call):
+        if call.args and isinstance(call.args[0].value, cst.Name):
+            found.setdefault(call.args[0].value.value, []).append(last_name(call.func) or "")
+    return found
 
 
 def _is_one_element(node: cst.BaseExpression) -> bool:

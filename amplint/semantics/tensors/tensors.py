@@ -457,8 +457,9 @@ CONVERSIONS = _SAME_OBJECT.union(CASTS)
 
 
 def is_conversion(call: Call) -> bool:
-    """Whether a method casts or moves what may be a model."""
-    return (call.name in _SAME_OBJECT or call.name in CASTS) and not isinstance(call.owner, Tensor)
+    """Whether a method casts or moves what may be a model; a setting that is read by its name, it does not."""
+    casts = call.name in CASTS and all(argument.keyword is not None for argument in call.arguments.given)
+    return (call.name in _SAME_OBJECT or casts) and not isinstance(call.owner, Tensor)
 
 
 def tensor_guesses(machine: Machine, symbol: int) -> tuple[Guessed, ...]:
