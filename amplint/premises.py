@@ -31,6 +31,7 @@ class Premise(enum.Enum):
     REGION_THERE = "a region is on there"
     SAVED_NOWHERE_ELSE = "the code that trains does not save the scaler's state itself"
     RESUMED = "a later run restores this state"
+    MEAN_RETURNED = "the model returns a mean over its batch"
     UNEVEN = "the number of batches is no multiple of the window's, and another epoch follows"
     BFLOAT16_PASSED = "bfloat16 is what is passed or set"
     SCALER_ON = "the caller leaves the scaler on"

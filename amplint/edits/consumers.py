@@ -11,7 +11,7 @@ from amplint.source.tree import every, target_names
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
-_COLLECTING = frozenset({"append", "extend", "add", "insert"})
+COLLECTING = frozenset({"append", "extend", "add", "insert"})
 
 
 def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) -> Sequence[cst.CSTNode]:
@@ -24,7 +24,7 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
     found: list[cst.CSTNode] = []
     level: cst.CSTNode | None = rewrite.statement_of(call)
     work = frozenset(_work(_entered_by(region, rewrite), rewrite))
-    known = set(_bound(level)) if level is not None else set[str]()
+    known = set(bound(level)) if level is not None else set[str]()
     while isinstance(level, cst.BaseStatement):
         block = rewrite.source.parent(level)
         run: list[cst.CSTNode] = [level, *_behind(level, block)]
@@ -32,7 +32,7 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
         for index, statement in enumerate(run[1:], start=1):
             if known.isdisjoint(one.value for one in every(statement, cst.Name)):
                 continue
-            known.update(_bound(statement), _collects(statement))
+            known.update(bound(statement), _collects(statement))
             last = index if not work.isdisjoint(_work(statement, rewrite)) else last
         found = run[: last + 1] if last or not found else found
         level = rewrite.source.parent(block) if block is not None else None
@@ -42,7 +42,7 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
         block = rewrite.source.parent(level)
         for statement in _behind(level, block):
             if not known.isdisjoint(one.value for one in every(statement, cst.Name)):
-                known.update(_bound(statement), _collects(statement))
+                known.update(bound(statement), _collects(statement))
                 if not work.isdisjoint(_work(statement, rewrite)):
                     return []
         level = rewrite.source.parent(block) if block is not None else None
@@ -75,7 +75,7 @@ def _work(tree: cst.CSTNode | None, rewrite: Rewriter) -> Iterator[str]:
         yield "@"
 
 
-def _bound(tree: cst.CSTNode) -> Iterator[str]:
+def bound(tree: cst.CSTNode) -> Iterator[str]:
     for given in every(tree, cst.Assign):
         for target in given.targets:
             yield from target_names(target.target)
@@ -84,5 +84,5 @@ def _bound(tree: cst.CSTNode) -> Iterator[str]:
 def _collects(tree: cst.CSTNode) -> Iterator[str]:
     """The variables that code appends something to."""
     for call in every(tree, cst.Call):
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _COLLECTING:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in COLLECTING:
             yield from (one.value for one in (call.func.value,) if isinstance(one, cst.Name))

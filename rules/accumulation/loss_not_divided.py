@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from amplint.findings import Applicability, Fix, Severity
+from amplint.premises import Premise
 from amplint.rule import Report, Rule
 from amplint.semantics.events import Accumulation, Event, Job, LossLeftWhole, LossMultiplied, ScriptEnd
 from amplint.semantics.reading.scopes import dotted
@@ -55,7 +56,8 @@ class LossNotDivided(Rule):
     ## Fix safety
     The fix divides where backward runs. It is unsafe: gradients get smaller, and a learning rate that was found with
     the larger ones may have to grow. A loss that is meant as a sum over the window is right as it is; where a sum is in
-    sight, or the code that computes the loss is not, nothing is reported.
+    sight, or the code that computes the loss is not, nothing is reported; where a model out of sight returns the loss,
+    an info that names the assumption of a mean.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -131,6 +133,7 @@ class LossNotDivided(Rule):
                 advice=_advice(backward, window.every),
                 at=backward,
                 notes=[*((other, "nor is it here") for other in others), window_end_note(window)],
+                premises=(Premise.MEAN_RETURNED,) if {backward, *others} <= window.of_models else (),
             )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amplint.edits.arguments import have_equal_arguments
 from amplint.edits.consumers import with_consumers
+from amplint.edits.half_results import leaves_the_device
 from amplint.findings import Applicability, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
@@ -53,7 +54,8 @@ class EvaluationDtypeDiffers(Rule):
     ## Fix safety
     The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
     that region calls with the outputs. Elsewhere these are half then, for other code to convert.
-    Where a condition also trains without the region, or the evaluation is given other settings, nothing is written.
+    Where a condition also trains without the region, the evaluation is given other settings, or the outputs go on to the
+    CPU, to NumPy or to an object, nothing is written.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>
@@ -131,7 +133,10 @@ class EvaluationDtypeDiffers(Rule):
         reported: set[cst.CSTNode | None] = set()
         handled = {one for forward in evaluation if forward.autocast is Recipe.ON for one in forward.calls[-1:]}
         known = all(forward.autocast is not Recipe.UNKNOWN for forward in evaluation)
+        others = _trained_without(training)
         for forward, function, call in places if known else ():
+            if others and _root(forward) not in {_root(one) for one in training} - others:
+                continue
             apart = forward.autocast is Recipe.OFF and handled.isdisjoint(forward.calls)
             if apart and function not in reported and on.entered is not None:
                 reported.add(function)
@@ -165,7 +170,7 @@ class EvaluationDtypeDiffers(Rule):
         if not rewrite.means_the_same(region, call) or not have_equal_arguments(region, on.way, event.way, rewrite):
             return None
         header, statements = f"with {rewrite.text(region)}", with_consumers(call, region, rewrite)
-        if not statements:
+        if not statements or leaves_the_device(call, statements, rewrite):
             return None
         if len(statements) > 1:
             edits = rewrite.wrap_statements(statements, header)
@@ -173,6 +178,18 @@ class EvaluationDtypeDiffers(Rule):
             edit = rewrite.wrap_statement(call, header)
             edits = [edit] if edit else None
         return Fix("Enter the region of the training", tuple(edits), Applicability.UNSAFE) if edits else None
+
+
+def _root(forward: Forward) -> cst.CSTNode | None:
+    return forward.way[0][0]
+
+
+def _trained_without(training: list[Forward]) -> set[cst.CSTNode | None]:
+    """The functions without a caller in sight that train without a region, though others train with one.
+
+    What such functions have in common is the name of a parameter, so that nothing shows which of them trains a model.
+    """
+    return {_root(one) for one in training} - {_root(one) for one in training if one.autocast is not Recipe.OFF}
 
 
 def _dtype(forward: Forward) -> str | None:

@@ -42,7 +42,7 @@ from amplint.semantics.events import Accumulation, Job, SteppedWithin, WindowLos
 from amplint.semantics.losses import shares
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.rhythm import Boundary, Rhythm
-from amplint.semantics.models.models import is_unwrapped
+from amplint.semantics.models.models import is_model, is_unwrapped
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.plain_calls import unseen_result
 from amplint.semantics.python.tracker import Call, Operands, Tracker, Words
@@ -581,6 +581,7 @@ def _emit_accumulation(
         parallel=_always_synchronised(machine),
         discards=discards,
         by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, number, counter)),
+        of_models=frozenset(node for node in backwards if machine[Rhythm].losses[node] <= machine[Rhythm].of_models),
         guesses=guesses,
     )
 
@@ -704,13 +705,18 @@ class Windows(Tracker):
         return None
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
-        """Record the result of an unseen inherited method, which may count micro-batches, and losses that are sums."""
+        """Record the result of an unseen inherited method, which may count micro-batches, and losses that are sums.
+
+        So is what a model out of sight returns, of which either can be true.
+        """
         is_method = not isinstance(call.callee, Instance) and not CALLED_MODULE.search(call.name)
         counts = call.inherited and call.entered is None and is_method
         opaque = self.machine[Rhythm].opaque
         sums = isinstance(call.callee, Module) and call.callee.symbol in opaque
         if counts or sums or may_be_sum(last_name(call.node.func), call.arguments):
             opaque.add(symbol_of(self.machine, result))
+        if isinstance(call.callee, Unknown) and is_model(self.machine, state, call.callee, call.node.func):
+            self.machine[Rhythm].of_models.add(symbol_of(self.machine, result))
 
     def unfollowed_returns(self, function: Function, result: Value) -> None:
         """Record the result of a function that is not interpreted and no forward pass, which may have divided it."""

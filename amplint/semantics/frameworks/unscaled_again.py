@@ -15,11 +15,14 @@ from amplint.torchlib.frameworks import CLIPPING, UNSCALING
 
 
 class ManagedUnscales(Part):
-    """The call that has unscaled the gradients of a manager since the latest step, by the manager's symbol."""
+    """The call that has unscaled the gradients of a manager since the latest step, by the manager's symbol.
+
+    None behind a second one, which raises.
+    """
 
     __slots__ = ("calls",)
 
-    def __init__(self, calls: Mapping[int, cst.Call] | None = None) -> None:
+    def __init__(self, calls: Mapping[int, cst.Call | None] | None = None) -> None:
         self.calls = calls or {}
 
     def copy(self) -> ManagedUnscales:
@@ -59,12 +62,14 @@ class UnscaledTwice(Tracker):
     def _unscaled(self, state: State, call: Call, manager: Manager) -> None:
         if manager.precision not in (None, "float16"):
             return
-        before = state[ManagedUnscales].calls.get(manager.symbol)
-        if before is None:
-            state.change(ManagedUnscales).calls = {**state[ManagedUnscales].calls, manager.symbol: call.node}
-        elif not self.machine[MicroBatches].is_within_window(state, manager):
+        calls = state[ManagedUnscales].calls
+        before = calls.get(manager.symbol)
+        if manager.symbol not in calls:
+            state.change(ManagedUnscales).calls = {**calls, manager.symbol: call.node}
+        elif before is not None and not self.machine[MicroBatches].is_within_window(state, manager):
             premises = () if manager.precision is not None else (Premise.FLOAT16_CHOSEN,)
             self.machine.emit(state, UnscaledAgain, call.node, before=before, premises=premises)
+            state.change(ManagedUnscales).calls = {**calls, manager.symbol: None}
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
         """Unseen code that is passed an optimizer or a manager may step."""

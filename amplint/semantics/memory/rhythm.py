@@ -36,9 +36,9 @@ class Rhythm(Tracker):
     value, `counted` the counters, `starts` the initial values of these, `windows` those that accumulate, and `exact`
     the remainder that alone ends their windows, counted from their start. `losses` maps a backward pass to its losses,
     `divided_after_backward` are losses divided after it, with the divisor, `opaque` the results of functions that are
-    not interpreted, `inside` the unscaling calls within windows. `loaders` and `parallel` are the calls that construct
-    data loaders and distributed models; `bypassed` is whether a differentiated forward pass bypasses the wrapper, so
-    that no gradients are reduced.
+    not interpreted, `of_models` those of models out of sight, `inside` the unscaling calls within windows. `loaders`
+    and `parallel` are the calls that construct data loaders and distributed models; `bypassed` is whether a
+    differentiated forward pass bypasses the wrapper, so that no gradients are reduced.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -55,6 +55,7 @@ class Rhythm(Tracker):
         self.losses: dict[cst.CSTNode, set[int]] = {}
         self.divided_after_backward: set[tuple[int, int]] = set()
         self.opaque: set[int] = set()
+        self.of_models: set[int] = set()
         self.inside: set[cst.CSTNode] = set()
         self.loaders: dict[int, cst.Call] = {}
         self.parallel: list[cst.Call] = []
