@@ -39,9 +39,9 @@ def leaves_the_device(made: cst.CSTNode, statements: Sequence[cst.CSTNode], rewr
             given = any(_is_half(one.value, made, half) for one in call.args)
             if call.func.attr.value in COLLECTING and isinstance(owner, cst.Name) and given:
                 lists.add(owner.value)
-            elif _goes_to_cpu(call) and _is_half(owner, made, half | lists):
-                return True
-            elif given and _is_statement(call, line) and not _is_half(owner, made, half) and not _shows(call):
+                continue
+            kept = given and _is_statement(call, line) and not _is_half(owner, made, half) and not _is_of_torch(call)
+            if kept or (_goes_to_cpu(call) and _is_half(owner, made, half | lists)):
                 return True
         half |= lists
         for given_to, value in _assigned(line):
@@ -74,8 +74,8 @@ def _is_statement(call: cst.Call, line: cst.SimpleStatementLine) -> bool:
     return any(isinstance(one, cst.Expr) and one.value is call for one in line.body)
 
 
-def _shows(call: cst.Call) -> bool:
-    """Whether a call is of a module, as `torch.save(...)` is, and no object's."""
+def _is_of_torch(call: cst.Call) -> bool:
+    """Whether the function called is one of PyTorch, as in `torch.save(...)`."""
     return (dotted(call.func) or "").startswith("torch.")
 
 
@@ -87,7 +87,7 @@ def _goes_to_cpu(call: cst.Call) -> bool:
 
 
 def _is_half(value: cst.BaseExpression, made: cst.CSTNode, half: set[str]) -> bool:
-    """Whether an expression has the dtype of what `made` returns or of `half` variables, or contains a tensor that has."""
+    """Whether an expression, or a part of it, has the dtype of what `made` returns or of `half` variables."""
     if isinstance(value, cst.Name):
         return value.value in half
     if isinstance(value, cst.Attribute):

@@ -54,8 +54,8 @@ class EvaluationDtypeDiffers(Rule):
     ## Fix safety
     The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
     that region calls with the outputs. Elsewhere these are half then, for other code to convert.
-    Where a condition also trains without the region, the evaluation is given other settings, or the outputs go on to the
-    CPU, to NumPy or to an object, nothing is written.
+    Where a condition also trains without the region, the evaluation is given other settings, or the outputs go on to
+    the CPU, to NumPy or to an object, nothing is written.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/amp.html#torch.autocast>

@@ -92,7 +92,7 @@ def make(
         symbol = machine.symbols.intern(op, dtype, parts=(content.value.symbol,))
     made = Tensor(
         symbol, dtype, node if dtype not in (None, "float32") else None, traits=frozenset(kinds),
-        among=dtypes if dtype is None else None, rank=rank, device=_device(arguments, like),
+        among=dtypes if dtype is None else None, rank=rank, device=_device(op, arguments, like),
         supposed=is_dtype_assumed(wanted.value) if wanted is not None else like is not None and like.supposed,
     )  # fmt: skip
     if op in _DRAWS:
@@ -196,8 +196,13 @@ def _kind(machine: Machine, value: Value) -> str | None:
     return "int64" if isinstance(constant, int) else default_dtype(machine)
 
 
-def _device(arguments: Arguments, like: Tensor | None) -> str | None:
-    """The device type of a new tensor; None if no argument says it, since the default device can be any."""
+def _device(op: str, arguments: Arguments, like: Tensor | None) -> str | None:
+    """The device type of a new tensor; None if no argument says it, since the default device can be any.
+
+    An array of NumPy is on the CPU, and the tensor shares its memory.
+    """
+    if op == "from_numpy":
+        return "cpu"
     wanted = arguments.get("device")
     if wanted is not None:
         return device_type(wanted.value)

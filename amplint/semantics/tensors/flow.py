@@ -43,6 +43,7 @@ from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Const, Tensor, Unknown, Value, number
 from amplint.source import syntax as cst
+from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.operations import ATTENTION, UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
@@ -50,6 +51,7 @@ from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
 NOTHING = Arguments(())
 CLASSIFIES = ("cross_entropy", "nll_loss")
+_PRODUCTS = operations_with("matrices")
 """Losses whose targets are class indices or probabilities."""
 Place = tuple[cst.BaseExpression, Value]
 
@@ -106,7 +108,7 @@ def local_outcome(
         given = [typed(machine, value, parameter) for value in operands]
         if op in CLASSIFIES and len(given) > 1 and given[1].dtypes is None and _is_label(machine, operands[1]):
             given[1] = replace(given[1], dtypes=frozenset({"int64"}), supposed=True)
-        here = _reached(around, operands)
+        here = _reached(around, op, operands)
         found.append(outcome(op, given, here, asked=asked, in_place=in_place, out=receiver))
     if found[0] == found[-1]:
         return replace(found[0], supposed=found[0].supposed or labelled or is_dtype_assumed(wanted))
@@ -122,9 +124,12 @@ def _asked(op: str, arguments: Arguments) -> Value | None:
     return named
 
 
-def _reached(here: Regime | None, operands: Sequence[Value]) -> Regime | None:
-    """The autocast regime that casts these operands; None if it is for another device type."""
-    device = common(operands)
+def _reached(here: Regime | None, op: str, operands: Sequence[Value]) -> Regime | None:
+    """The autocast regime that casts these operands; None if it is for another device type.
+
+    A product has all its operands on one device.
+    """
+    device = common([one for one in operands if op not in _PRODUCTS or getattr(one, "device", None) is not None])
     if here is None or device is None:
         return here
     return replace(here, devices={device}) if reaches(here.devices, device) else None
@@ -215,7 +220,7 @@ def _assumed_outcome(
     steady, half = met
     if op == ATTENTION and any(steady is one for one in described[:3]):
         described = described[:3]  # its mask is converted or not, the others decide
-    here = _reached(regime(machine, state), [operand.value for operand in described])
+    here = _reached(regime(machine, state), op, [operand.value for operand in described])
     lows = (here.dtypes or HALF_DTYPES) & HALF_DTYPES if here is not None else HALF_DTYPES
     given = []
     for operand in described:
