@@ -581,7 +581,7 @@ def _emit_accumulation(
         parallel=_always_synchronised(machine),
         discards=discards,
         by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, number, counter)),
-        of_models=frozenset(node for node in backwards if machine[Rhythm].losses[node] <= machine[Rhythm].of_models),
+        of_models=frozenset(node for node in backwards if _is_of_models(machine, node)),
         guesses=guesses,
     )
 
@@ -630,6 +630,11 @@ def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> boo
         return None
     verdicts = {divided(machine, loss, number) for loss in machine[Rhythm].losses.get(backward, ())}
     return True if True in verdicts else False if False in verdicts else None
+
+
+def _is_of_models(machine: Machine, backward: cst.CSTNode) -> bool:
+    losses = machine[Rhythm].losses.get(backward, set())
+    return bool(losses) and losses <= machine[Rhythm].of_models
 
 
 def _is_divided_by_position(machine: Machine, backward: cst.CSTNode, number: int | None, counter: int | None) -> bool:

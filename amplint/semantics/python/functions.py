@@ -455,6 +455,7 @@ def _at(state: State, frame: int) -> State:
 def _enter_decorators(machine: Machine, state: State, function: Function, node: cst.FunctionDef) -> None:
     machine.statement = node
     inside, state.frame = state.frame, function.frame
+    state.frames.setdefault(function.frame, {})  # of a file whose statements this path has not executed
     for decorator in node.decorators:
         around, state.regions = state.regions, ()
         value = machine.evaluate(state, decorator.decorator)
