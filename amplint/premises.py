@@ -50,6 +50,7 @@ class Premise(enum.Enum):
     DIGITS = "digits count that the dtype does not have"
     WIDE_FIRST = "the first operation on it runs in float32"
     IN_LOSS = "a loss is computed from it"
+    AS_TARGET = "what is computed there without gradients is what training compares with"
     BUFFERS_COUNT = "the model keeps positions or statistics in buffers"
     UPDATED = "an optimizer updates these weights"
     OTHER_DTYPE = "the tensor has another dtype"

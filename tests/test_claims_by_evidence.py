@@ -190,3 +190,27 @@ def test_a_clip_that_raises_is_the_last_of_its_path() -> None:
     assert [TWICE.splitlines()[line - 1].strip() for line in lines] == [
         "self.accelerator.clip_grad_norm_(self.model.parameters(), 2 * self.limit)"
     ]
+
+
+ENTROPY = """
+import torch
+from transformers import AutoModelForCausalLM
+
+
+def run(name, ids):
+    model = AutoModelForCausalLM.from_pretrained(name, torch_dtype=torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters())
+    with {mode}:
+        hidden = model.model(ids)[0]
+        top = torch.full((4,), 0.0, device=hidden.device, dtype=hidden.dtype)
+        scores = torch.nn.functional.linear(hidden, model.lm_head.weight)
+        weights = (scores - top.unsqueeze(-1)).exp()
+    loss = weights.mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("torch.no_grad()", 0), ("torch.enable_grad()", 1)])
+def test_what_autograd_does_not_record_is_part_of_no_loss(mode: str, expected: int) -> None:
+    assert sum("exp" in one.message for one in told(ENTROPY.format(mode=mode), "AMP408")) == expected

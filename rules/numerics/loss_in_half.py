@@ -132,13 +132,14 @@ class LossInHalf(Rule):
             return  # they are no loss, and rounded before: AMP406 reports them
         follows = event.op in OF_CLASSES and event.region is None and event.result.dtype is None
         if event.result.dtype in HALF_DTYPES or follows:
+            unseen = (Premise.AS_TARGET,) if event.unrecorded else ()
             half, lifted = first.half, event.asked and event.region is None
             yield self.report(
                 event,
                 f"{event.op} runs in {first.dtype}{', unless a caller has autocast on' if lifted else ''}",
                 reason="Logarithms, exponentials and squares need float32, and nothing lifts them to it here.",
                 severity=Severity.INFO if lifted else None,
-                premises=() if event.op in LOSSES else (Premise.IN_LOSS,),
+                premises=() if event.op in LOSSES else (Premise.IN_LOSS, *unseen),
                 advice="Convert the inputs of the loss: x.float()."
                 if event.op in LOSSES
                 else "Convert what goes into it: x.float().",

@@ -42,7 +42,7 @@ LEFT_OUT = frozenset(
         *("symbol", "Class.chunk", "Class.frame", "Forward.model", "Function.chunk", "Function.frame"),
         *("GradientUse.optimizers", "Optimizer.owner", "ScaleDiscarded.loss", "SchedulerStep.scaler"),
         *("Stage.iteration", "Tensor.plain", "Work.iteration"),
-        *("Evidence.guesses", "Evidence.text", "Operation.arguments"),
+        *("Evidence.guesses", "Evidence.text", "Operation.arguments", "Operation.unrecorded"),
     }
 )
 """Numbers that the interpreter gives to objects and rounds as it goes, and what would only say things twice."""

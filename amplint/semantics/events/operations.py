@@ -134,7 +134,8 @@ class Operation(Event):
     is what comes out, half for the reason in `becomes`. `module` is where the object was made that runs it, `weights`
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
     None if it does not, or where that is unknown. `asked` means that an operand is half, and a function being run
-    asks for dtypes before: it provides for callers in unseen code, which may have a region.
+    asks for dtypes before: it provides for callers in unseen code, which may have a region. `unrecorded` means that
+    autograd does not record it, as far as modes show.
     """
 
     op: str
@@ -147,6 +148,7 @@ class Operation(Event):
     raises: str | None = None
     becomes: Evidence | None = None
     asked: bool = False
+    unrecorded: bool = False
 
     @property
     def half(self) -> Evidence | None:

@@ -10,6 +10,7 @@ from amplint.semantics.events import SCALED_LATE, Because, Operand, Operation, S
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.regions.callers import may_be_cast
 from amplint.semantics.regions.innermost import innermost
+from amplint.semantics.regions.ran import without_gradients
 from amplint.semantics.regions.tracker import remembers_other_dtypes
 from amplint.semantics.tensors import (
     clash_pairs,
@@ -201,7 +202,7 @@ def emit_operation(
     machine.emit(
         state, Operation, node, op=op, operands=described, result=result, arguments=arguments, in_place=in_place,
         module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
-        guesses=guesses,
+        unrecorded=without_gradients(state), guesses=guesses,
     )  # fmt: skip
 
 
