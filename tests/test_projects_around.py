@@ -171,3 +171,57 @@ def test_models_beside_a_file_that_need_kernels_keep_it_to_cuda(tmp_path: Path, 
         "nerf/utils.py": trainer.replace("pipe(parsing(x), x.to(device))", "pipe(x.to(device))"),
     }
     assert len(lint(tmp_path, files, "nerf/utils.py", "AMP106")) == count
+
+
+EVALUATING = """
+import torch
+
+def train(model, loader, optimizer, criterion):
+    model.train()
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+def evaluate(model, loader, criterion):
+    model.eval()
+    with torch.no_grad():
+        return [criterion(model(x), y).item() for x, y in loader]
+"""
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    {decorated}
+    def forward(self, x):
+        {first}
+            return self.layer(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorated", "first", "expected"),
+    [
+        ("", "with torch.autocast('cuda', enabled=self.mixed):", 0),
+        ("", '"""Scores."""\n        with amp.autocast("cuda"):', 0),
+        ("@torch.cuda.amp.autocast()", "if self.layer:", 0),
+        ("", "with torch.autocast('cuda', enabled=False):", 1),
+        ("", "with autocast(False):", 1),
+        ("", "if self.layer:", 1),
+        ("", "x = self.first(x)\n        with autocast():", 1),
+    ],
+)
+def test_a_model_out_of_sight_may_be_one_that_enters_a_region(
+    tmp_path: Path, decorated: str, first: str, expected: int
+) -> None:
+    (tmp_path / "setup.py").write_text("")
+    (tmp_path / "nets.py").write_text(MODEL.format(decorated=decorated, first=first))
+    script = tmp_path / "epochs.py"
+    script.write_text(EVALUATING)
+    for imported, told in (("", 1), ("from nets import Net\nfrom epochs import train, evaluate\n", expected)):
+        (tmp_path / "main.py").write_text(imported)
+        found = analyse(Job("epochs.py", str(script), script.read_bytes(), RULES), Modules()).findings
+        assert sum(one.code == "AMP111" for one in found) == told

@@ -50,6 +50,14 @@ _REGION = regex(rb"\bautocast\(((?:[^()\n#]|\([^()]*\)|\n)*)\)")
 _REGION_DTYPE = regex(rb"\bdtype[ \t]*=[ \t]*(?:torch\.(float16|half|bfloat16)\b)?")
 _OF_CUDA = regex(rb"^[ \t]*(?:device_type[ \t]*=[ \t]*)?[\"']cuda|^[ \t]*(?:enabled[ \t]*=[^,]*)?$")
 """Arguments of a region without a dtype that is CUDA's, whose default is float16."""
+_WITHIN = "%"
+_MODEL_IN_REGION = regex(
+    rb"(?m)^[ \t]+@(?:[\w.]+\.)?autocast\((?!False|[^\n]*enabled[ ]*=[ ]*False)[^\n]*\n(?:[ \t]+@[^\n]*\n)*"
+    rb"[ \t]+def forward\("
+    rb"|^[ \t]+def forward\([^)]*\)[^:\n]*:[ \t]*\n\s*(?:\"\"\"(?:[^\"]|\"(?!\"\"))*\"\"\"\s*)?(?:#[^\n]*\n\s*)*"
+    rb"with (?:[\w.]+\.)?autocast\((?!False|[^\n]*enabled[ ]*=[ ]*False)"
+)
+"""A `forward` that a decorator, or its first statement, puts into a region."""
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
 _MOST_CONFIGS = 500
@@ -245,6 +253,14 @@ class Modules:
         )
         return next((name for name, pattern in imports if any(map(pattern.search, raws))), None)
 
+    def model_in_region(self, importer: str) -> str | None:
+        """A file with a model that enters a region by itself, which another one imports beside `importer`."""
+        files = [path for path in self._files_around(importer) or () if path.endswith(".py") and path != importer]
+        found = [path for path in files if _MODEL_IN_REGION.search(self.raw(path) or b"")]
+        importing = _imports(importer)
+        users = [raw for path in files if importing.search(raw := self.raw(path) or b"")] if found else []
+        return next((path for path in found if any(map(_imports(path).search, users))), None)
+
     def _files_around(self, importer: str) -> tuple[str, ...] | None:
         """The scripts and configuration files of the project, None if there are too many."""
         root = self._root(os.path.dirname(importer))
@@ -302,6 +318,8 @@ class Modules:
         `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `^` for
         kernels that a module beside it imports, `~` for the dtypes of regions in files that train, `+` and a setting
         that a file sets, or `@` and a name that another file mentions.
+        kernels that a module beside it imports, `%` for a model in a region that is imported beside it, `+` and a
+        setting that a file sets, or `@` and a name that another file mentions.
         """
         sign, name = question[:1], question[1:]
         if question == _UNRESOLVED:
@@ -312,6 +330,8 @@ class Modules:
             return " ".join(name or "?" for name in sorted(self.trained(importer))), ""
         if question == _KERNELS:
             return self.kernels_beside(importer) or "", ""
+        if question == _WITHIN:
+            return self.model_in_region(importer) or "", ""
         if sign == _SETS:
             return name if self.sets(importer, name) else "", ""
         if sign == _MENTIONS:
@@ -455,6 +475,12 @@ def _dtype(arguments: bytes) -> str:
     return "float16" if name == "half" else name
 
 
+def _imports(path: str) -> re.Pattern[bytes]:
+    """An import of the module of a file, by its own name."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    return re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t][^\n]*\b%s\b" % re.escape(name.encode()))
+
+
 def _setting(name: str) -> re.Pattern[bytes]:
     """What sets a setting: an assignment, a key, an option, or its name where it is not only read or passed on."""
     one = re.escape(name.encode())
@@ -512,6 +538,10 @@ class Lookups:
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
         return self._ask(source, _KERNELS) or None if source.path else None
+
+    def model_in_region(self, source: Source) -> str | None:
+        """A file with a model that enters a region by itself, which another file imports beside `source`."""
+        return self._ask(source, _WITHIN) or None if source.path else None
 
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""

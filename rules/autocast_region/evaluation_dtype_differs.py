@@ -45,7 +45,8 @@ class EvaluationDtypeDiffers(Rule):
         outputs = model(inputs)
     ```
 
-    `torch.autocast("cuda", enabled=False)` says that float32 is meant.
+    `torch.autocast("cuda", enabled=False)` says that float32 is meant. Nothing is told of a model out of sight where
+    what imports the file also imports one whose `forward` enters a region by itself.
 
     In a file that only evaluates, the dtype of a region is compared with those in the files of the project that train,
     if they agree. A method of `self` that subclasses define counts as a model where its name says that it runs one,

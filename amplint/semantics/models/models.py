@@ -220,6 +220,10 @@ def forward(
     weights = state[ModelStates].known.get(root(machine, symbol), Model())
     statistics = bool(weights.half or weights.bfloat16) and norms.keeps_statistics(machine, state, model)
     purpose, named = _purpose(machine, training, gradients)
+    seen = isinstance(model, (Instance, Module))
+    autocast = recipe(machine, state, model)
+    if autocast is Recipe.OFF and purpose is Purpose.EVALUATION and not seen and _may_be_in_region(machine):
+        autocast = Recipe.UNKNOWN
     normalised = norms.batch_norm_guesses(machine, state, model) if statistics else ()
     cast = weights.half or weights.bfloat16
     loaded = tuple(replace(one, about="weights_cast") for one in machine.guesses_for(cast)) if cast is not None else ()
@@ -233,7 +237,7 @@ def forward(
         training=training,
         gradients=gradients,
         purpose=purpose,
-        autocast=recipe(machine, state, model),
+        autocast=autocast,
         entered=_entered(state),
         way=_call_stack(machine, node),
         half=cast is not None
@@ -244,7 +248,7 @@ def forward(
         statistics=statistics,
         inputs_cast=tuple(made for value in inputs if (made := _conversion(machine, value)) is not None),
         place=place(machine, state, model),
-        seen=isinstance(model, (Instance, Module)),
+        seen=seen,
         trained=_trained(machine, state) if purpose is Purpose.EVALUATION else "",
         guesses=(*taken, *named, *normalised, *loaded),
     )
@@ -370,6 +374,12 @@ def _may_enter_region(machine: Machine, model: Value) -> bool:
         chunk.is_class and {"forward", "autocast"} <= chunk.words and _runs_in_region(chunk)
         for chunk in machine.program.chunks
     )
+
+
+def _may_be_in_region(machine: Machine) -> bool:
+    """Whether a model out of sight may be one that enters a region by itself, imported beside the linted file."""
+    trains = any("autocast" in chunk.words for chunk in machine.program.chunks)
+    return trains and machine.program.model_in_region() is not None
 
 
 @cached_per_chunk

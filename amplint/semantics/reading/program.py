@@ -52,6 +52,9 @@ class Around(Protocol):
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
 
+    def model_in_region(self, source: Source) -> str | None:
+        """A file with a model that enters a region by itself, which another file imports beside `source`."""
+
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
 
@@ -127,6 +130,10 @@ class Program:
     def kernels_beside(self) -> str | None:
         """A package of kernels, built for CUDA by the project, that a module beside the linted file imports."""
         return self._around.kernels_beside(self.main) if self._around is not None else None
+
+    def model_in_region(self) -> str | None:
+        """A file with a model that enters a region by itself, which another file imports beside the linted one."""
+        return self._around.model_in_region(self.main) if self._around is not None else None
 
     def sets(self, name: str) -> bool:
         """Whether something can set a setting of this name: in the project, or if that is not known."""
