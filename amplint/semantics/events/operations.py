@@ -135,7 +135,7 @@ class Operation(Event):
     are its parameters, where those are known to be half. `raises` says why PyTorch refuses to run it on these dtypes,
     None if it does not, or where that is unknown. `asked` means that an operand is half, and a function being run
     asks for dtypes before: it provides for callers in unseen code, which may have a region. `unrecorded` means that
-    autograd does not record it, as far as modes show.
+    autograd does not record it, as far as modes show, where something in it is half.
     """
 
     op: str

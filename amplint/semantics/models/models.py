@@ -377,7 +377,9 @@ def _may_enter_region(machine: Machine, model: Value) -> bool:
 
 
 def _may_be_in_region(machine: Machine) -> bool:
-    """Whether a model out of sight may be one that enters a region by itself, imported beside the linted file."""
+    """Whether a function that other files call may get a model from beside the file that enters a region by itself."""
+    if machine.sites[:1] != (None,):
+        return False
     trains = any("autocast" in chunk.words for chunk in machine.program.chunks)
     return trains and machine.program.model_in_region() is not None
 

@@ -202,7 +202,7 @@ def emit_operation(
     machine.emit(
         state, Operation, node, op=op, operands=described, result=result, arguments=arguments, in_place=in_place,
         module=module, weights=weights, raises=raises, becomes=becomes, assumed=assumed, asked=asked,
-        unrecorded=without_gradients(state), guesses=guesses,
+        unrecorded=bool(reasons) and without_gradients(state), guesses=guesses,
     )  # fmt: skip
 
 
