@@ -316,10 +316,9 @@ class Modules:
 
         The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
         `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `^` for
-        kernels that a module beside it imports, `~` for the dtypes of regions in files that train, `+` and a setting
-        that a file sets, or `@` and a name that another file mentions.
-        kernels that a module beside it imports, `%` for a model in a region that is imported beside it, `+` and a
-        setting that a file sets, or `@` and a name that another file mentions.
+        kernels that a module beside it imports, `~` for the dtypes of regions in files that train, `%` for a model in a
+        region that is imported beside it, `+` and a setting that a file sets, or `@` and a name that another file
+        mentions.
         """
         sign, name = question[:1], question[1:]
         if question == _UNRESOLVED:
