@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import hashlib
 import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -36,21 +37,13 @@ _FOLDER = regex(rb"[\"']((?:\.\./)*\w[\w/-]*)[\"']")
 """A string in source code that can be a relative path of a folder."""
 _MOST_ADDED = 200
 """The number of such strings from which no further scripts are read."""
-_LAUNCHED_BY = "*"
-_UNRESOLVED = "!"
-_PRECISIONS = "?"
 _PRECISION = regex(rb"(?m)^[^#\n]{0,200}\bmixed_precision[\"']?[ \t]*:[ \t]*[\"']?(\w+)")
 _SHARDED_LAUNCH = regex(rb"(?m)^[ \t]*[\"']?distributed_type[\"']?[ \t]*:[ \t]*[\"']?(?:DEEPSPEED|FSDP)")
-_SETS = "+"
-_KERNELS = "^"
 _BUILDS_KERNELS = (b"cpp_extension", b".cu")
-_MENTIONS = "@"
-_TRAINED = "~"
 _REGION = regex(rb"\bautocast\(((?:[^()\n#]|\([^()]*\)|\n)*)\)")
 _REGION_DTYPE = regex(rb"\bdtype[ \t]*=[ \t]*(?:torch\.(float16|half|bfloat16)\b)?")
 _OF_CUDA = regex(rb"^[ \t]*(?:device_type[ \t]*=[ \t]*)?[\"']cuda|^[ \t]*(?:enabled[ \t]*=[^,]*)?$")
 """Arguments of a region without a dtype that is CUDA's, whose default is float16."""
-_WITHIN = "%"
 _MODEL_IN_REGION = regex(
     rb"(?m)^[ \t]+@(?:[\w.]+\.)?autocast\((?!False|[^\n]*enabled[ ]*=[ ]*False)[^\n]*\n(?:[ \t]+@[^\n]*\n)*"
     rb"[ \t]+def forward\("
@@ -71,6 +64,33 @@ _TREES_KEPT = 2_000_000
 """Characters of text whose trees are kept from one analysis to the next: they can take a hundred times that."""
 _TEXTS_KEPT = 40_000_000
 """Characters of text whose files are kept, cut and with what their words tell, which takes about ten times that."""
+
+
+class Query(str, enum.Enum):
+    """What the analysis of a file asks of the project around it."""
+
+    MODULE = "module"
+    """The file of a module."""
+    FILE = "file"
+    """A file by its relative path."""
+    LAUNCH = "launch"
+    """The configuration that `accelerate launch` reads."""
+    VERSION = "version"
+    """The versions of a package that the project requires."""
+    UNRESOLVED = "unresolved"
+    """A module that the file imports from the project, which lacks it."""
+    PRECISIONS = "precisions"
+    """The mixed precisions that configuration files name."""
+    KERNELS = "kernels"
+    """A package of kernels for CUDA that a module beside the file imports."""
+    TRAINED = "trained"
+    """The dtypes of the regions in files that train."""
+    MODEL_IN_REGION = "model-in-region"
+    """A file with a model that enters a region, which another file imports beside this one."""
+    SETS = "sets"
+    """Whether something sets a setting."""
+    MENTIONS = "mentions"
+    """Whether another file mentions a name."""
 
 
 class Modules:
@@ -312,37 +332,18 @@ class Modules:
         return self._requirement_files[folder]
 
     def answer(self, importer: str, question: str) -> tuple[str, str]:
-        """The answer to a query of `importer`: a place and a digest of its content, both empty for no answer.
+        """The answer to a query of `importer`, with its subject behind a space: a place, and a digest of its content.
 
-        The query is a module's name, `=` and a package whose version counts, `/` and a file name, `*` for the file that
-        `accelerate launch` reads, `!` for what the project lacks, `?` for the precisions that its files name, `^` for
-        kernels that a module beside it imports, `~` for the dtypes of regions in files that train, `%` for a model in a
-        region that is imported beside it, `+` and a setting that a file sets, or `@` and a name that another file
-        mentions.
+        An answer in words has no digest; both are empty where there is no answer.
         """
-        sign, name = question[:1], question[1:]
-        if question == _UNRESOLVED:
-            return self.unresolved(importer) or "", ""
-        if question == _PRECISIONS:
-            return " ".join(sorted(self.precisions(importer))), ""
-        if question == _TRAINED:
-            return " ".join(name or "?" for name in sorted(self.trained(importer))), ""
-        if question == _KERNELS:
-            return self.kernels_beside(importer) or "", ""
-        if question == _WITHIN:
-            return self.model_in_region(importer) or "", ""
-        if sign == _SETS:
-            return name if self.sets(importer, name) else "", ""
-        if sign == _MENTIONS:
-            return name if self.mentioned_elsewhere(importer, name) else "", ""
-        if sign == "=":
-            wanted = self.wanted(importer, name)
+        query, _, subject = question.partition(" ")
+        if query in _PLACES:
+            place = _PLACES[query](self, importer, subject)
+            return (place, self.digest(place)) if place is not None else ("", "")
+        if query == Query.VERSION:
+            wanted = self.wanted(importer, subject)
             return (wanted.place, str(wanted)) if wanted is not None else ("", "")
-        if question == _LAUNCHED_BY:
-            place = self.launched_by(importer)
-        else:
-            place = self.file(importer, name) if sign == "/" else self.place(importer, question)
-        return (place, self.digest(place)) if place is not None else ("", "")
+        return _WORDS[query](self, importer, subject), ""
 
     def stand_in(self, module: str) -> Source | None:
         """The stand-in for a module of an installed library; it has no file."""
@@ -492,6 +493,22 @@ def _setting(name: str) -> re.Pattern[bytes]:
 _OUTSIDE = LIBRARIES | (sys.stdlib_module_names - {"test", "code", "types", "trace", "copy"})
 
 
+_PLACES: Mapping[str, Callable[[Modules, str, str], str | None]] = {
+    Query.MODULE: Modules.place,
+    Query.FILE: Modules.file,
+    Query.LAUNCH: lambda modules, importer, _: modules.launched_by(importer),
+}
+_WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
+    Query.UNRESOLVED: lambda modules, importer, _: modules.unresolved(importer) or "",
+    Query.PRECISIONS: lambda modules, importer, _: " ".join(sorted(modules.precisions(importer))),
+    Query.TRAINED: lambda modules, importer, _: " ".join(name or "?" for name in sorted(modules.trained(importer))),
+    Query.KERNELS: lambda modules, importer, _: modules.kernels_beside(importer) or "",
+    Query.MODEL_IN_REGION: lambda modules, importer, _: modules.model_in_region(importer) or "",
+    Query.SETS: lambda modules, importer, name: name if modules.sets(importer, name) else "",
+    Query.MENTIONS: lambda modules, importer, name: name if modules.mentioned_elsewhere(importer, name) else "",
+}
+
+
 class Lookups:
     """The queries that `modules` answers during the analysis of one file, recorded so that they can be repeated.
 
@@ -507,57 +524,58 @@ class Lookups:
     def __call__(self, source: Source, module: str) -> Source | None:
         if not source.path or module.partition(".")[0] in _OUTSIDE:
             return None
-        place = self._ask(source, module)
+        place = self._ask(source, Query.MODULE, module)
         if not place:
             return self._modules.stand_in(module)
         return self._main if place == self._main.path else self._modules.source(place)
 
     def config(self, source: Source, name: str) -> ConfigFile | None:
         """The configuration file that `source` names by a relative path."""
-        place = self._ask(source, f"/{name}") if source.path else ""
+        place = self._ask(source, Query.FILE, name) if source.path else ""
         return self._modules.config(place) if place else None
 
     def launched_by(self, source: Source) -> ConfigFile | None:
         """The configuration beside `source` that `accelerate launch` reads."""
-        place = self._ask(source, _LAUNCHED_BY) if source.path else ""
+        place = self._ask(source, Query.LAUNCH) if source.path else ""
         return self._modules.config(place) if place else None
 
     def unresolved(self, source: Source) -> str | None:
         """What `source` imports from its own project and the project does not have."""
-        return self._ask(source, _UNRESOLVED) or None if source.path else None
+        return self._ask(source, Query.UNRESOLVED) or None if source.path else None
 
     def precisions(self, source: Source) -> Set[str]:
         """The mixed precisions that configuration files of the project of `source` name."""
-        return frozenset(self._ask(source, _PRECISIONS).split()) if source.path else frozenset()
+        return frozenset(self._ask(source, Query.PRECISIONS).split()) if source.path else frozenset()
 
     def trained(self, source: Source) -> Set[str]:
         """The dtypes of the regions in other files of the project of `source` that train, "?" for unknown ones."""
-        return frozenset(self._ask(source, _TRAINED).split()) if source.path else frozenset()
+        return frozenset(self._ask(source, Query.TRAINED).split()) if source.path else frozenset()
 
     def kernels_beside(self, source: Source) -> str | None:
         """A package of kernels, built for CUDA by the project of `source`, that a module beside it imports."""
-        return self._ask(source, _KERNELS) or None if source.path else None
+        return self._ask(source, Query.KERNELS) or None if source.path else None
 
     def model_in_region(self, source: Source) -> str | None:
         """A file with a model that enters a region by itself, which another file imports beside `source`."""
-        return self._ask(source, _WITHIN) or None if source.path else None
+        return self._ask(source, Query.MODEL_IN_REGION) or None if source.path else None
 
     def sets(self, source: Source, name: str) -> bool:
         """Whether something in the project of `source` sets, and does not only read, a setting of this name."""
-        return not source.path or bool(self._ask(source, f"{_SETS}{name}"))
+        return not source.path or bool(self._ask(source, Query.SETS, name))
 
     def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another Python file of the project of `source` mentions a name."""
-        return bool(source.path and self._ask(source, f"{_MENTIONS}{name}"))
+        return bool(source.path and self._ask(source, Query.MENTIONS, name))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""
         if package in self._libraries or not source.path:
             return self._libraries.get(package)
-        self._ask(source, f"={package}")
+        self._ask(source, Query.VERSION, package)
         return self._modules.wanted(source.path, package)
 
-    def _ask(self, source: Source, question: str) -> str:
+    def _ask(self, source: Source, query: Query, subject: str = "") -> str:
+        question = f"{query.value} {subject}"
         place, content = self._modules.answer(source.path, question)
         if place != self._main.path:
             self._asked.setdefault(source.path, {})[question] = place, content
