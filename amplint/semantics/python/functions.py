@@ -158,7 +158,8 @@ def _followed(
         _skip(machine, state, function)
         return None
     changing = body in machine.changing
-    settings = (body, state.regions, *keywords, *map(_flag, given))
+    holders = frozenset(name for value in given for name in _decisive_names(machine, state, value))
+    settings = (body, state.regions, *keywords, *map(_flag, given), holders)
     runs = [((node, *settings), CHANGING_CALLS if changing else CALLS), (settings, LONG_CALLS)]
     if machine.entered_from is not None:
         runs.append(((body, state.regions), INNER_CALLS))
@@ -279,6 +280,13 @@ def _held(machine: Machine, state: State, value: Value) -> object:
         return None
     table, decisive = state.heap.get(value.symbol, {}).items(), machine.hooks.decisive
     return frozenset((name, held) for name, held in table if type(held) in decisive or held in (NONE, TRUE, FALSE))
+
+
+def _decisive_names(machine: Machine, state: State, value: Value) -> Iterator[str]:
+    """The attributes of an object of the file that hold decisive values, such as a scaler that a setting switches."""
+    if isinstance(value, Instance):
+        held = state.heap.get(value.symbol, {}).items()
+        yield from (name for name, one in held if type(one) in machine.hooks.decisive)
 
 
 def _is_uninformative(machine: Machine, result: Value) -> bool:
