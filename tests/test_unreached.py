@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from amplint import check
 from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
@@ -83,7 +85,7 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
         ("loader = Folder(path, 'png', False)", False),
         ("loader = [load() for _ in path]", True),
         ("loader = path and load()", True),
-        ("loader = Folder(root, 'png')", True),
+        ("loader = Folder(root, 'png')", False),
         ("loader = Folder(path, 'png') if path else Folder(path)", True),
         ("if path:\n        loader = load()\n    else:\n        loader = Folder(path)", False),
         ("if path:\n        loader = load()\n    elif len(path) > 1:\n        loader = Folder(path)", True),
@@ -96,6 +98,13 @@ def test_exceptions_before_the_loop(tmp_path: Path, made: str, runs: bool) -> No
     assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
 
 
+@pytest.mark.parametrize("more", [", *", "\nfrom other import *", "\nexec(open('settings').read())"])
+def test_names_that_may_be_bound_elsewhere(tmp_path: Path, more: str) -> None:
+    files = {"train.py": SCRIPT.format(made="loader = Folder(root, 'png')", more=more), "data.py": DATA}
+    if more != ", *":
+        assert lint(tmp_path, files, "train.py", "AMP205")
+
+
 def test_functions_that_other_files_call(tmp_path: Path) -> None:
     files = {
         "train.py": SCRIPT.format(made="loader = load()", more=""),
@@ -105,81 +114,39 @@ def test_functions_that_other_files_call(tmp_path: Path) -> None:
     assert lint(tmp_path, files, "train.py", "AMP205")
 
 
-BASE = """
-import torch
-
-
-class Base:
-    def save(self, path):
-        torch.save({"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
-
-    def load(self, path):
-        self.optimizer.load_state_dict(torch.load(path)["optimizer"])
-
-    def fit(self, loader):
-        self.load("last.pt")
-        self.train(loader)
-        self.save("last.pt")
-"""
-TRAINER = """
-import torch
-from base import Base
-
-
-class Trainer(Base):
-    def __init__(self, net, optimizer, use_amp=False):
-        self.net, self.optimizer = net, optimizer
-        self.use_amp = use_amp
-        if use_amp:
-            self.scaler = torch.amp.GradScaler("cuda")
-
-    def train(self, loader):
-        for x, y in loader:
-            self.optimizer.zero_grad()
-            if self.use_amp:
-                with torch.autocast("cuda", dtype=torch.float16):
-                    loss = self.net(x, y)
-                self.scaler.scale(loss).backward()
-                self.scaler.step(self.optimizer)
-                self.scaler.update()
-            else:
-                self.net(x, y).backward()
-                self.optimizer.step()
-"""
-STARTS = """
-import torch
-from trainer import Trainer
-
-
-def run(config, net, loader):
-    optimizer = torch.optim.Adam(net.parameters())
-    {amp}
-    trainer = Trainer(net, optimizer{given})
-    trainer.fit(loader)
+CELL = """
+net = torch.nn.Linear(4, 4)
+show(net)
+optimizer = torch.optim.Adam(net.parameters())
+scaler = torch.amp.GradScaler("cuda")
+for x, y in batches:
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = net(x).sum()
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
 """
 
 
-@pytest.mark.parametrize(
-    ("amp", "given", "config", "severity"),
-    [
-        ("", ", use_amp=False", "", None),
-        ("", "", "", None),
-        ("", ", use_amp=True", "", Severity.WARNING),
-        ("", ", use_amp=config.amp", "", Severity.WARNING),
-        ("amp = getattr(config, 'AMP', False)", ", use_amp=amp", "TRAIN:\n  LR: 1\n", Severity.INFO),
-        ("amp = getattr(config, 'AMP', False)", ", use_amp=amp", "TRAIN:\n  AMP: false\n", Severity.WARNING),
-        ("amp = config.get('amp')", ", use_amp=amp", "lr: 1\n", Severity.INFO),
-        ("amp = config.get('amp', True)", ", use_amp=amp", "lr: 1\n", Severity.WARNING),
-    ],
-)
-def test_settings_that_nothing_switches_on(
-    tmp_path: Path, amp: str, given: str, config: str, severity: Severity | None
-) -> None:
-    files = {
-        "run.py": STARTS.format(amp=amp or "pass", given=given),
-        "trainer.py": TRAINER,
-        "base.py": BASE,
-        "config.yaml": config,
-    }
-    found = lint(tmp_path, files, "run.py", "AMP211")
-    assert [one.severity for one in found] == ([] if severity is None else [severity])
+def notebook(*cells: str) -> str:
+    """A notebook of these cells."""
+    kinds = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    made = [{**kinds, "source": cell} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+
+
+def test_notebooks_whose_names_come_from_the_session(tmp_path: Path) -> None:
+    script = "import torch\nimport display as show\nfrom data import batches\n" + CELL
+    files = {"train.py": script, "data.py": "batches = []\n"}
+    assert lint(tmp_path, files, "train.py", "AMP205")
+    files["train.py"] = script.replace("import display as show\n", "")
+    assert not lint(tmp_path, files, "train.py", "AMP205")
+    told = check(notebook("import torch\n%run batches.ipynb\n", CELL), filename="train.ipynb")
+    assert "AMP205" in {one.code for one in told}
+
+
+def test_excerpts_that_lack_names(tmp_path: Path) -> None:
+    excerpt = "import torch\n" + CELL.replace("show(net)", "show(net, missing)")
+    assert lint(tmp_path, {"train.py": excerpt, "other.py": "x = 1\n"}, "train.py", "AMP205")

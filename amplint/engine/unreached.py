@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 import symtable
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
@@ -24,6 +26,11 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
 """What is not evaluated where it stands, or perhaps never."""
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
+_OPEN = regex(
+    r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
+)
+"""What binds names that a text does not show."""
+_ALWAYS_THERE = frozenset({*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit"})
 _Table: TypeAlias = symtable.SymbolTable
 
 
@@ -32,7 +39,8 @@ class Unreached:
 
     What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
     and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
-    given, or is not given what it requires; a call of a function that always makes such a call raises as well.
+    given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
+    a name that nothing binds, in a file that imports others of its project.
     """
 
     def __init__(self, program: Program) -> None:
@@ -89,7 +97,12 @@ class Unreached:
         table = names.table(function) if names is not None else None
         if names is None or table is None:
             return False
-        return any(self._call_raises(source, names, table, one, depth) for one in _calls(node))
+        return any(
+            self._call_raises(source, names, table, one, depth)
+            if isinstance(one, cst.Call)
+            else isinstance(one, cst.Name) and names.lacks(table, one.value)
+            for one in _evaluated(node)
+        )
 
     def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
         name = dotted(call.func)
@@ -137,18 +150,23 @@ class Unreached:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     top = symtable.symtable(source.text, source.filename, "exec")
-                self._names[source] = _Names(source.text, top)
+                self._names[source] = _Names(source.text, top, is_open=self._may_lack_names(source))
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._names[source] = None
         return self._names[source]
 
+    def _may_lack_names(self, source: Source) -> bool:
+        """Whether a file gets names from elsewhere: a notebook, or an excerpt, which imports nothing of its project."""
+        return source.filename.endswith(".ipynb") or not self._program.imports_project(source)
+
 
 class _Names:
-    """The names of a file by its symbol tables."""
+    """The names of a file by its symbol tables; one that `is_open`, such as an excerpt, can get others as well."""
 
-    def __init__(self, text: str, top: _Table) -> None:
+    def __init__(self, text: str, top: _Table, *, is_open: bool) -> None:
         self._text = text
         self._top = top
+        self._is_open = is_open or _OPEN.search(text) is not None
         self._tables: dict[tuple[str, int], _Table] = {}
         self._bound = set[str]()
         todo = [top]
@@ -173,6 +191,11 @@ class _Names:
     def is_global(self, table: _Table, name: str) -> bool:
         """Whether a name that is read in `table` belongs to the file."""
         return name in self._bound and self._is_of_file(table, name)
+
+    def lacks(self, table: _Table, name: str) -> bool:
+        """Whether nothing binds a name that is read in `table`."""
+        unbound = not self._is_open and name not in self._bound and name not in _ALWAYS_THERE
+        return unbound and self._is_of_file(table, name)
 
     def binds_once(self, name: str) -> bool:
         """Whether no more than one place of the file can bind a name at its top level, by the look of its text."""
@@ -225,12 +248,12 @@ def _always_run(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
             return
 
 
-def _calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    """The calls that always run where `node` does."""
+def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The calls that always run where `node` does, and the names that are read."""
     if isinstance(node, _LATER):
         return
     inner: Iterable[cst.CSTNode] = children(node)
-    if isinstance(node, cst.Call):
+    if isinstance(node, (cst.Call, cst.Name)):
         yield node
     if isinstance(node, (cst.Attribute, cst.Arg)):
         inner = (node.value,)
@@ -243,7 +266,7 @@ def _calls(node: cst.CSTNode) -> Iterator[cst.Call]:
     elif isinstance(node, (cst.Assert, cst.Global, cst.Nonlocal, cst.Import, cst.ImportFrom, cst.Del, cst.AugAssign)):
         inner = ()
     for child in inner:
-        yield from _calls(child)
+        yield from _evaluated(child)
 
 
 def _takes(params: cst.Parameters, call: cst.Call, *, bound: int) -> bool:

@@ -179,6 +179,12 @@ class Program:
         submodule = f"{module}{'' if module.endswith('.') else '.'}{name}"
         return found or self._find(source, submodule) or submodule
 
+    def imports_project(self, source: Source) -> bool:
+        """Whether a file imports another one of its project."""
+        found = (self.imported(source, one.module, one.name) for one in source.imports.values())
+        homes = (one.source if isinstance(one, Chunk) else one for one in found)
+        return any(isinstance(home, Source) and bool(home.path) for home in homes)
+
     def _resolved(self, source: Source, name: str) -> Target:
         one = source.imports.get(name)
         if one is not None:
