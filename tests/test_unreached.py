@@ -12,7 +12,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
-from amplint.findings import Finding, Severity
+from amplint.findings import Finding
 
 RULES = tuple(load_registry().rules.values())
 SCRIPT = """

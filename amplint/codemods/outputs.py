@@ -28,6 +28,7 @@ from amplint.torchlib.catalogue import OPERATIONS, operations_with
 from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BANNED
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
+from amplint.training.elements import listed_outputs, optional_outputs
 from amplint.training.halves import ABOUT_HALF, halves_of
 from amplint.training.script import Script, parsed
 from amplint.training.surroundings import cached_by_text, check_time, is_long, whole_program
@@ -463,14 +464,15 @@ def can_happen(finding: Finding, dtype: str) -> bool:
 def _lifts(text: str, path: str) -> Iterator[Lift]:
     """The outputs that reach training and evaluation code, and the edits that cast each to float32."""
     run, script = found(text, path), parsed(text, path)
-    source, rewrite, optional = script.source, script.rewrite, _optional_outputs(script.source)
+    source, rewrite, optional = script.source, script.rewrite, optional_outputs(script.source)
+    lists = listed_outputs(source)
     for node in script.of_kind(cst.Call, cst.Name, cst.Attribute):
         span, above = source.span(node), source.parent(node)
         if span not in run.outputs:
             continue
         named = above.targets[0].target if isinstance(above, cst.Assign) else node
         is_tensor = used_as_tensor(named, rewrite)
-        if is_tensor is False or (is_tensor is None and span not in run.tensors):
+        if is_tensor is False or (is_tensor is None and span not in run.tensors) or dotted(node) in lists:
             continue
         if isinstance(node, cst.Call):
             if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
@@ -486,36 +488,12 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
                 yield Lift(script.row(_call_of(source, node) or node), edit, name)
 
 
-def _optional_outputs(source: Source) -> set[tuple[int, int]]:
-    """The lengths of tuples that models in sight return, each with the index of an element that can be None there."""
-    found = set[tuple[int, int]]()
-    for chunk in whole_program(source).chunks:
-        for function in every(chunk.module, cst.FunctionDef) if chunk.is_class else ():
-            if function.name.value != "forward":
-                continue
-            absent = {path for one in every(function, cst.Assign) if _is_none(one.value) for path in bound_paths(one)}
-            for one in every(function, cst.Return):
-                parts = one.value.elements if isinstance(one.value, cst.Tuple) else ()
-                found |= {
-                    (len(parts), index)
-                    for index, part in enumerate(parts)
-                    if _is_none(part.value) or dotted(part.value) in absent
-                }
-    return found
-
-
-def _is_none(value: cst.CSTNode) -> bool:
-    """Whether `value` is None, or so under a condition."""
-    if isinstance(value, cst.IfExp):
-        return _is_none(value.body) or _is_none(value.orelse)
-    return dotted(value) == "None"
-
-
 def _array_casts(text: str, path: str) -> Iterator[Lift]:
     """The casts of outputs, or parts of them, that become NumPy arrays: it computes sums in their dtype."""
     arrays, script = found(text, path).arrays, parsed(text, path)
+    lists = listed_outputs(script.source) if arrays else set[str]()
     for node in script.of_kind(cst.BaseExpression) if arrays else ():
-        if script.source.span(node) in arrays:
+        if script.source.span(node) in arrays and dotted(node) not in lists:
             yield Lift(script.row(node), script.rewrite.add_float(node))
 
 

@@ -321,7 +321,9 @@ class _Watch:
             if self._goal is Goal.REGIONS:
                 return
             raise Refusal(self._here(event), "an optimizer steps in another file")
-        given = event.call.args if isinstance(event, OptimizerStep) else ()
+        given = (
+            [one for one in event.call.args if dotted(one.value) != "None"] if isinstance(event, OptimizerStep) else []
+        )
         chooses = len(given) == 1 and isinstance(given[0].value, (cst.SimpleString, cst.Integer))
         if chooses and self._goal is not Goal.REGIONS:
             raise Refusal(event.node, "the optimizer is stepped with a key, as no optimizer of PyTorch is")

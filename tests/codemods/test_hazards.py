@@ -117,3 +117,27 @@ def test_an_output_that_can_be_none_is_cast_where_it_is_a_tensor(tmp_path: Path,
     conversion = convert(text.replace('zoo.create("net")', "zoo.wrap(Net(True))"), Wish(to="amp"), str(path))
     assert conversion.refused == ()
     assert f"        out = out.float()\n        code = {cast}\n" in conversion.text
+
+
+COUNTS = """from torch import nn
+
+
+class Net(nn.Module):
+    def forward(self, x):
+        losses, shares = list(), list()
+        for part in x:
+            losses.append(part.mean())
+            shares.append((part > 0).float().mean().item())
+        return sum(losses), {shares}
+"""
+
+
+@pytest.mark.parametrize("shares", ["shares", "torch.tensor(shares)"])
+def test_a_list_in_a_tuple_of_a_model_is_no_tensor(tmp_path: Path, shares: str) -> None:
+    (tmp_path / "nets.py").write_text("import torch\n" + COUNTS.format(shares=shares), encoding="utf-8")
+    text = LOOP.format(forward="loss, shares = model(x)", loss="loss\n    total = np.array(shares)")
+    text = text.replace("import zoo", "import numpy as np\nimport zoo\nfrom nets import Net")
+    text = text.replace('zoo.create("net")', "zoo.wrap(Net())")
+    conversion = convert(text, Wish(to="amp"), str(tmp_path / "train.py"))
+    assert conversion.refused == ()
+    assert ("np.array(shares)" in conversion.text) is (shares == "shares")

@@ -174,6 +174,13 @@ def test_a_key_is_no_closure() -> None:
     assert "dtype=torch.bfloat16):\n        loss = model(x).mean()\n" in conversion.text
 
 
+@pytest.mark.parametrize("given", ["None", "closure=None"])
+def test_none_is_no_closure(given: str) -> None:
+    conversion = convert(KEYED.replace('step("decoder")', f"step({given})"), Wish(to="amp"))
+    assert conversion.refused == ()
+    assert "scaler.step(optimizer)\n" in conversion.text
+
+
 def test_a_closure_is_refused_in_bfloat16_too() -> None:
     refused = convert(CLOSURE, Wish(to="amp", dtype="bfloat16")).refused
     assert refused == (Remark(15, "the optimizer runs a closure, which makes and uses gradients in one call"),)

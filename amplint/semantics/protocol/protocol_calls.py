@@ -23,6 +23,7 @@ from amplint.semantics.regions.innermost import is_off
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import (
+    NONE,
     TRUE,
     Class,
     Const,
@@ -194,7 +195,7 @@ def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optim
         call_function(machine, state, closure, [], {}, node)
     elif arguments.given:
         protocol.forget_gradients(state)
-    protocol.optimizer_step(machine, state, node, owner, closure=bool(arguments.given))
+    protocol.optimizer_step(machine, state, node, owner, closure=any(value != NONE for value in arguments.values))
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
