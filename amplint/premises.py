@@ -79,6 +79,7 @@ class Premise(enum.Enum):
     RUNS_ELSEWHERE = "all that runs here can do without CUDA"
     IMPORTS_THERE = "the project has the modules and names that the file imports, itself or through others"
     SWITCHED_ON = "a caller switches it on"
+    LEFT_OFF = "a run leaves autocast off"
     SETTING_THERE = "the configuration has the setting that switches it on"
     NOTHING_RAISES = "what runs before it raises no exception"
     TESTED = "more is meant than a test"
@@ -96,6 +97,7 @@ _SLIGHT = frozenset(
         Premise.TESTED,
         Premise.NOTHING_RAISES,
         Premise.SWITCHED_ON,
+        Premise.LEFT_OFF,
         Premise.OTHER_INDEX,
         Premise.MANY,
         Premise.OUT_OF_RANGE,

@@ -145,7 +145,8 @@ PROGRAMS = {
             shares = torch.arange(mask.shape[0]) / mask.shape[0]
             places[mask > 0] = shares[mask > 0]  # AMP502
             places[mask > 0] = torch.bincount(mask) / 10  # AMP502
-            places[mask > 0] = torch.bincount(mask) / x.sum()
+            places[mask > 0] = torch.bincount(mask) / x.sum()  # AMP502
+            places[mask > 0] = torch.bincount(mask) / x.mean(dtype=x.dtype)
             return places
     """,
     "one-hot rows and the weight of a layer": """

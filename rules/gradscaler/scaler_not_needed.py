@@ -164,6 +164,7 @@ class ScalerNotNeeded(Rule):
                     reason="Float32 losses need no scaling, and steps are skipped where scaled gradients overflow.",
                     advice="Switch it by the same setting: `enabled=...`.",
                     notes=[(region, "this region can be off") for region in switched if region is not None],
+                    premises=(Premise.LEFT_OFF,),
                 )
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:

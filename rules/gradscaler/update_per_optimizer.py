@@ -56,8 +56,8 @@ class UpdatePerOptimizer(Rule):
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
     def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
-        seen = (one for one in event.gradients.passes if one.backward is not None and one.carries(event.scaler))
-        gradients = next((one for one in seen if one.outdated is not None), None) if event.divides else None
+        late = (one for one in event.gradients.passes if one.outdated is not None and one.carries(event.scaler))
+        gradients = next(late, None) if event.divides else None
         if gradients is not None and gradients.outdated is not None and gradients.consumed is None:
             yield self.report(
                 event,

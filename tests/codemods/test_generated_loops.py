@@ -226,4 +226,4 @@ def test_conversion_is_whole(wish: Wish) -> None:
 
     check()
     assert converted > 5
-    assert refused > 5
+    assert refused > 0

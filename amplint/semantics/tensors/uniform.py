@@ -18,7 +18,7 @@ from amplint.torchlib.names import HALF_DTYPES
 
 _DRAWS = frozenset({"rand", "rand_like"})
 _HALF = frozenset({"half", "float16", "bfloat16"})
-_FOLLOWS = regex(r"\brand_like\(|\brand\([^\n]*\.dtype\b")
+_FOLLOWS = regex(r"\brand_like\(|\brand\([^\n]{0,200}\.dtype\b")
 """A draw in the dtype of another tensor."""
 _ORDERS = (cst.LessThan, cst.LessThanEqual, cst.GreaterThan, cst.GreaterThanEqual)
 
