@@ -83,6 +83,15 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
         ("from lib.models._compiled import kernel", True),
         ("from lib.models.cython import kernel", True),
         ("from elsewhere.models import build", True),
+        ("from lib.models.starred import build, rebuild", False),
+        ("from lib.models.starred import build", True),
+        ("from lib.models.starred_outside import rebuild", True),
+        ("from lib.models import net\nimport lib.models.stark", False),
+        ("from lib.models import net\nimport lib.models.built", True),
+        ("from lib.models import net\nimport lib.models.tree", True),
+        ("import lib.models.net", True),
+        ("import lib.models.broken", False),
+        ("import elsewhere.models", True),
         ("try:\n    from lib.models.stark import build\nexcept ImportError:\n    build = None", True),
         ("def make():\n    from lib.models.stark import build\n    return build()", True),
         ("import sys\nsys.path.append('third')\nfrom lib.models.stark import build", True),
@@ -95,6 +104,10 @@ def test_a_file_whose_imports_lead_nowhere_is_told_less_surely(tmp_path: Path, i
         "lib/models/net.py": "def build():\n    return None\n",
         "lib/models/opened.py": "def __getattr__(name):\n    return name\n",
         "lib/models/cython.pyx": "",
+        "lib/models/setup.py": 'setup(ext_modules=cythonize("tree.pyx"))\n',
+        "lib/models/starred.py": "from .net import *\n",
+        "lib/models/starred_outside.py": "from .net import *\nfrom numpy import *\n",
+        "setup.py": 'setup(ext_modules=[CppExtension("lib.models.built", ["built.cpp"])])\n',
         "lib/models/broken.py": "from lib.models.net import build\nfrom .gone import rest\n",
         "lib/beside.py": "class Loader:\n    pass\n",
         "lib/train.py": TRAINING.format(imports=imports),
@@ -102,6 +115,32 @@ def test_a_file_whose_imports_lead_nowhere_is_told_less_surely(tmp_path: Path, i
     (found,) = lint(tmp_path, files, "lib/train.py", "AMP101")
     assert found.severity is (Severity.WARNING if is_there else Severity.INFO)
     assert ("itself or through others" in found.reason) != is_there
+
+
+@pytest.mark.parametrize(
+    ("others", "is_there"),
+    [
+        ({"libs/commons.py": "", "libs/data_utils.py": ""}, False),
+        ({"libs/commons.py": ""}, True),
+        ({"libs/commons.py": "", "parts/data_utils.py": ""}, True),
+        ({"libs/commons.py": "", "libs/data_utils.py": "", "parts/commons.py": "", "parts/data_utils.py": ""}, True),
+        ({"libs/commons/__init__.py": "", "libs/data_utils/__init__.py": ""}, True),
+        ({"libs/commons.py": "", "libs/data_utils.py": "", "run.sh": "PYTHONPATH=libs python train.py\n"}, True),
+        ({"libs/commons.py": "", "libs/data_utils.py": "", "README.md": "export PYTHONPATH=$PWD/libs\n"}, True),
+        ({"libs/commons.py": "", "libs/data_utils.py": "", "setup.py": "setup(package_dir={'': 'libs'})\n"}, True),
+        ({"libs/commons.py": "", "libs/data_utils.py": "", "paths.py": "import sys\nsys.path.append('libs')\n"}, True),
+        ({"src/commons.py": "", "src/data_utils.py": ""}, True),
+    ],
+)
+def test_a_script_does_not_have_modules_of_a_folder_that_nothing_searches(
+    tmp_path: Path, others: dict[str, str], is_there: bool
+) -> None:
+    script = TRAINING.format(imports="import commons\nfrom data_utils import Loader")
+    files = {"train.py": f'{script}\n\nif __name__ == "__main__":\n    train(*commons.made())\n', **others}
+    files |= {"libs/data_utils.py": "class Loader: pass\n"} if "libs/data_utils.py" in files else {}
+    files |= {"src/data_utils.py": "class Loader: pass\n"} if "src/data_utils.py" in files else {}
+    (found,) = lint(tmp_path, files, "train.py", "AMP101")
+    assert found.severity is (Severity.WARNING if is_there else Severity.INFO)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ _MODEL_IN_REGION = regex(
 """A `forward` that a decorator, or its first statement, puts into a region."""
 _MOST_FILES = 3_000
 """The number of files of a project that are searched for a name; in a larger one, any name can be anywhere."""
+_SEARCH_PATH = regex(rb"\bsys\.path\b|\bPYTHONPATH\b|\baddsitedir\b")
+"""What has modules searched in other folders."""
+_TELLING = (".md", ".rst", "file", ".cfg", ".env")
+"""Ends of the names of files beside the scripts that tell how these are started: README.md, Dockerfile, Makefile."""
 _MOST_CONFIGS = 500
 _MOST_FOLDERS = 5_000
 """The number of folders after which the search for configuration files ends: a project can hold its data, too."""
@@ -203,8 +207,29 @@ class Modules:
         from amplint.engine.unresolved import unresolved
 
         if importer not in self._unresolved:
-            self._unresolved[importer] = unresolved([importer, *self._packages(importer)], self._imported_by)
+            lacking = unresolved([importer, *self._packages(importer)], self._imported_by)
+            self._unresolved[importer] = lacking or self._left_apart(importer)
         return self._unresolved[importer]
+
+    def _left_apart(self, importer: str) -> str | None:
+        """A module that a script imports and that stands, with others, in a folder that nothing makes it search."""
+        from amplint.engine.unresolved import apart
+
+        if b"__main__" not in (self.raw(importer) or b""):
+            return None
+        folder = os.path.dirname(importer)
+        entries = (one for place in (*self._searched(folder), *self._added(folder)) for one in self._listing(place))
+        there = _OUTSIDE.union(entry.partition(".")[0] for entry in entries)
+        found = apart(self._text(importer) or "", there, lambda: self._files_around(importer) or ())
+        if found is None:
+            return None
+        root, name = self._root(folder), re.compile(rb"\b%s\b" % re.escape(os.path.basename(found[1]).encode()))
+        told = (os.path.join(root, one) for one in self._listing(root) if one.endswith(_TELLING))
+        for path in {*(self._files_around(importer) or ()), *told}:
+            raw = self.raw(path) or b""
+            if _SEARCH_PATH.search(raw) or (os.path.basename(path) in _PROJECT and name.search(raw)):
+                return None
+        return found[0]
 
     def _packages(self, path: str) -> Iterator[str]:
         """The files of the packages that a module lies in, which run before it; none for a script."""
@@ -466,6 +491,10 @@ def _files(root: str) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(_SEARCHED))
 
 
+def _stem(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
 def _dtype(arguments: bytes) -> str:
     """The half dtype of a region with these `arguments`; "" if it is unknown."""
     found = _REGION_DTYPE.search(arguments)
@@ -477,8 +506,7 @@ def _dtype(arguments: bytes) -> str:
 
 def _imports(path: str) -> re.Pattern[bytes]:
     """An import of the module of a file, by its own name."""
-    name = os.path.splitext(os.path.basename(path))[0]
-    return re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t][^\n]*\b%s\b" % re.escape(name.encode()))
+    return re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t][^\n]*\b%s\b" % re.escape(_stem(path).encode()))
 
 
 def _setting(name: str) -> re.Pattern[bytes]:

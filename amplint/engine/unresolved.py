@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
 from amplint.records import dataclass
 from amplint.regex import regex
+from amplint.torchlib.names import LIBRARIES
 
 Listing: TypeAlias = Callable[[str], Set[str]]
 """The names of the files in a folder, none where there is no folder."""
@@ -19,10 +21,13 @@ _GENERATED = regex(r"_|.*_(?:pb2|pb2_grpc|ext|cuda|cpp|cpu|gpu|backend|kernels?)
 """Names of modules that a build makes."""
 _MOST_FILES = 60
 """The number of files, one and those that it imports, that are looked at."""
-_OPEN = regex(
-    r"(?i)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|lazy_?(?:loader|module|import)|import[ (]+\*"
-)
+_OPEN = regex(r"(?i)__getattr__|globals\(\)|sys\.modules|setattr\(|\bexec\(|lazy_?(?:loader|module|import)")
 """What binds names in a module that its text does not show."""
+_STAR = regex(r"(?:\bfrom[ \t]+([\w.]+)[ \t]+)?\bimport[ (]+\*")
+_BESIDE = regex(r"\.\w+(?:\.\w+)*")
+"""A relative module of the same package."""
+_FEWEST_APART = 2
+"""The number of modules of one other folder that a script does not have under their names by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +64,62 @@ def imported(path: str, text: str, folders: Sequence[str], listing: Listing, rea
     """
     if "sys.path" in text:
         return Imported()
-    wanted = [one for one in _statements(text) if one.level or one.module]
+    wanted = [one for one in _statements(text) if one.level or _top(one) not in {"", *LIBRARIES}]
     found = {id(one): _Search(one, path, folders, listing, read) for one in wanted}
-    satisfied = {one.module.partition(".")[0] for one in wanted if one.module and found[id(one)].is_satisfied}
+    satisfied = {_top(one) for one in wanted if one.names and found[id(one)].is_satisfied}
     for one in wanted:
         search = found[id(one)]
-        top = (one.module or "").partition(".")[0]
-        own = one.level or search.files or top in satisfied
-        own = own or any(path.startswith(os.path.join(place, top, "")) for place in folders)
-        if own and search.begins and not search.is_satisfied:
+        around = (os.path.join(place, _top(one), "") for place in folders if one.names)
+        own = one.level or search.files or _top(one) in satisfied or any(map(path.startswith, around))
+        if own and search.begins and not search.is_satisfied and not search.is_built:
             return Imported(search.lacking)
     return Imported(None, tuple(dict.fromkeys(file for one in wanted for file in found[id(one)].files)))
 
 
+def apart(text: str, there: Set[str], files: Callable[[], Iterable[str]]) -> tuple[str, str] | None:
+    """The first of several modules that a script imports and that only one other folder has, and that folder.
+
+    `there` are modules that it finds, `files` those of the project. Packages can be copies of libraries that are
+    installed, and do not count.
+    """
+    modules = (_top(one) for one in _statements(text) if not one.level)
+    homes = {name: set[str]() for name in modules if name not in there}
+    for file in files() if len(homes) >= _FEWEST_APART else ():
+        folder, name = os.path.split(file)
+        if name.endswith(".py") and (home := homes.get(name[:-3])) is not None:
+            home.add(folder)
+    alone = [(name, *home) for name, home in homes.items() if len(home) == 1]
+    places = [folder for _, folder in alone]
+    return next(((name, folder) for name, folder in alone if places.count(folder) >= _FEWEST_APART), None)
+
+
 def _statements(text: str) -> Iterator[ast.ImportFrom]:
-    """The `from` imports at the top level of a file, but for those that a condition or a handler surrounds."""
+    """The imports at the top level of a file, but for those that a condition or a handler surrounds.
+
+    An `import` of a module is here a `from` import of nothing.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return iter(())
-    return (one for one in tree.body if isinstance(one, ast.ImportFrom))
+    return itertools.chain.from_iterable(map(_as_from, tree.body))
+
+
+def _as_from(one: ast.stmt) -> Iterable[ast.ImportFrom]:
+    if isinstance(one, ast.Import):
+        return [ast.ImportFrom(alias.name, [], 0) for alias in one.names]
+    return [one] if isinstance(one, ast.ImportFrom) else ()
+
+
+def _top(one: ast.ImportFrom) -> str:
+    return (one.module or "").partition(".")[0]
 
 
 class _Search:
-    """The search for what one `from` import asks for.
+    """The search for what one import asks for.
 
     `begins` says whether a folder has the first part of the module, `files` are those that the import runs, and
-    `lacking` is what none of the folders has.
+    `lacking` is what none of the folders has. `is_built` means that a setup script makes the module.
     """
 
     def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
@@ -96,6 +130,8 @@ class _Search:
         self.begins = bool(one.level) and "__init__.py" in listing(places[0])
         self.files: list[str] = []
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
+        around = (os.path.dirname(path), *places, *(os.path.join(place, *parts[:-1]) for place in places))
+        self.is_built = bool(parts) and any(self._builds(folder, parts[-1]) for folder in around)
         for place in places:
             self.begins |= bool(parts) and self._has(place, parts[0])
             self.is_satisfied |= self._satisfies(place, parts, [alias.name for alias in one.names])
@@ -103,6 +139,13 @@ class _Search:
     def _has(self, folder: str, name: str) -> bool:
         """Whether a folder has a module or package of a name, compiled ones included."""
         return any(entry.partition(".")[0] == name for entry in self._listing(folder))
+
+    def _builds(self, folder: str, name: str) -> bool:
+        """Whether the setup script of a folder compiles a module of a name."""
+        script = os.path.join(folder, "setup.py")
+        text = self._read(script) or "" if "setup.py" in self._listing(folder) else ""
+        built = rf"[\"'](?:[\w./-]*[./])?{name}(?:\.(?:pyx|c|cc|cpp|cu))?[\"']"
+        return "ext_modules" in text and re.search(built, text) is not None
 
     def _satisfies(self, place: str, parts: Sequence[str], names: Sequence[str]) -> bool:
         folder = os.path.join(place, *parts[:-1])
@@ -116,14 +159,33 @@ class _Search:
                 return True
             file = os.path.join(package, "__init__.py") if "__init__.py" in entries else None
         self.files += [file] if file is not None else []
-        text = self._read(file) if file is not None else ""
-        if text is None:
-            return True
         missing = [one for one in names if one != "*" and not self._has(package, one) and not _GENERATED.match(one)]
-        lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if not _OPEN.search(text) else []
+        text = self._binding(file) if file is not None and missing else ""
+        lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if text is not None else []
         if lacking:
             self.lacking = f"{self.lacking.rstrip('.')}.{lacking[0]}"
         return not lacking
+
+    def _binding(self, file: str) -> str | None:
+        """The text that shows what a module binds, with that of modules of its package whose names it takes all.
+
+        None if something binds names unseen.
+        """
+        todo, texts = [file], dict[str, str]()
+        while todo:
+            path = todo.pop()
+            text = self._read(path)
+            stars = _STAR.findall(text or "")
+            if text is None or _OPEN.search(text) or not all(map(_BESIDE.fullmatch, stars)):
+                return None
+            texts[path] = text
+            beside = (os.path.join(os.path.dirname(path), *star[1:].split(".")) for star in stars)
+            todo += (one for one in map(self._file, beside) if one not in texts)
+        return "\n".join(texts.values())
+
+    def _file(self, module: str) -> str:
+        inner = os.path.join(module, "__init__.py")
+        return inner if "__init__.py" in self._listing(module) else f"{module}.py"
 
 
 def _above(path: str, level: int) -> str:
