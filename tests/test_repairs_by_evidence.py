@@ -66,6 +66,26 @@ def fit(model, loader, sharded):
         optimizer.step()
         optimizer.zero_grad()
 """
+SHARDED_ELSEWHERE = """
+from torch import nn, optim
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+def shard(model):
+    return FullyShardedDataParallel(model)
+
+def fit(model, loader, sharded):
+    {condition}model = shard(model)
+    optimizer = optim.AdamW(model.parameters())
+    for x in loader:
+        model(x).mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+def main(model, loader, sharded):
+    if loader:
+        fit(model, loader, sharded)
+"""
 ASKED = """
 import torch
 import torch.nn.functional as F
@@ -191,6 +211,8 @@ def lint(code: str, program: str) -> list[Finding]:
         ("AMP603", SEGMENT.format(segment="wrapped(module)"), False),
         ("AMP712", SHARDED.format(condition=""), True),
         ("AMP712", SHARDED.format(condition="if sharded: "), False),
+        ("AMP712", SHARDED_ELSEWHERE.format(condition=""), True),
+        ("AMP712", SHARDED_ELSEWHERE.format(condition="if sharded: "), False),
     ],
 )
 def test_a_repair_needs_evidence(code: str, program: str, repaired: bool) -> None:
