@@ -606,7 +606,7 @@ def test_a_checkpoint_of_another_file(tmp_path: Path) -> None:
         optimizer = torch.optim.Adam(model.parameters())
         scaler = torch.amp.GradScaler("cuda")
         resume(model, optimizer, "last.pt")
-        for batch in loader:
+        for batch in [torch.ones(2, 4)]:
             optimizer.zero_grad()
             with torch.autocast("cuda", dtype=torch.float16):
                 loss = model(batch).mean()

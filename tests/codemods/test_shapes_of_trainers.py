@@ -207,7 +207,9 @@ def test_sigmoids_of_models_that_a_name_chooses_are_computed_in_float32(tmp_path
     content = MODEL.format(made="pass", body=body).replace("(self, x, y)", "(self, x)")
     (package / "net.py").write_text(content, encoding="utf-8")
     loss = "nn.BCELoss()(net(x), y)"
-    conversion = _converted(tmp_path, _script(loss, "import models\n", "getattr(models, name)()"))
+    conversion = _converted(
+        tmp_path, _script(loss, "import sys\nimport models\nname = sys.argv[1]\n", "getattr(models, name)()")
+    )
     assert "torch.sigmoid(self.layer(one).float())" in _others(conversion)
     assert not any("sigmoid" in one.text for one in conversion.left)
 
