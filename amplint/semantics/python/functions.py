@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from amplint.semantics.python.constants import held
@@ -143,7 +143,8 @@ def _followed(
 ) -> list[State] | None:
     """The final states of a call, None if such calls are no longer followed."""
     body, given = node_of(function), (*positional, *keywords.values())
-    signature = (body, state.regions, *keywords, *map(_kind, given), *(_held(machine, state, value) for value in given))
+    tables = [_held(machine, state, value) for value in given]
+    signature = (body, state.regions, *keywords, *map(_kind, given), *tables)
     if signature in machine.closed:
         _skip(machine, state, function)
         return None
@@ -158,8 +159,8 @@ def _followed(
         _skip(machine, state, function)
         return None
     changing = body in machine.changing
-    holders = frozenset(name for value in given for name in _decisive_names(machine, state, value))
-    settings = (body, state.regions, *keywords, *map(_flag, given), holders)
+    decisive = frozenset(name for table in tables for name, value in table if type(value) in machine.hooks.decisive)
+    settings = (body, state.regions, *keywords, *map(_flag, given), decisive)
     runs = [((node, *settings), CHANGING_CALLS if changing else CALLS), (settings, LONG_CALLS)]
     if machine.entered_from is not None:
         runs.append(((body, state.regions), INNER_CALLS))
@@ -274,19 +275,12 @@ def _kind(value: Value) -> object:
     return value
 
 
-def _held(machine: Machine, state: State, value: Value) -> object:
+def _held(machine: Machine, state: State, value: Value) -> frozenset[tuple[str, Value]]:
     """What the attributes of an object of the file hold of flags and decisive values, on which its methods depend."""
     if not isinstance(value, Instance):
-        return None
+        return frozenset()
     table, decisive = state.heap.get(value.symbol, {}).items(), machine.hooks.decisive
     return frozenset((name, held) for name, held in table if type(held) in decisive or held in (NONE, TRUE, FALSE))
-
-
-def _decisive_names(machine: Machine, state: State, value: Value) -> Iterator[str]:
-    """The attributes of an object of the file that hold decisive values, such as a scaler that a setting switches."""
-    if isinstance(value, Instance):
-        held = state.heap.get(value.symbol, {}).items()
-        yield from (name for name, one in held if type(one) in machine.hooks.decisive)
 
 
 def _is_uninformative(machine: Machine, result: Value) -> bool:
@@ -342,7 +336,9 @@ def _outcomes(
     for value, end in returned:
         result = end.frames[frame].get(ENTERED, value)
         end.frame, end.iteration = home, state.iteration
-        leave(machine, end, (*regions, *_regions_entered_by_calls(end.regions[len(regions) :])))
+        # those entered by a call (`stack.enter_context(...)`, `context.__enter__()`) outlive their function
+        kept = (one for one in end.regions[len(regions) :] if isinstance(one.entered_by, cst.Call))
+        leave(machine, end, (*regions, *kept))
         for frame_ends in machine.hooks.frame_ends:
             frame_ends(end, end.frames[frame].values())
         _keep_nested(machine, end, frame, result)
@@ -357,11 +353,6 @@ def _outcomes(
             function_ends(end)
         ends.append(end)
     return machine.merged(ends, PATH_LIMIT), own
-
-
-def _regions_entered_by_calls(regions: tuple[Region, ...]) -> Iterator[Region]:
-    """The regions entered by a call (`stack.enter_context(...)`, `context.__enter__()`), which outlive its function."""
-    return (region for region in regions if isinstance(region.entered_by, cst.Call))
 
 
 def leave(machine: Machine, state: State, regions: tuple[Region, ...]) -> None:
