@@ -266,22 +266,20 @@ class Modules:
         one = re.escape(name.encode())
         mentions = re.compile(rb"\b%s\b" % one)
         defines = re.compile(rb"(?m)^[ \t]*(?:(?:async )?def|class)[ \t]+%s\b" % one)
-        files = self._files_around(importer)
-        raws = (self.raw(path) or b"" for path in files or () if path.endswith(".py") and path != importer)
-        return files is None or any(mentions.search(raw) and not defines.search(raw) for raw in raws)
+        if self._files_around(importer) is None:
+            return True
+        return any(mentions.search(raw) and not defines.search(raw) for _, raw in self._others(importer))
 
     def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
         """The paths of the project's other Python files in which `pattern` is found; none if there are too many."""
-        files = (path for path in self._files_around(importer) or () if path.endswith(".py"))
-        return sorted(path for path in files if path != importer and pattern.search(self.raw(path) or b""))
+        return sorted(path for path, raw in self._others(importer) if pattern.search(raw))
 
     def trained(self, importer: str) -> frozenset[str]:
         """The dtypes of the regions in the other Python files of the project that run backward, "" for unknown ones."""
-        files = self._files_around(importer)
-        if files is None:
+        if self._files_around(importer) is None:
             return frozenset({""})
-        raws = (self.raw(path) or b"" for path in files if path.endswith(".py") and path != importer)
-        return frozenset(name for raw in raws if b".backward(" in raw for name in map(_dtype, _REGION.findall(raw)))
+        raws = (raw for _, raw in self._others(importer) if b".backward(" in raw)
+        return frozenset(_dtype(arguments) for raw in raws for arguments in _REGION.findall(raw))
 
     def kernels_beside(self, importer: str) -> str | None:
         """A package that builds kernels for CUDA and that another module in the folder of `importer` always imports."""
@@ -300,11 +298,16 @@ class Modules:
 
     def model_in_region(self, importer: str) -> str | None:
         """A file with a model that enters a region by itself, which another one imports beside `importer`."""
-        files = [path for path in self._files_around(importer) or () if path.endswith(".py") and path != importer]
-        found = [path for path in files if _MODEL_IN_REGION.search(self.raw(path) or b"")]
+        found = self.scripts_with(importer, _MODEL_IN_REGION)
         importing = _imports(importer)
-        users = [raw for path in files if importing.search(raw := self.raw(path) or b"")] if found else []
+        users = [raw for _, raw in self._others(importer) if importing.search(raw)] if found else []
         return next((path for path in found if any(map(_imports(path).search, users))), None)
+
+    def _others(self, importer: str) -> Iterator[tuple[str, bytes]]:
+        """The other Python files of the project, with their contents; none if there are too many."""
+        for path in self._files_around(importer) or ():
+            if path.endswith(".py") and path != importer:
+                yield path, self.raw(path) or b""
 
     def _files_around(self, importer: str) -> tuple[str, ...] | None:
         """The scripts and configuration files of the project, None if there are too many."""

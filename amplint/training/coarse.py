@@ -9,6 +9,7 @@ from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
 from amplint.torchlib.catalogue import OPERATIONS, operations_with
+from amplint.torchlib.policy import words
 from amplint.training.bindings import bound_paths, called_name, paths
 from amplint.training.operands import has_square, is_computed_wide, operands, products_in, widens
 
@@ -19,16 +20,7 @@ _Named = Mapping[str, Sequence[cst.CSTNode]]
 """Variable -> the products of matrices that it is made of."""
 _ADDITIVE = (cst.Add, cst.Subtract)
 _ADDING = frozenset({"addmm", "baddbmm", "addbmm"})
-_VIEWS = operations_with("reshapes") | {
-    "contiguous",
-    "detach",
-    "clone",
-    "permute",
-    "transpose",
-    "t",
-    "swapaxes",
-    "movedim",
-}
+_VIEWS = operations_with("reshapes") | words("contiguous detach clone permute transpose t swapaxes movedim")
 _COLLECTING = frozenset({"append", "insert", "size", "len"})
 _SIZES = frozenset({"size", "numel", "nelement", "shape", "len"})
 _ROOTS = frozenset({"sqrt", "pow"})

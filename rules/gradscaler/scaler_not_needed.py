@@ -28,7 +28,7 @@ class ScalerNotNeeded(Rule):
     gained, while every step multiplies and checks all gradients, waits for the result, and is skipped now and then when
     the scale has grown until something overflows. That goes for a scaler that is on for float16 and for bfloat16, too.
     A scaler that nothing uses only looks as if losses were scaled, and one that is always on scales float32 losses
-    where a setting leaves autocast off.
+    where a setting leaves autocast off. That is reported where the rule is selected by its code.
 
     Where the rule is selected by its code, a scaler that is always on beside a region whose dtype comes from out of
     sight is reported, too, one that a function is given and scales the loss of a bfloat16 region with, and one whose

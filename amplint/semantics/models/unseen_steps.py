@@ -10,6 +10,7 @@ from amplint.semantics.python.definitions import node_of
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.python.truth import symbol_of
 from amplint.semantics.reading import bodies
+from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.state import State
 from amplint.semantics.values.values import Method, Unknown, Value
 from amplint.semantics.words import FORWARD_STEP
@@ -18,7 +19,7 @@ from amplint.source.source import Chunk
 
 
 class UnseenSteps(Tracker):
-    """Tracks calls of such methods by the methods of their base class."""
+    """Tracks calls of methods that only subclasses define, in methods of their base class."""
 
     def is_needed(self) -> bool:
         """Whether a selected rule handles the event."""
@@ -34,17 +35,13 @@ class UnseenSteps(Tracker):
     def call_begins(self, state: State, call: Call) -> None:
         """Handle the call of a method of `self`."""
         func = call.node.func
-        if call.owner is None or not isinstance(func, cst.Attribute) or not _is_self(func.value):
+        if call.owner is None or not isinstance(func, cst.Attribute) or dotted(func.value) != "self":
             return
         if FORWARD_STEP.search(call.name) and call.arguments.given and _is_unseen(call.callee):
             owner = symbol_of(self.machine, call.owner)
             model = self.machine.unknown("attribute", call.name, parts=(owner,))
             guesses = FORWARD_STEP.guesses(call.name)
             models.forward(self.machine, state, call.node, model, func, event=UnseenForward, guesses=guesses)
-
-
-def _is_self(owner: cst.BaseExpression) -> bool:
-    return isinstance(owner, cst.Name) and owner.value == "self"
 
 
 def _is_unseen(callee: Value) -> bool:
