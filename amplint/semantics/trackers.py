@@ -32,6 +32,7 @@ from amplint.semantics.memory.clip_order import ClipOrder
 from amplint.semantics.memory.ledger import Ledger
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.memory.rhythm import Rhythm
+from amplint.semantics.memory.scaling import Scaling
 from amplint.semantics.memory.undone import Obligations
 from amplint.semantics.models.averages import Averages
 from amplint.semantics.models.averages_alike import AveragesAlike
@@ -111,6 +112,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Owners,
     Ledger,
     Rhythm,
+    Scaling,
     Obligations,
     ClipOrder,
     Origins,

@@ -225,6 +225,11 @@ def stage_of(state: State, scaler: Scaler, optimizer: int) -> Stage:
 READY = Stage(OptState.READY)
 
 
+def scaler_state(state: State, scaler: Scaler) -> ScalerState:
+    """The state of `scaler` on a path."""
+    return state[Progress].scalers.get(scaler.symbol, ScalerState())
+
+
 class Owners(Tracker):
     """The model whose parameters each optimizer was constructed for, by symbol; None if that is unknown."""
 

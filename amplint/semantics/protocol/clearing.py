@@ -5,7 +5,7 @@ from __future__ import annotations
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Progress
-from amplint.semantics.protocol.protocol import forget_gradients
+from amplint.semantics.protocol.escapes import forget_gradients
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.reading.scopes import dotted

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job
 from amplint.semantics.frameworks import frameworks
-from amplint.semantics.protocol import protocol
+from amplint.semantics.protocol import clipping, escapes
 from amplint.semantics.protocol.cancelled import cancels
 from amplint.semantics.protocol.skips import norm_of_gradients
 from amplint.semantics.python.machine import Machine
@@ -49,7 +49,7 @@ class GradientUses(Tracker):
         given, callee = call.arguments, call.callee
         for value in given.values if call.name in _RECORDERS else ():
             if _is_gradient(self.machine, value):
-                protocol.gradients_read(self.machine, state, call.node, value, "logged", mutates=False)
+                clipping.gradients_read(self.machine, state, call.node, value, "logged", mutates=False)
         if not isinstance(callee, Ref) or not callee.name.startswith("torch.") or not given.given:
             return
         owner, out = given.values[0], given.value("out")
@@ -81,7 +81,7 @@ class GradientUses(Tracker):
             return None
         changed = _changed_gradient(self.machine, value)
         if changed is not None:
-            protocol.gradients_read(self.machine, state, target, changed, "changed", mutates=True)
+            clipping.gradients_read(self.machine, state, target, changed, "changed", mutates=True)
         return None
 
 
@@ -164,19 +164,19 @@ def _gradient_method(
     if name in _RESCALES:
         frameworks.clipped_too_early(machine, state, node)
         if any(_is_from_gradients(machine, value) for value in arguments):
-            protocol.clipped_by_hand(machine, state, node, owner)
+            clipping.clipped_by_hand(machine, state, node, owner)
     if any(_involves_scale(machine, value) for value in arguments):
-        protocol.forget_gradients(state)
+        escapes.forget_gradients(state)
         return Unknown(machine.fresh())
     if name in _SETS:
-        protocol.forget_gradients(state)
+        escapes.forget_gradients(state)
     elif name in _CLAMPS and all(limit in _SIGNS for limit in arguments):
         return Unknown(machine.fresh())
     elif name in _MEASURES or name in _CHANGES:
         mutates = name in _CHANGES
         if mutates or not cancels(machine, node):
             frameworks.met_in_hook(machine, state, node, mutates)
-            protocol.gradients_read(machine, state, node, owner, "changed" if mutates else "measured", mutates)
+            clipping.gradients_read(machine, state, node, owner, "changed" if mutates else "measured", mutates)
     elif name in _SAME_NUMBERS:
         return owner
     return machine.unknown("from gradient", name, parts=(symbol_of(machine, owner),))
@@ -200,5 +200,5 @@ def _clip(machine: Machine, state: State, node: cst.Call, name: str, arguments: 
             frameworks.clipped(machine, state, node, name.rpartition(".")[2], mutates)
         if mutates or not cancels(machine, node):
             frameworks.met_in_hook(machine, state, node, mutates)
-            protocol.gradients_read(machine, state, node, arguments.values[0], what, mutates)
+            clipping.gradients_read(machine, state, node, arguments.values[0], what, mutates)
     return Unknown(norm_of_gradients(machine))

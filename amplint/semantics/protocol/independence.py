@@ -7,7 +7,7 @@ the path on which they differ does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 
 from amplint.premises import Premise
 from amplint.records import dataclass
@@ -49,13 +49,13 @@ def unseen(
     state: State,
     node: cst.CSTNode,
     missing: str,
-    needed: Iterable[cst.CSTNode],
+    needed: cst.CSTNode | None,
     scaler: Scaler,
     instead: cst.CSTNode | None = None,
 ) -> tuple[Premise, ...]:
     """The premises of a violation at `node`, because the path lacks a call of the scaler's method `missing`.
 
-    That is a violation because the path ran the calls `needed`, with `scaler` enabled; it made the scaler, too.
+    That is a violation because the path ran the call `needed`, if any, with `scaler` enabled; it made the scaler, too.
     `instead` is what it ran in place of the missing call.
     """
     decisions = list(_decisions(machine, state))
@@ -65,7 +65,7 @@ def unseen(
         return ()
     sites = machine[CallIndex].sites
     here = {node, *(site for site in machine.sites if site is not None)}
-    demands = set[cst.CSTNode]().union(*(sites.get(one, {one}) for one in needed))
+    demands = sites.get(needed, {needed}) if needed is not None else set()
     ran = here | demands | ({scaler.created} if scaler.created is not None else set())
     wanted = {site for call, led in sites.items() if _is_call(call, missing) for site in led}
     apart: set[Set[int]] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amplint.semantics.models import models
-from amplint.semantics.protocol import protocol
+from amplint.semantics.protocol import clipping
 from amplint.semantics.python.tracker import Call, Tracker, Words
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.semantics.values.state import State
@@ -54,7 +54,7 @@ class NamedClips(Tracker):
             target = given[0] if given else Unknown(self.machine.fresh())
             hidden = isinstance(call.owner, Instance)
             guesses = (CLIPS_GRADIENTS if says else CLIPPER).guesses(name)
-            protocol.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
+            clipping.gradients_read(self.machine, state, call.node, target, "clipped", True, guesses, hidden)
             call.notes[NamedClips] = target, guesses
 
     def _measured(self, state: State, call: Call, name: str, takes_parameters: bool) -> None:
@@ -65,17 +65,17 @@ class NamedClips(Tracker):
             return
         if (
             takes_parameters
-            or protocol.has_optimizer(self.machine, state, target)
+            or clipping.has_optimizer(self.machine, state, target)
             or models.is_model(self.machine, state, target, call.node.args[0].value)
         ):
             guesses = MEASURES_GRADIENTS.guesses(name)
-            protocol.gradients_read(self.machine, state, call.node, target, "measured", False, guesses)
+            clipping.gradients_read(self.machine, state, call.node, target, "measured", False, guesses)
 
     def unseen_returns(self, state: State, call: Call, result: Value) -> None:
         """Unknown gradients were clipped, whatever else happened in unseen code."""
         if NamedClips in call.notes:
             target, guesses = call.notes[NamedClips]
-            protocol.clipped_by_name(self.machine, state, call.node, target, guesses)
+            clipping.clipped_by_name(self.machine, state, call.node, target, guesses)
 
 
 def _is_known(callee: Value) -> bool:

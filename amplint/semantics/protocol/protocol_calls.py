@@ -10,7 +10,7 @@ from amplint.semantics.losses import readings
 from amplint.semantics.memory.call_index import CallIndex
 from amplint.semantics.memory.progress import Owners
 from amplint.semantics.models import optimized
-from amplint.semantics.protocol import protocol, scale_reads
+from amplint.semantics.protocol import escapes, optimizers, passes, scale_reads, scalers
 from amplint.semantics.protocol.reads import never_read
 from amplint.semantics.python import attributes
 from amplint.semantics.python.functions import call_function
@@ -78,12 +78,12 @@ class ProtocolCalls(Tracker):
         if not call.arguments.given:
             return None
         if call.arguments.get("grad_tensors", 1) is not None:
-            protocol.forget_gradients(state)
+            escapes.forget_gradients(state)
             return Const(None)
         tensors = call.arguments.values[0]
         values = getattr(tensors, "values", (tensors,))
         scaled = [value for value in values if isinstance(value, Tensor) and value.scaled]
-        protocol.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
+        passes.backward(self.machine, state, call.node, scaled[0] if scaled else values[0] if values else tensors)
         return Const(None)
 
     def supposed_attribute(self, state: State, node: cst.Call, owner: Value, key: Value) -> Value | None:
@@ -112,7 +112,7 @@ class ProtocolCalls(Tracker):
     def _made(self, state: State, node: cst.Call, cls: str, owner: int | None) -> Optimizer:
         optimizer = Optimizer(self.machine.identity(state, node), cls, owner, self.machine.loops)
         self.machine[Owners].known[optimizer.symbol] = owner
-        protocol.new_optimizer(state, optimizer)
+        optimizers.constructed(state, optimizer)
         return optimizer
 
     def subclass_instance(self, state: State, call: Call, cls: Class, base: Ref) -> Value | None:
@@ -134,14 +134,14 @@ class ProtocolCalls(Tracker):
         if name == "backward":
             return _backward_method(machine, state, node, owner, arguments)
         if isinstance(owner, Scaler) or (name == "unscale_" and isinstance(owner, Unknown)):
-            scaler = protocol.as_scaler(machine, owner)
+            scaler = scalers.as_scaler(machine, owner)
             if scaler is None:
-                protocol.forget_gradients(state)
+                escapes.forget_gradients(state)
                 return Unknown(machine.fresh())
             return _scaler_method(machine, state, node, scaler, name, arguments)
         if name == "zero_grad" and not isinstance(owner, (Ref, Const)):
             to_none = arguments.value("set_to_none", 0) in (None, TRUE)
-            protocol.zero_grad(machine, state, node, owner, to_none)
+            optimizers.zero_grad(machine, state, node, owner, to_none)
             return Const(None)
         if isinstance(owner, Optimizer):
             if name == "step":
@@ -194,8 +194,8 @@ def _optimizer_step(machine: Machine, state: State, node: cst.Call, owner: Optim
     if isinstance(closure, Function):
         call_function(machine, state, closure, [], {}, node)
     elif arguments.given:
-        protocol.forget_gradients(state)
-    protocol.optimizer_step(machine, state, node, owner, closure=any(value != NONE for value in arguments.values))
+        escapes.forget_gradients(state)
+    optimizers.step(machine, state, node, owner, closure=any(value != NONE for value in arguments.values))
 
 
 def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Value, arguments: Arguments) -> Value:
@@ -204,9 +204,9 @@ def _backward_method(machine: Machine, state: State, node: cst.Call, owner: Valu
     if not seeds and (
         isinstance(owner, Tensor) or (isinstance(owner, Unknown) and _may_be_loss(machine, state, owner, arguments))
     ):
-        protocol.backward(machine, state, node, owner)
+        passes.backward(machine, state, node, owner)
         return Const(None)
-    protocol.forget_gradients(state)
+    escapes.forget_gradients(state)
     if isinstance(owner, Tensor):
         return Const(None)
     if state.regions:
@@ -241,20 +241,20 @@ def _scaler_method(
     if scaler.created is None:
         assume(machine, state, scaler, True)  # None has no such method
     if name == "scale":
-        return protocol.scale(machine, state, node, scaler, arguments)
+        return passes.scale(machine, state, node, scaler, arguments)
     if name == "unscale_":
-        protocol.unscale(machine, state, node, scaler, arguments)
+        scalers.unscale(machine, state, node, scaler, arguments)
     elif name == "step":
-        protocol.step(machine, state, node, scaler, arguments)
+        scalers.step(machine, state, node, scaler, arguments)
     elif name == "update":
-        protocol.update(machine, state, node, scaler, arguments)
+        scalers.update(machine, state, node, scaler, arguments)
     elif name == "is_enabled":
         return scaler.enabled
     elif name == "get_scale":
         scale_reads.read(machine, state, node, scaler)
         return readings.scale_symbol(machine, state, scaler)
     elif name not in ("state_dict", "load_state_dict"):
-        protocol.forget(machine, state, [scaler])
+        escapes.forget(machine, state, [scaler])
     return Unknown(machine.fresh())
 
 
