@@ -31,8 +31,8 @@ AMP221  `step` raised for want of gradients, or `update` for want of a step, eve
 Where there are several optimizers, the linter cannot know which of them a backward pass was meant for. There a verdict
 is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. Where
 there are several scalers, a pass reaches some optimizers only; what is said of the others is open until their gradients
-are cleared. A verdict is open as well once an exception has been caught: how far a `try` came the linter does
-not know.
+are cleared, and so is what `unscale_` has left in their stage until the next update. A verdict is open as well once an
+exception has been caught: how far a `try` came the linter does not know.
 
 Only gradients that no step has used count, and only until they are spoilt: by being divided when they should not be. A
 call that raises is taken to have done what it is for, so that one mistake is not told twice.
@@ -372,13 +372,20 @@ class Scaler(torch.amp.GradScaler):
         self.latest: int | None = None
         self.steps: set[int] = set()
         self.updated: tuple[int, Iteration] | None = None
+        self.missed: set[int] = set()
         RUN.scalers.append(self)
 
     def progress(self, now: Iteration) -> object:
         if not self._enabled:
             return None
         stages = tuple(
-            (RUN.optimizers.index(o), self._stage(o), bool(self._state(o)["found_inf_per_device"]), since(when, now))
+            (
+                RUN.optimizers.index(o),
+                self._stage(o),
+                bool(self._state(o)["found_inf_per_device"]),
+                since(when, now),
+                id(o) in self.missed,
+            )
             for o in RUN.optimizers
             for when in [self.when.get(id(o))]
         )
@@ -414,7 +421,8 @@ class Scaler(torch.amp.GradScaler):
         if not self._enabled or sys._getframe(1).f_code.co_filename != FILENAME:
             return super().unscale_(optimizer)
         line, now, stage = RUN.line(), RUN.iteration(), self._stage(optimizer)
-        RUN.doubt(optimizer)
+        if RUN.doubt(optimizer):
+            self.missed.add(id(optimizer))
         self._divides(optimizer, line)
         try:
             self._lazy()
@@ -459,6 +467,8 @@ class Scaler(torch.amp.GradScaler):
         except AssertionError as refused:
             self._expect(refused, "No inf checks were recorded for this")
             empty = True
+            if id(optimizer) in self.missed:
+                RUN.outcome.doubted.add(("AMP221", line))
             state = self._state(optimizer)
             state["stage"], state["found_inf_per_device"] = OptState.STEPPED, {torch.device("cpu"): torch.zeros(())}
         RUN.scaler_steps = False
@@ -492,7 +502,7 @@ class Scaler(torch.amp.GradScaler):
                 empty = True
             super().update(2 * self.get_scale())
         RUN.always("AMP221", line, empty)
-        self.latest, self.updated, self.when, self.steps = None, (line, now), {}, set()
+        self.latest, self.updated, self.when, self.steps, self.missed = None, (line, now), {}, set(), set()
 
     def _lazy(self) -> None:
         """PyTorch insists that `scale` comes before everything else; that a script forgets it is not looked for."""

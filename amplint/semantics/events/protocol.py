@@ -25,7 +25,7 @@ class OptState(enum.Enum):
 
 
 class GradState(enum.Enum):
-    """What an optimizer's gradients are."""
+    """What an optimizer's gradients are: MIXED ones are sums of several fates, of which nothing is reported."""
 
     NONE = "none"
     RAW = "raw"
@@ -33,6 +33,10 @@ class GradState(enum.Enum):
     UNSCALED = "unscaled"
     MIXED = "mixed"
     UNKNOWN = "unknown"
+
+
+_OF_PASSES = (GradState.RAW, GradState.SCALED, GradState.UNSCALED)
+"""States of gradients whose passes are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Gradients:
     @property
     def passes(self) -> tuple[Gradients, ...]:
         """What is known of each backward pass, the latest first."""
-        return () if self.state in (GradState.NONE, GradState.UNKNOWN) else (self, *self.earlier)
+        return (self, *self.earlier) if self.state in _OF_PASSES else ()
 
     @property
     def scalers(self) -> Set[int]:

@@ -11,20 +11,21 @@ from amplint.source import syntax as cst
 
 NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 CLEARED = Gradients(GradState.NONE)
+_MIXED = Gradients(GradState.MIXED)
 
 
 def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
     """The gradients after a backward pass adds `fresh` ones to those `before`.
 
     The pass may be for another optimizer unless this one is `alone`: if its gradients differed in scale before, the
-    result is unknown.
+    result is mixed.
     """
     if before.consumed is not None:
         return fresh
     if alone:
         earlier = tuple(one for one in before.passes if _pass_key(one) != _pass_key(fresh))
         return replace(fresh, earlier=earlier)
-    return NO_GRADIENTS if _disturbs(before, fresh.scaler) else fresh
+    return _MIXED if _disturbs(before, fresh.scaler) else fresh
 
 
 def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
@@ -36,7 +37,7 @@ def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
 
 
 def unscaled(before: Gradients, scaler: Scaler, refused: bool) -> Gradients:
-    """`before` divided by the scale; gradients made invalid by that are dropped.
+    """`before` divided by the scale; gradients made invalid by that are dropped, and mixed if none are left.
 
     Gradients that code out of sight computed are taken to carry it. If PyTorch has `refused` the call, scaled gradients
     become unscaled and others are kept.
@@ -56,7 +57,7 @@ def unscaled(before: Gradients, scaler: Scaler, refused: bool) -> Gradients:
 
 def used(before: Gradients, node: cst.CSTNode) -> Gradients:
     """`before`, consumed by a step at `node`."""
-    if before.state is GradState.NONE:
+    if before.state in (GradState.NONE, GradState.MIXED):
         return before
     return replace(before, consumed=node, earlier=tuple(replace(one, consumed=node) for one in before.earlier))
 
@@ -89,7 +90,7 @@ def waiting(gradients: Gradients) -> bool:
 
 def may_wait(gradients: Gradients) -> bool:
     """Whether a pass has left gradients that no step has consumed, as far as is known."""
-    unknown = gradients.state is GradState.UNKNOWN and gradients.manager is None
+    unknown = gradients.state in (GradState.UNKNOWN, GradState.MIXED) and gradients.manager is None
     return waiting(gradients) or (unknown and gradients.consumed is None)
 
 
@@ -101,7 +102,7 @@ def carrying(gradients: Gradients) -> Gradients:
 
 def _together(passes: Sequence[Gradients]) -> Gradients:
     if not passes:
-        return NO_GRADIENTS
+        return _MIXED
     return replace(passes[0], earlier=tuple(replace(one, earlier=()) for one in passes[1:]))
 
 
