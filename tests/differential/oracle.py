@@ -490,6 +490,8 @@ class Scaler(torch.amp.GradScaler):
             super().update()
         except AssertionError as refused:
             self._expect(refused, "No inf checks were recorded prior")
+            if any(optimizer.missed for optimizer in RUN.optimizers):
+                RUN.outcome.doubted |= {("AMP215", line), ("AMP221", line)}
             made = [made for optimizer in RUN.optimizers for made in optimizer.carrying()]
             pending = [one for one in made if one.scaler is self and math.isclose(one.factor, self.get_scale())]
             if self.updated is not None and same(self.updated[1], now):
@@ -527,8 +529,8 @@ class Scaler(torch.amp.GradScaler):
         for _, made, value in optimizer.live():
             made.spoilt = made.scaler is not self or not math.isclose(value, self.get_scale())
             if made.scaler is self and made.spoilt:
-                assert self.updated is not None
-                RUN.show("AMP215", self.updated[0], made)
+                if self.updated is not None:  # else another scaler has divided them, by a call that PyTorch refuses
+                    RUN.show("AMP215", self.updated[0], made)
             elif made.scaler is not None and made.spoilt:
                 RUN.show("AMP207", line, made)
 

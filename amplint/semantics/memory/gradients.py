@@ -11,7 +11,7 @@ from amplint.source import syntax as cst
 
 NO_GRADIENTS = Gradients(GradState.UNKNOWN)
 CLEARED = Gradients(GradState.NONE)
-_MIXED = Gradients(GradState.MIXED)
+MIXED = Gradients(GradState.MIXED)
 
 
 def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
@@ -25,7 +25,7 @@ def added(before: Gradients, fresh: Gradients, alone: bool) -> Gradients:
     if alone:
         earlier = tuple(one for one in before.passes if _pass_key(one) != _pass_key(fresh))
         return replace(fresh, earlier=earlier)
-    return _MIXED if _disturbs(before, fresh.scaler) else fresh
+    return MIXED if _disturbs(before, fresh.scaler) else fresh
 
 
 def _disturbs(before: Gradients, scaler: Scaler | None) -> bool:
@@ -102,7 +102,7 @@ def carrying(gradients: Gradients) -> Gradients:
 
 def _together(passes: Sequence[Gradients]) -> Gradients:
     if not passes:
-        return _MIXED
+        return MIXED
     return replace(passes[0], earlier=tuple(replace(one, earlier=()) for one in passes[1:]))
 
 

@@ -121,7 +121,7 @@ def _left_out_by(machine: Machine, state: State, call: cst.CSTNode, block: cst.C
         if isinstance(above, cst.If) and inner is not above.test and next(every(above.test, cst.Call), None) is None:
             outcomes = test(machine, state.copy(), above.test)
             (holds, tested), _ = outcomes[0]
-            varies = any(_varies(machine.symbols, one) for one in tested)
+            varies = any(_varies(machine.symbols, one) or _is_of_round(machine, state, one) for one in tested)
             if len(outcomes) == 1 and tested and not varies and holds is not (inner is above.body):
                 return frozenset(atom for one in tested for atom in _atoms(machine.symbols, one))
         inner = above
@@ -170,6 +170,13 @@ def _implied(machine: Machine, state: State, ran: cst.CSTNode, here: Set[cst.CST
 
 def _varies(symbols: Symbols, symbol: int) -> bool:
     return any(symbols.key(one)[0] in _VARYING for one in symbols.derivation(symbol))
+
+
+def _is_of_round(machine: Machine, state: State, symbol: int) -> bool:
+    """Whether the result of a call in the running round of a loop is in `symbol`."""
+    began = state.iteration[-1] if state.iteration else None
+    calls = (one for one in machine.symbols.derivation(symbol) if machine.symbols.key(one)[0] == "call")
+    return began is not None and any(machine.symbols.time(one) >= began for one in calls)
 
 
 def _atoms(symbols: Symbols, symbol: int) -> Iterator[int]:

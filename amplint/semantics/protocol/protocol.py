@@ -12,7 +12,7 @@ from dataclasses import replace
 from amplint.semantics.accumulation import windows
 from amplint.semantics.events import Job, ScalerRecordsRead
 from amplint.semantics.frameworks import frameworks
-from amplint.semantics.memory.gradients import CLEARED, NO_GRADIENTS, each
+from amplint.semantics.memory.gradients import CLEARED, MIXED, NO_GRADIENTS, each
 from amplint.semantics.memory.progress import ANY_OPTIMIZER, Owners, Progress, ScalerState
 from amplint.semantics.memory.scaling import Scaling
 from amplint.semantics.protocol.clipping import gradients_read
@@ -124,8 +124,9 @@ class Protocol(Tracker):
         return isinstance(element, (Optimizer, Scaler))
 
     def forget(self, state: State) -> None:
-        """Everything is unknown."""
+        """Everything is unknown, also whether there are gradients."""
         forget_protocol(state)
+        state.change(Progress).gradients = dict.fromkeys(state[Progress].gradients, MIXED)
 
     def escape(self, state: State, values: Iterable[Value]) -> None:
         """Scalers and optimizers among these values may be used."""
