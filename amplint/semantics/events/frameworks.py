@@ -153,6 +153,17 @@ class WindowOfOne(Event):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class NeverAccumulated(Event):
+    """A backward pass of `manager`, behind which a `step` follows at once, where nothing enters its windows.
+
+    The manager divides the loss by the number of micro-batches all the same.
+    """
+
+    manager: Manager
+    step: cst.CSTNode
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class EnteredTwice(Event):
     """A micro-batch of `manager` begins within one that begins at `outer`, so that both are counted."""
 

@@ -12,6 +12,7 @@ from amplint.semantics.events import (
     ClippedEachTime,
     DividedTwice,
     EnteredTwice,
+    NeverAccumulated,
     UnscaledAgain,
     WindowOfOne,
 )
@@ -21,22 +22,32 @@ from amplint.semantics.models.origins import root
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Call, Operands, Tracker
 from amplint.semantics.python.truth import symbol_of
+from amplint.semantics.reading.scopes import last_name
 from amplint.semantics.values.facts import Fact
 from amplint.semantics.values.state import Iteration, Part, State
 from amplint.semantics.values.symbols import Callee, Key
-from amplint.semantics.values.values import NONE, Const, Manager, Ref, Unknown, Value
+from amplint.semantics.values.values import NONE, Const, Manager, Optimizer, Ref, Unknown, Value
+from amplint.semantics.words import OPTIMIZER_NAME
 from amplint.source import syntax as cst
+from amplint.source.source import Chunk
 from amplint.torchlib.averages import UPDATES, UPDATING
 from amplint.torchlib.deepspeed import UNDIVIDED
 from amplint.torchlib.frameworks import CLIPPING, DIVIDING, WINDOW
 
 _STEPS = "gradient_accumulation_steps"
 _EVENTS = frozenset(
-    event.kind for event in (ClearedInWindow, ClippedEachTime, DividedTwice, EnteredTwice, UnscaledAgain, WindowOfOne)
+    event.kind
+    for event in (
+        *(ClearedInWindow, ClippedEachTime, DividedTwice, EnteredTwice),
+        *(NeverAccumulated, UnscaledAgain, WindowOfOne),
+    )
 )
 _COUNTS_ITSELF = frozenset({"deepspeed_plugin", "DeepSpeedPlugin"})
 _SETS_STEPS = frozenset({_STEPS, "gradient_accumulation_plugin", "deepspeed_plugin"})
 """Arguments that say how many micro-batches a window has."""
+_SYNCED = "sync_gradients"
+"""An attribute of the manager: true in all micro-batches where nothing enters its windows."""
+_ENTERS = regex(rf"\.{WINDOW}\(|\bno_sync\b")
 _SET_LATER = regex(rf"\.{_STEPS}\s*=[^=]|\bGradientState\b|hf_ds_config|DeepSpeedPlugin")
 
 
@@ -91,9 +102,11 @@ class MicroBatches(Tracker):
 
     `windows` maps the calls that begin a micro-batch to its models, `entering` maps their results to them, `blocks` are
     the `with` statements that enter one, `without_steps` the constructions of managers that get no number of
-    micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one, and
-    `divisions` maps the result of a division that is no average of a sum to the node and the symbol of the divisor,
-    `sums` the result of an addition to the number of loops around it.
+    micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one,
+    `passed` is the latest backward pass outside of all of them, with its manager and iteration, `at_once` maps managers
+    to such a pass and the step of an optimizer behind it in the same iteration, and `divisions` maps the result of a
+    division that is no average of a sum to the node and the symbol of the divisor, `sums` the result of an addition to
+    the number of loops around it.
     """
 
     part = EnteredMicroBatches
@@ -105,6 +118,8 @@ class MicroBatches(Tracker):
         self.without_steps: dict[int, cst.Call] = {}
         self.begun: dict[int, cst.CSTNode] = {}
         self.gets_steps = False
+        self.passed: tuple[cst.Call, Manager, Iteration] | None = None
+        self.at_once: dict[int, tuple[cst.Call, Manager, cst.Call]] = {}
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
         self.sums: dict[int, int] = {}
@@ -118,6 +133,8 @@ class MicroBatches(Tracker):
         owner = call.owner
         if self.blocks and owner is not None and call.name in ("zero_grad", "step"):
             self._worked_on(state, call, owner)
+        if self.passed is not None and call.name == "step" and _is_optimizer(call):
+            self._stepped_at_once(state, call)
         if self.blocks and isinstance(owner, Unknown) and call.name in UPDATING:
             self._averaged(state, call, owner)
         if isinstance(owner, Manager) and owner.kind in DIVIDING:
@@ -135,6 +152,8 @@ class MicroBatches(Tracker):
                 self.machine.emit(state, ClippedEachTime, call.node, call=call.node, manager=manager, spelled=name)
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
+            if not self.is_within_window(state, manager):
+                self.passed = call.node, manager, state.iteration
             self._divided_again(state, call, manager, call.arguments.values[0])
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
@@ -157,6 +176,31 @@ class MicroBatches(Tracker):
         if named and not self.gets_steps and not any(_SET_LATER.search(chunk.text) for chunk in chunks):
             for manager in self.without_steps.keys() & self.begun.keys():
                 self.machine.emit(State(), WindowOfOne, self.without_steps[manager], entered=self.begun[manager])
+
+        self._report_unentered(chunks)
+
+    def _stepped_at_once(self, state: State, call: Call) -> None:
+        """Record a step in the iteration of the latest backward pass, unless a condition may end a window."""
+        assert self.passed is not None
+        backward, manager, iteration = self.passed
+        synced = self.machine.unknown("attribute", _SYNCED, parts=(manager.symbol,)).symbol
+        always = frozenset(fact for fact in state.facts if synced in self.machine.symbols.derivation(_symbol(fact)))
+        if iteration and iteration == state.iteration and not _may_end(self.machine, state, always):
+            self.at_once.setdefault(manager.symbol, (backward, manager, call.node))
+            if not isinstance(call.owner, Optimizer):
+                named = call.node.func.value if isinstance(call.node.func, cst.Attribute) else call.node
+                self.machine.record_guesses(backward, OPTIMIZER_NAME.guesses(last_name(named)))
+
+    def _report_unentered(self, chunks: Sequence[Chunk]) -> None:
+        """Report managers that get a number of micro-batches, and whose windows nothing enters."""
+        if any(_ENTERS.search(chunk.text) for chunk in chunks):
+            return
+        for backward, manager, step in self.at_once.values():
+            made = self.without_steps.get(manager.symbol)
+            given = made is not None and any(one.keyword and one.keyword.value == _STEPS for one in made.args)
+            if given and manager.steps not in (None, NONE, Const(1)):
+                guesses = self.machine.guesses_for(backward)
+                self.machine.emit(State(), NeverAccumulated, backward, manager=manager, step=step, guesses=guesses)
 
     def is_within_window(self, state: State, manager: Manager) -> bool:
         """Whether a `with` statement around has entered a micro-batch of `manager`."""
@@ -275,7 +319,7 @@ class MicroBatches(Tracker):
 def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
     """Whether the path may be at the end of a window, by a condition about windows or one decided since `before`."""
     for fact, holds in state.facts.items():
-        symbol = fact if isinstance(fact, int) else fact[1]
+        symbol = _symbol(fact)
         if fact not in before:
             if any(_implies_end(machine.symbols.key(part)) for part in machine.symbols.derivation(symbol)):
                 return True
@@ -284,6 +328,18 @@ def _may_end(machine: Machine, state: State, before: Set[Fact]) -> bool:
             if found is not None and found.counter is not None and found.holds == bool(holds.value):
                 return True
     return False
+
+
+def _is_optimizer(call: Call) -> bool:
+    """Whether the object whose method is called is an optimizer, or by its name one that is chosen."""
+    if isinstance(call.owner, Optimizer):
+        return True
+    named = isinstance(call.node.func, cst.Attribute) and OPTIMIZER_NAME.search(last_name(call.node.func.value))
+    return isinstance(call.owner, Unknown) and bool(named)
+
+
+def _symbol(fact: Fact) -> int:
+    return fact if isinstance(fact, int) else fact[1]
 
 
 def _implies_end(key: Key) -> bool:
