@@ -7,6 +7,7 @@ from amplint.semantics.accumulation.uncleared import Clearing
 from amplint.semantics.accumulation.windows import Windows
 from amplint.semantics.checkpoints.checkpoints import Checkpoints
 from amplint.semantics.checkpoints.owners import ScalerOwners
+from amplint.semantics.checkpoints.sides import OneSidedCheckpoints
 from amplint.semantics.configs.files import ConfigFiles
 from amplint.semantics.custom_functions.custom_functions import CustomFunctions
 from amplint.semantics.custom_functions.rehearsal import Contexts
@@ -145,6 +146,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     # checkpoints and the protocol
     Checkpoints,
     ScalerOwners,
+    OneSidedCheckpoints,
     ProtocolCalls,
     Segments,
     Protocol,

@@ -14,6 +14,7 @@ from amplint.semantics.events import (
     AutocastCreated,
     CheckpointLacksApex,
     CheckpointLacksScaler,
+    CheckpointOneSided,
     Event,
     ScalerKept,
 )
@@ -53,8 +54,10 @@ class ScalerNotCheckpointed(Rule):
 
     An info where a setting chooses the dtype of all regions, or where the scaler is passed to unseen code that
     trains, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
-    Where the rule is selected by its code, it also reports a class that keeps and steps a scaler and has no method that
-    could save it. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
+    An info, too, where a file saves the scaler's state and restores only the optimizer's, or the reverse, and no training
+    is in sight. Where the rule is selected by its code, it also reports a class that keeps and steps a scaler and has no
+    method that could save it, and checkpoints without the state of a scaler that their class makes, or their function
+    is given. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
     same way, as an info.
 
     ## Fix safety
@@ -123,6 +126,27 @@ class ScalerNotCheckpointed(Rule):
             notes=[(event.initialized, "from here on apex scales the losses of this optimizer")],
             severity=Severity.INFO,
             premises=() if event.restores else (Premise.RESUMED,),
+        )
+
+    def on_checkpoint_one_sided(self, event: CheckpointOneSided) -> Iterator[Report]:
+        if self._dtypes and all(one is not None and one <= WIDE for one in self._dtypes) and not event.index.halves:
+            return
+        done, reverse = ("saved", "restored") if event.saves else ("restored", "saved")
+        if event.assumed:
+            message = f"the optimizer's state is {done} here, and that of the scaler is not"
+            note = "the scaler of this class, or of this function"
+            premises = [Premise.SAVED_NOWHERE_ELSE, Premise.RESUMED]
+        else:
+            message = f"the optimizer's state is {done} here, the scaler's is {reverse} but never {done}"
+            note = f"the scaler's state is {reverse} here"
+            premises = [Premise.SAVED_NOWHERE_ELSE if event.saves else Premise.RESUMED]
+        yield self.report(
+            event,
+            message,
+            advice="Save scaler.state_dict() beside the optimizer's state, and load it when training resumes.",
+            notes=[(event.other, note)],
+            severity=Severity.INFO,
+            premises=premises,
         )
 
     def on_scaler_kept(self, event: ScalerKept) -> Iterator[Report]:

@@ -239,12 +239,15 @@ def pass_through_guesses(machine: Machine, loop: cst.CSTNode) -> tuple[Guessed, 
 
 
 def may_be_uneven(machine: Machine, loop: cst.For) -> bool:
-    """Whether the last window of `loop` can be shorter, as far as is known of what it iterates over."""
+    """Whether the last window of `loop` can be shorter, as far as is known of what it iterates over.
+
+    A loader that drops its last batch can have any number of whole ones.
+    """
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
         source = _wrapped(machine, source)
     if source is not None:
-        return uneven(machine, loop)
+        return True
     calls = (call.func for call in every(loop.iter, cst.Call))
     counted = any(isinstance(func, cst.Name) and func.value == "range" for func in calls)
     return not counted or _goes_over_all(machine, loop)

@@ -282,6 +282,7 @@ def conclude(machine: Machine) -> None:
             if listed is not None:
                 wrapped = (*wrapped, *OPTIMIZER_NAME.guesses(listed))
             machine.statement = first.statement
+            ledger.told = True
             machine.emit(
                 State(),
                 CheckpointLacksScaler,

@@ -13,7 +13,7 @@ from amplint.semantics.events.accumulation import (
 )
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
-from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, Place, ScalerKept
+from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, CheckpointOneSided, Place, ScalerKept
 from amplint.semantics.events.frameworks import (
     AllHalf,
     AveragedInWindow,
@@ -227,6 +227,7 @@ __all__ = [
     "CastBack",
     "CheckpointLacksApex",
     "CheckpointLacksScaler",
+    "CheckpointOneSided",
     "Checkpointed",
     "Clash",
     "ClearedInWindow",

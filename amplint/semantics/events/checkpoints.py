@@ -60,3 +60,15 @@ class ScalerKept(Event):
 
     step: cst.CSTNode
     name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckpointOneSided(Event):
+    """The state of an optimizer is saved here, or else restored, and the scaler's is not.
+
+    `other` is where the file does the reverse with the scaler's, or, where the finding is assumed, where a class makes
+    a scaler, or a function gets one.
+    """
+
+    saves: bool
+    other: cst.CSTNode

@@ -22,7 +22,7 @@ class Ledger(Tracker):
     `state_dict`, and `elsewhere` maps a call that leads to such places in other files to these files. `trained_unseen`
     maps a scaler to the optimizers that unseen code trains with it, `kept` are the scalers that an unseen object keeps
     for that, and `exports` says that the method of such an object may save them. `initialized` maps an optimizer to the
-    call that puts it under apex's loss scaling.
+    call that puts it under apex's loss scaling. `told` says that a scaler's missing state has been emitted.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -41,6 +41,7 @@ class Ledger(Tracker):
         self.trained_unseen: dict[int, set[int]] = {}
         self.kept: set[int] = set()
         self.exports = False
+        self.told = False
         self.initialized: dict[int, cst.CSTNode] = {}
         self.own: set[cst.CSTNode] = set()
         self.elsewhere: dict[cst.CSTNode, set[Source | None]] = {}
