@@ -153,6 +153,43 @@ class Net(L.LightningModule):
 
 L.Trainer(precision="{precision}").fit(Net(), None)
 """
+DROPPING = """
+import torch
+from torch.utils.data import DataLoader
+
+def train(model, optimizer, data, n):
+    loader = DataLoader(data, batch_size=4, drop_last=True)
+    for epoch in range(3):
+        optimizer.zero_grad()
+        for step, (x, y) in enumerate(loader):
+            (torch.nn.functional.mse_loss(model(x), y) / n).backward()
+            if {condition}:
+                optimizer.step()
+                optimizer.zero_grad()
+"""
+BRANCHES = """
+import torch
+
+class Trainer:
+    def __init__(self, model, optimizer, n, fp16):
+        self.model, self.optimizer, self.n, self.fp16 = model, optimizer, n, fp16
+        self.scaler = torch.amp.GradScaler("cuda", enabled=fp16)
+
+    def train(self, loader):
+        self.optimizer.zero_grad()
+        for step, (x, y) in enumerate(loader):
+            if {test}:
+                with torch.autocast("cuda"):
+                    loss = torch.nn.functional.cross_entropy(self.model(x), y)
+                self.scaler.scale({scaled}).backward()
+            else:
+                loss = torch.nn.functional.cross_entropy(self.model(x), y) / self.n
+                loss.backward()
+            if (step + 1) % self.n == 0:
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                self.optimizer.zero_grad()
+"""
 OFF, ON = "if True:", 'with torch.autocast("cuda", enabled=self.use_amp):'
 CLEARS = "optimizer.zero_grad()"
 FIRST = "if step == 0:\n                optimizer.zero_grad()"
@@ -180,6 +217,11 @@ PROGRAMS = [
     ("AMP743", HOOK.format(hook="on_after_backward(self)", precision="16-mixed"), 1),
     ("AMP743", HOOK.format(hook="on_after_backward(self)", precision="bf16-mixed"), 0),
     ("AMP743", HOOK.format(hook="on_before_optimizer_step(self, optimizer)", precision="16-mixed"), 0),
+    ("AMP303", DROPPING.format(condition="(step + 1) % n == 0"), 1),
+    ("AMP303", DROPPING.format(condition="(step + 1) % n == 0 or step + 1 == len(loader)"), 0),
+    ("AMP302", BRANCHES.format(test="self.fp16", scaled="loss"), 1),
+    ("AMP302", BRANCHES.format(test="self.fp16", scaled="loss / self.n"), 0),
+    ("AMP302", BRANCHES.format(test="self.n == 1", scaled="loss"), 0),
     ("AMP408", SOFTMAX.format(dtype="torch.float16"), 1),
     ("AMP408", SOFTMAX.format(dtype="torch.float32"), 0),
 ]

@@ -54,7 +54,8 @@ class LastWindowDropped(Rule):
     ## Fix safety
     The fix steps at the last batch too. It is unsafe: there are more steps than before, and the shorter window is still
     divided by the length of a full one; divide by `len(loader) % accumulation_steps` to weigh it in full. A loader
-    with `drop_last`, a counter that goes on through all epochs, and a step behind the loop are not reported.
+    with `drop_last` is reported where the rule is selected by its code; a counter that goes on through all epochs, and
+    a step behind the loop are not.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>

@@ -57,7 +57,7 @@ class LossNotDivided(Rule):
     The fix divides where backward runs. It is unsafe: gradients get smaller, and a learning rate that was found with
     the larger ones may have to grow. A loss that is meant as a sum over the window is right as it is; where a sum is in
     sight, or the code that computes the loss is not, nothing is reported; where a model out of sight returns the loss,
-    an info that names the assumption of a mean.
+    an info that names the assumption of a mean. Where the other branch of a condition divides, this is an info, too.
 
     ## References
     - <https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation>
@@ -77,6 +77,8 @@ class LossNotDivided(Rule):
     def __init__(self) -> None:
         self._windows: dict[cst.CSTNode, Accumulation] = {}
         self._divided: set[cst.CSTNode] = set()
+        self._alone: dict[cst.CSTNode, cst.CSTNode] = {}
+        """Undivided backward passes of a branch, with a divided one of the branch beside it."""
         self._multiplied: dict[cst.CSTNode, LossMultiplied] = {}
         self._cleared: set[cst.CSTNode] = set()
         """Loops that clear the gradients of every micro-batch, so that none add up, which AMP304 reports."""
@@ -96,8 +98,11 @@ class LossNotDivided(Rule):
         if event.counted and any(done.job is Job.CLEAR and done.certain for done in event.inside):
             self._cleared.add(event.loop)
         verdicts = {divided for _, divided in event.backwards}
+        beside = next((node for node, divided in event.backwards if divided), None)
+        if beside is not None:
+            self._alone |= dict.fromkeys(event.alone, beside)
         if True in verdicts or event.rescaled:
-            self._divided.update(node for node, _ in event.backwards)
+            self._divided.update(node for node, _ in event.backwards if event.rescaled or node not in event.alone)
         self._windows.update((node, event) for node, divided in event.backwards if divided is False)
 
     def on_loss_multiplied(self, event: LossMultiplied) -> Iterator[Report]:
@@ -132,7 +137,12 @@ class LossNotDivided(Rule):
                 "the loss is not divided by the number of micro-batches whose gradients add up",
                 advice=_advice(backward, window.every),
                 at=backward,
-                notes=[*((other, "nor is it here") for other in others), window_end_note(window)],
+                notes=[
+                    *((other, "nor is it here") for other in others),
+                    *((self._alone[one], "here it is") for one in (backward,) if one in self._alone),
+                    window_end_note(window),
+                ],
+                severity=Severity.INFO if backward in self._alone else None,
                 premises=(Premise.MEAN_RETURNED,) if {backward, *others} <= window.of_models else (),
             )
 

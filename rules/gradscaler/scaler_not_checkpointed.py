@@ -54,10 +54,10 @@ class ScalerNotCheckpointed(Rule):
 
     An info where a setting chooses the dtype of all regions, or where the scaler is passed to unseen code that
     trains, and reported only where the rule is selected by its code if nothing in sight restores the optimizer's state.
-    An info, too, where a file saves the scaler's state and restores only the optimizer's, or the reverse, and no training
-    is in sight. Where the rule is selected by its code, it also reports a class that keeps and steps a scaler and has no
-    method that could save it, and checkpoints without the state of a scaler that their class makes, or their function
-    is given. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
+    An info, too, where a file saves the scaler's state and restores only the optimizer's, or the reverse, and no
+    training is in sight. Where the rule is selected by its code, it also reports a class that keeps and steps a scaler
+    and has no method that could save it, and checkpoints without the state of a scaler that their class makes, or their
+    function is given. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
     same way, as an info.
 
     ## Fix safety

@@ -8,7 +8,7 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from amplint.findings import Guessed
@@ -582,7 +582,35 @@ def _emit_accumulation(
         discards=discards,
         by_position=frozenset(node for node in backwards if _is_divided_by_position(machine, node, number, counter)),
         of_models=frozenset(node for node in backwards if _is_of_models(machine, node)),
+        alone=_alone(machine, backwards, (*partial, *full)),
         guesses=guesses,
+    )
+
+
+def _alone(
+    machine: Machine, backwards: Mapping[cst.CSTNode, bool | None], rounds: Sequence[_Round]
+) -> frozenset[cst.CSTNode]:
+    """The undivided backward passes that run on no path with a divided one, of a branch beside that one's."""
+    divided_ones = {node for node, divided_so in backwards.items() if divided_so}
+    ran = [{done.node for done in one.of(Job.BACKWARD)} for one in rounds]
+    return frozenset(
+        node
+        for node, divided_so in backwards.items()
+        if divided_so is False
+        and not any(node in nodes and nodes & divided_ones for nodes in ran)
+        and any(_are_of_one_choice(machine, node, other) for other in divided_ones)
+    )
+
+
+def _are_of_one_choice(machine: Machine, left: cst.CSTNode, right: cst.CSTNode) -> bool:
+    """Whether two nodes are in different branches of one `if` that tests no number of micro-batches."""
+    source = machine.program.source_of(left)
+    if source is None or machine.program.source_of(right) is not source:
+        return False
+    above, others = [left, *source.ancestors(left)], {right, *source.ancestors(right)}
+    choice = next((one for one in above if one in others), None)
+    return isinstance(choice, cst.If) and not any(
+        isinstance(node, (cst.Comparison, cst.BinaryOperation)) for node in walk(choice.test)
     )
 
 

@@ -13,7 +13,13 @@ from amplint.semantics.events.accumulation import (
 )
 from amplint.semantics.events.base import STEPS_TOLD, Event, Index
 from amplint.semantics.events.calls import Called
-from amplint.semantics.events.checkpoints import CheckpointLacksApex, CheckpointLacksScaler, CheckpointOneSided, Place, ScalerKept
+from amplint.semantics.events.checkpoints import (
+    CheckpointLacksApex,
+    CheckpointLacksScaler,
+    CheckpointOneSided,
+    Place,
+    ScalerKept,
+)
 from amplint.semantics.events.frameworks import (
     AllHalf,
     AveragedInWindow,

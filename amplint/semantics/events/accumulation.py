@@ -53,8 +53,9 @@ class Accumulation(Event):
     `parallel` makes the distributed model of a file that never switches its synchronisation off. `supposed` means that
     `guard` is any flag of a caller, so that `inside` holds only what no second call may do.
     `by_position` are backwards of losses that were divided by what counts the micro-batches instead of by how many
-    there are. `of_models` are those of losses that a model out of sight returns as its only result. `discards` clears,
-    before the last backward pass of a window, what the others have added up.
+    there are. `of_models` are those of losses that a model out of sight returns as its only result. `alone` are
+    undivided backwards of branches beside which another one divides. `discards` clears, before the last backward pass
+    of a window, what the others have added up.
     """
 
     loop: cst.CSTNode
@@ -72,6 +73,7 @@ class Accumulation(Event):
     supposed: bool = False
     by_position: Set[cst.CSTNode] = frozenset()
     of_models: Set[cst.CSTNode] = frozenset()
+    alone: Set[cst.CSTNode] = frozenset()
     discards: cst.CSTNode | None = None
 
 
