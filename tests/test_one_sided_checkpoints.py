@@ -64,7 +64,8 @@ import torch
 from torch.amp import GradScaler
 
 def save(path, parts, optimizer, scaler: GradScaler):
-    torch.save({"optimizer": optimizer.state_dict(), "rest": {key: one.state_dict() for key, one in parts.items()}}, path)
+    rest = {key: one.state_dict() for key, one in parts.items()}
+    torch.save({"optimizer": optimizer.state_dict(), "rest": rest}, path)
 
 def load(state, optimizer, scaler):
     optimizer.load_state_dict(state["optimizer"])

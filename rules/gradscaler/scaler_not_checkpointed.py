@@ -57,8 +57,8 @@ class ScalerNotCheckpointed(Rule):
     An info, too, where a file saves the scaler's state and restores only the optimizer's, or the reverse, and no
     training is in sight. Where the rule is selected by its code, it also reports a class that keeps and steps a scaler
     and has no method that could save it, and checkpoints without the state of a scaler that their class makes, or their
-    function is given. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in the
-    same way, as an info.
+    function is given. Silent where all regions run in bfloat16. The state of apex, `amp.state_dict()`, is asked for in
+    the same way, as an info.
 
     ## Fix safety
     An entry is added to the checkpoint. It is restored only from checkpoints that hold it, so that old ones still load.
