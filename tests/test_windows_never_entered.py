@@ -20,10 +20,12 @@ def main(args, make_optimizer):
     optimizer = {made}
     loader = torch.utils.data.DataLoader(args.data)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    count = 0
     for epoch in range(3):
         for step, inputs in enumerate(loader):
             loss = model(inputs).sum()
             accelerator.backward(loss)
+            count += 1
             if {condition}:
                 optimizer.step()
                 optimizer.zero_grad()
@@ -60,6 +62,7 @@ def test_a_step_behind_each_backward(parts: dict[str, str]) -> None:
         {"steps": "gradient_accumulation_steps=1"},
         {"condition": "(step + 1) % args.gradient_accumulation_steps == 0"},
         {"condition": "step % 4 == 3"},
+        {"condition": "count >= args.gradient_accumulation_steps"},
     ],
 )
 def test_windows_that_the_script_counts(parts: dict[str, str]) -> None:

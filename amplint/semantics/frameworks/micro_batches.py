@@ -103,10 +103,10 @@ class MicroBatches(Tracker):
     `windows` maps the calls that begin a micro-batch to its models, `entering` maps their results to them, `blocks` are
     the `with` statements that enter one, `without_steps` the constructions of managers that get no number of
     micro-batches, `gets_steps` says that another does, `begun` maps managers to the first call that begins one,
-    `passed` is the latest backward pass outside of all of them, with its manager and iteration, `at_once` maps managers
-    to such a pass and the step of an optimizer behind it in the same iteration, and `divisions` maps the result of a
-    division that is no average of a sum to the node and the symbol of the divisor, `sums` the result of an addition to
-    the number of loops around it.
+    `passed` is the latest backward pass outside of all of them, with its manager, iteration and facts, `at_once` maps
+    managers to such a pass and the step of an optimizer behind it in the same iteration, and `divisions` maps the
+    result of a division that is no average of a sum to the node and the symbol of the divisor, `sums` the result of an
+    addition to the number of loops around it.
     """
 
     part = EnteredMicroBatches
@@ -118,7 +118,7 @@ class MicroBatches(Tracker):
         self.without_steps: dict[int, cst.Call] = {}
         self.begun: dict[int, cst.CSTNode] = {}
         self.gets_steps = False
-        self.passed: tuple[cst.Call, Manager, Iteration] | None = None
+        self.passed: tuple[cst.Call, Manager, Iteration, frozenset[Fact]] | None = None
         self.at_once: dict[int, tuple[cst.Call, Manager, cst.Call]] = {}
         self.blocks: dict[cst.CSTNode, _Block] = {}
         self.divisions: dict[int, tuple[cst.CSTNode, int]] = {}
@@ -153,7 +153,7 @@ class MicroBatches(Tracker):
         elif call.name == "backward" and call.arguments.given and manager.steps is not None:
             self._passed_back(state, call, manager)
             if not self.is_within_window(state, manager):
-                self.passed = call.node, manager, state.iteration
+                self.passed = call.node, manager, state.iteration, frozenset(state.facts)
             self._divided_again(state, call, manager, call.arguments.values[0])
 
     def call_returned(self, state: State, call: Call, result: Value) -> Value | None:
@@ -182,10 +182,11 @@ class MicroBatches(Tracker):
     def _stepped_at_once(self, state: State, call: Call) -> None:
         """Record a step in the iteration of the latest backward pass, unless a condition may end a window."""
         assert self.passed is not None
-        backward, manager, iteration = self.passed
+        backward, manager, iteration, before = self.passed
         synced = self.machine.unknown("attribute", _SYNCED, parts=(manager.symbol,)).symbol
         always = frozenset(fact for fact in state.facts if synced in self.machine.symbols.derivation(_symbol(fact)))
-        if iteration and iteration == state.iteration and not _may_end(self.machine, state, always):
+        counted = any(boundary(self.machine, _symbol(fact)) is not None for fact in state.facts if fact not in before)
+        if iteration and iteration == state.iteration and not counted and not _may_end(self.machine, state, always):
             self.at_once.setdefault(manager.symbol, (backward, manager, call.node))
             if not isinstance(call.owner, Optimizer):
                 named = call.node.func.value if isinstance(call.node.func, cst.Attribute) else call.node
