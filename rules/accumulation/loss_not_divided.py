@@ -128,7 +128,7 @@ class LossNotDivided(Rule):
             )
         loops: dict[cst.CSTNode, list[cst.CSTNode]] = {}
         for backward, window in self._windows.items() if not self._multiplied else ():
-            if backward not in self._divided and window.loop not in self._cleared:
+            if self._is_whole(backward) and window.loop not in self._cleared:
                 loops.setdefault(window.loop, []).append(backward)
         for backward, *others in loops.values():
             window = self._windows[backward]
@@ -146,12 +146,18 @@ class LossNotDivided(Rule):
                 premises=(Premise.MEAN_RETURNED,) if {backward, *others} <= window.of_models else (),
             )
 
+    def _is_whole(self, backward: cst.CSTNode) -> bool:
+        """Whether the loss of a backward pass is divided on no path."""
+        return backward not in self._divided
+
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
         if not isinstance(event, Accumulation):
             return None
         if event.by_position:
             return None
-        nodes = [node for node, _ in event.backwards]
+        beside = [node for node, window in self._windows.items() if window.loop is event.loop]
+        own = [node for node, divided in event.backwards if not divided]
+        nodes = [*dict.fromkeys(own + [one for one in beside if self._is_whole(one)])]
         edits = [edit for node in nodes for edit in divided_loss(node, event.every, rewrite)]
         ending = {done.node for done in event.closing if done.job is Job.BACKWARD} if event.guard is not None else set()
         if len(edits) < len(nodes) or not ending <= set(nodes):
