@@ -81,6 +81,7 @@ class Premise(enum.Enum):
     SWITCHED_ON = "a caller switches it on"
     LEFT_OFF = "a run leaves autocast off"
     SETTING_THERE = "the configuration has the setting that switches it on"
+    CALLED_OUTSIDE = "something outside this project calls the function"
     NOTHING_RAISES = "what runs before it raises no exception"
     TESTED = "more is meant than a test"
     MEASURED = "more is meant than to measure time or memory"
@@ -96,6 +97,7 @@ _SLIGHT = frozenset(
         Premise.MEASURED,
         Premise.TESTED,
         Premise.NOTHING_RAISES,
+        Premise.IMPORTS_THERE,
         Premise.SWITCHED_ON,
         Premise.LEFT_OFF,
         Premise.OTHER_INDEX,

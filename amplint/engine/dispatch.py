@@ -12,6 +12,7 @@ from amplint.engine.diagnostics import START, RuleCrashed, describe, diagnostic
 from amplint.engine.expected import is_expected_to_raise
 from amplint.engine.purposes import purposes, purposes_of_function
 from amplint.engine.switches import Switches
+from amplint.engine.uncalled import Uncalled
 from amplint.engine.unreached import Unreached
 from amplint.findings import Finding, Fix, Guessed, Note, Severity
 from amplint.premises import Premise, named, remaining_severity, weight
@@ -66,6 +67,7 @@ class Dispatcher:
         self._guesses: dict[tuple[str, cst.CSTNode], tuple[Guessed, ...]] = {}
         self._purposes = purposes(program.main)
         self._unreached = Unreached(program)
+        self._uncalled = Uncalled(program, self._unreached)
         self._switches = Switches(program)
         self._crashes: dict[str, Finding] = {}
         for kind in rules:
@@ -105,7 +107,7 @@ class Dispatcher:
                     self._reports[key] = place, report
 
     def _weighed(self, report: Report) -> Report:
-        """The report, with the premises that its path is run, and that what it needs is switched on."""
+        """The report, with the premises that its path is run, is called, and that what it needs is switched on."""
         if report.rule.anywhere:
             return report
         event = report.event
@@ -113,7 +115,7 @@ class Dispatcher:
         scaler = getattr(event, "scaler", None)
         made = scaler.created if isinstance(scaler, Scaler) else None
         off = self._switches.premise(made) if made is not None else None
-        more += [off] if off is not None else []
+        more += [one for one in (off, self._uncalled.premise(event)) if one is not None]
         return replace(report, premises=(*report.premises, *more)) if more else report
 
     def _assumes(self, rule: Rule) -> bool:

@@ -30,7 +30,13 @@ _OPEN = regex(
     r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
 )
 """What binds names that a text does not show."""
-_ALWAYS_THERE = frozenset({*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit"})
+_ALWAYS_THERE = frozenset(
+    {*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit", "WindowsError"}
+    | {"get_ipython", "display", "profile", "reveal_type"}
+)
+"""Built-in names, with those of other systems, IPython, profilers and type checkers."""
+GUARD = regex(r"(?m)^if[ (]+__name__[ ]*==[ ]*[\"']__main__[\"']")
+"""What starts a script by itself."""
 _Table: TypeAlias = symtable.SymbolTable
 
 
@@ -40,7 +46,7 @@ class Unreached:
     What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
     and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
     given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
-    a name that nothing binds, in a file that imports others of its project.
+    a name that nothing binds, in a file that is no excerpt.
     """
 
     def __init__(self, program: Program) -> None:
@@ -60,6 +66,16 @@ class Unreached:
             site is not None and self._is_behind_exception(site) and not self._is_used_elsewhere(function)
             for function, site in zip(event.calls, event.sites, strict=True)
         )
+
+    def never_runs(self, place: cst.CSTNode) -> bool:
+        """Whether an exception comes before a place, or from the small statement around it, without what that calls."""
+        source = self._program.source_of(place)
+        inner = place
+        for above in source.ancestors(place) if source is not None else ():
+            if source is not None and isinstance(above, cst.SimpleStatementLine):
+                return self._evaluation_raises(source, inner, 0) or self._is_behind_exception(place)
+            inner = above
+        return self._is_behind_exception(place)
 
     def _is_used_elsewhere(self, function: cst.CSTNode) -> bool:
         source = self._program.source_of(function)
@@ -156,8 +172,12 @@ class Unreached:
         return self._names[source]
 
     def _may_lack_names(self, source: Source) -> bool:
-        """Whether a file gets names from elsewhere: a notebook, or an excerpt, which imports nothing of its project."""
-        return source.filename.endswith(".ipynb") or not self._program.imports_project(source)
+        """Whether a file gets names from elsewhere: a notebook, or an excerpt.
+
+        An excerpt imports nothing of its project, and does not start by itself.
+        """
+        is_whole = GUARD.search(source.text) is not None or self._program.imports_project(source)
+        return source.filename.endswith(".ipynb") or not is_whole
 
 
 class _Names:

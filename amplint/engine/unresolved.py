@@ -6,6 +6,7 @@ import ast
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import TypeAlias
 
@@ -17,6 +18,8 @@ Listing: TypeAlias = Callable[[str], Set[str]]
 """The names of the files in a folder, none where there is no folder."""
 Text: TypeAlias = Callable[[str], str | None]
 
+_OUTSIDE = LIBRARIES | sys.stdlib_module_names
+"""Modules that a file of the same name beside a script does not replace, or perhaps not."""
 _GENERATED = regex(r"_|.*_(?:pb2|pb2_grpc|ext|cuda|cpp|cpu|gpu|backend|kernels?)$")
 """Names of modules that a build makes."""
 _MOST_FILES = 60
@@ -64,7 +67,7 @@ def imported(path: str, text: str, folders: Sequence[str], listing: Listing, rea
     """
     if "sys.path" in text:
         return Imported()
-    wanted = [one for one in _statements(text) if one.level or _top(one) not in {"", *LIBRARIES}]
+    wanted = [one for one in _statements(text) if one.level or _top(one) not in {"", *_OUTSIDE}]
     found = {id(one): _Search(one, path, folders, listing, read) for one in wanted}
     satisfied = {_top(one) for one in wanted if one.names and found[id(one)].is_satisfied}
     for one in wanted:
