@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amplint.engine.unreached import GUARD, Unreached
+from amplint.engine.unreached import GUARD, Unreached, qualified
 from amplint.premises import Premise
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from amplint.semantics.events import Event
     from amplint.semantics.reading.program import Program
 
-_BY_NAME = regex(r"(?<![.\w])(?:globals|locals|vars|eval|exec|dir)\(|sys\.modules|__dict__|__import__|import_module|\bFire\(\)")
+_BY_NAME = regex(
+    r"(?<![.\w])(?:globals|locals|vars|eval|exec|dir)\(|sys\.modules|__dict__|__import__|import_module|\bFire\(\)"
+)
 """What can call any function of a file by a name that its text does not show."""
 _FOR_TESTS = ("test", "Test", "setup", "teardown", "pytest_")
 _HARMLESS = ("torch.", "functools.", "contextlib.")
@@ -36,7 +38,7 @@ class Uncalled:
         self._dead: frozenset[Chunk] | None = None
 
     def premise(self, event: Event) -> Premise | None:
-        """The premise that something outside the project calls the function in which `event` happens, if it needs it."""
+        """The premise that something outside the project calls the function of `event`, None if it is called."""
         function = event.calls[0] if event.calls else event.node
         if any(event.sites[:1]) or not self._program.main.owns(function):
             return None
@@ -70,9 +72,9 @@ class Uncalled:
     def _is_registered(self, chunk: Chunk) -> bool:
         """Whether a definition may be called by what it is named, or by what decorates it."""
         definitions = (one for one in chunk.module.body if isinstance(one, (cst.FunctionDef, cst.ClassDef)))
-        names = (dotted(getattr(one.decorator, "func", one.decorator)) for made in definitions for one in made.decorators)
-        resolved = [self._program.resolve(chunk.source, name) if name is not None else None for name in names]
-        harmless = all(isinstance(one, str) and one.startswith(_HARMLESS) for one in resolved)
+        decorators = (one.decorator for made in definitions for one in made.decorators)
+        names = [dotted(one.func if isinstance(one, cst.Call) else one) for one in decorators]
+        harmless = all(name is not None and qualified(chunk.source, name).startswith(_HARMLESS) for name in names)
         return not harmless or (chunk.name or "").startswith(_FOR_TESTS)
 
     def _names(self, chunk: Chunk, name: str) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import re
 import symtable
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
-from amplint.source.tree import children, every
+from amplint.source.tree import children, every, target_names
+from amplint.torchlib.wrappers import WRAPPED
 
 if TYPE_CHECKING:
     from amplint.semantics.events import Event
@@ -25,6 +27,7 @@ _BLOCKS = (cst.IndentedBlock, cst.Module)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
 _LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
 """What is not evaluated where it stands, or perhaps never."""
+_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName)
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
 _OPEN = regex(
     r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
@@ -46,7 +49,7 @@ class Unreached:
     What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
     and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
     given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
-    a name that nothing binds, in a file that is no excerpt.
+    a name that nothing binds, in a file that is no excerpt, and an attribute that the wrapper of a model lacks.
     """
 
     def __init__(self, program: Program) -> None:
@@ -113,12 +116,27 @@ class Unreached:
         table = names.table(function) if names is not None else None
         if names is None or table is None:
             return False
-        return any(
-            self._call_raises(source, names, table, one, depth)
-            if isinstance(one, cst.Call)
-            else isinstance(one, cst.Name) and names.lacks(table, one.value)
-            for one in _evaluated(node)
-        )
+        for one in _evaluated(node):
+            if isinstance(one, cst.Call):
+                raises = self._call_raises(source, names, table, one, depth)
+            elif isinstance(one, cst.Attribute):
+                raises = self._attribute_raises(source, one)
+            else:
+                raises = isinstance(one, cst.Name) and names.lacks(table, one.value)
+            if raises:
+                return True
+        return False
+
+    def _attribute_raises(self, source: Source, node: cst.Attribute) -> bool:
+        """Whether an attribute is read from a wrapper of a model that has none of this name."""
+        name = node.attr.value
+        if not isinstance(node.value, cst.Name) or name.startswith("_"):
+            return False
+        value = _latest(source, node, node.value.value)
+        called = dotted(value.func) if isinstance(value, cst.Call) else None
+        there = WRAPPED.get(qualified(source, called)) if called is not None else None
+        is_set = rf"\bsetattr\(|\b{re.escape(node.value.value)}\.{re.escape(name)}[ \t]*=(?!=)"
+        return there is not None and name not in there and re.search(is_set, source.text) is None
 
     def _call_raises(self, source: Source, names: _Names, table: _Table, call: cst.Call, depth: int) -> bool:
         name = dotted(call.func)
@@ -238,14 +256,47 @@ def _definition(chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:
     return found if found is not None and not found.decorators else None
 
 
+def qualified(source: Source, name: str) -> str:
+    """The full name of what a file imports under a dotted name."""
+    root, dot, rest = name.partition(".")
+    one = source.imports.get(root)
+    return f"{one.module}{'.' if one.name else ''}{one.name}{dot}{rest}" if one is not None else name
+
+
+def _latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression | None:
+    """The value that a variable has at `place`: that of the assignment in front of it, None if another can be."""
+    for block in _blocks_before(source, place):
+        for statement in reversed(block):
+            if name in _bound_in(statement):
+                small = statement.body if isinstance(statement, cst.SimpleStatementLine) else ()
+                only = small[0] if len(small) == 1 else None
+                return only.value if isinstance(only, cst.Assign) and len(only.targets) == 1 else None
+    return None
+
+
+def _bound_in(statement: cst.CSTNode) -> Iterator[str]:
+    """The variables that the statements in and below `statement` bind, but for those that imports bind."""
+    for node in every(statement, *_BINDING):
+        if isinstance(node, cst.Assign):
+            for one in node.targets:
+                yield from target_names(one.target)
+        elif isinstance(node, cst.AsName):
+            yield from target_names(node.name)
+        elif isinstance(node, (cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For)):
+            yield from target_names(node.target)
+
+
 def _before(source: Source, place: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The statements that run before `place` whenever that does, in its function."""
+    return (statement for block in _blocks_before(source, place) for statement in block)
+
+
+def _blocks_before(source: Source, place: cst.CSTNode) -> Iterator[Sequence[cst.CSTNode]]:
+    """The same, by the blocks around `place`, the innermost first."""
     inner = place
     for above in source.ancestors(place):
-        for statement in above.body if isinstance(above, _BLOCKS) else ():
-            if statement is inner:
-                break
-            yield statement
+        if isinstance(above, _BLOCKS):
+            yield list(itertools.takewhile(lambda one, last=inner: one is not last, above.body))  # type: ignore[misc]
         if isinstance(above, _SCOPES):
             return
         inner = above
@@ -269,11 +320,11 @@ def _always_run(block: cst.BaseSuite) -> Iterator[cst.CSTNode]:
 
 
 def _evaluated(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The calls that always run where `node` does, and the names that are read."""
+    """The calls that always run where `node` does, and the names and attributes that are read."""
     if isinstance(node, _LATER):
         return
     inner: Iterable[cst.CSTNode] = children(node)
-    if isinstance(node, (cst.Call, cst.Name)):
+    if isinstance(node, (cst.Call, cst.Name, cst.Attribute)):
         yield node
     if isinstance(node, (cst.Attribute, cst.Arg)):
         inner = (node.value,)

@@ -130,7 +130,8 @@ class _Search:
         parts = one.module.split(".") if one.module else []
         places = [_above(path, one.level)] if one.level else folders
         self.lacking = f"{'.' * one.level}{one.module or ''}"
-        self.begins = bool(one.level) and "__init__.py" in listing(places[0])
+        packages = (places[0], os.path.dirname(places[0])) if one.level else ()
+        self.begins = any("__init__.py" in listing(place) for place in packages)
         self.files: list[str] = []
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
         around = (os.path.dirname(path), *places, *(os.path.join(place, *parts[:-1]) for place in places))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from amplint.findings import Guessed
 from amplint.premises import Premise
+from amplint.regex import regex
 from amplint.semantics.accumulation import flagged, uncleared
 from amplint.semantics.accumulation.boundaries import (
     COUNTER,
@@ -64,6 +65,7 @@ _LOGICAL = frozenset({"not", "and", "or"})
 _MAKERS = frozenset({"DistributedDataParallel", "DataLoader"})
 _OTHER_WRAPPERS = frozenset({"apex.parallel.DistributedDataParallel", "deepspeed.initialize"})
 """Wrappers of a model in a program with several ways to distribute it, which reduce gradients themselves."""
+_STATIC_GRAPH = regex(r"\b_set_static_graph\(|\bstatic_graph[ \t]*=[ \t]*(?!False)")
 _CHANGING = in_place(spellings("div", "mul"))
 CHANGED = "<changed in place>"
 
@@ -631,7 +633,10 @@ def _rescales_before_step(one: _Round) -> bool:
 
 
 def _always_synchronised(machine: Machine) -> cst.Call | None:
-    """The only distributed model of a program in which nothing disables its synchronisation."""
+    """The only distributed model of a program in which nothing disables its synchronisation, as something can.
+
+    With a static graph `no_sync()` raises: INTERNAL ASSERT FAILED in reducer.cpp.
+    """
     makers = {id(call): call for call in machine[Rhythm].parallel}
     if len(makers) != 1 or machine[Rhythm].bypassed or any(map(_may_skip_sync, machine.program.chunks)):
         return None
@@ -646,7 +651,7 @@ def _clauses(machine: Machine, symbol: int) -> Iterator[int]:
 
 @cached_per_chunk
 def _may_skip_sync(chunk: Chunk) -> bool:
-    return MAY_SKIP_SYNC.search(chunk.text) is not None
+    return MAY_SKIP_SYNC.search(chunk.text) is not None or _STATIC_GRAPH.search(chunk.text) is not None
 
 
 def _verdict(machine: Machine, backward: cst.CSTNode, number: int | None) -> bool | None:
