@@ -25,12 +25,14 @@ _DEPTH = 3
 """The number of calls within calls, and of bases of a class, that are followed."""
 _BLOCKS = (cst.IndentedBlock, cst.Module)
 _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda)
+_LEAVING = (cst.Return, cst.Raise, cst.Continue, cst.Break)
 _LATER = (*_SCOPES, cst.GeneratorExp, cst.ListComp, cst.SetComp, cst.DictComp)
 """What is not evaluated where it stands, or perhaps never."""
 _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cst.AsName)
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
 _OPEN = regex(
-    r"(?:globals|locals|vars)\(\)|setattr\(|\bexec\(|\beval\(|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
+    r"(?<![.\w])(?:globals\(\)|(?:locals|vars)\(\)[.\[]|setattr\(|exec\(|eval\()"
+    r"|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
 )
 """What binds names that a text does not show."""
 _ALWAYS_THERE = frozenset(
@@ -49,7 +51,8 @@ class Unreached:
     What runs before a place whenever it is reached are the statements above it in the blocks around it, in its function
     and in those that lead to it. A call raises if a function or class of the project lacks a parameter for what it is
     given, or is not given what it requires; a call of a function that always makes such a call raises as well. So does
-    a name that nothing binds, in a file that is no excerpt, and an attribute that the wrapper of a model lacks.
+    a name that nothing binds, in a file that is no excerpt, and an attribute that the wrapper of a model lacks. Behind
+    a block that leaves where a function has returned None nothing runs if that is all that the function can return.
     """
 
     def __init__(self, program: Program) -> None:
@@ -88,10 +91,34 @@ class Unreached:
     def _is_behind_exception(self, place: cst.CSTNode) -> bool:
         if place not in self._behind:
             source = self._program.source_of(place)
+            self._behind[place] = False
             self._behind[place] = source is not None and any(
-                self._raises(source, before, _DEPTH) for before in _before(source, place)
+                self._raises(source, before, _DEPTH) or self._leaves(source, before)
+                for before in _before(source, place)
             )
         return self._behind[place]
+
+    def _leaves(self, source: Source, statement: cst.CSTNode) -> bool:
+        """Whether a statement leaves its block where a function has returned None, and that function always does."""
+        if not isinstance(statement, cst.If) or statement.orelse is not None:
+            return False
+        name = _tested_for_none(statement.test)
+        last = [one for one in getattr(statement.body, "body", ())[-1:] if isinstance(one, cst.SimpleStatementLine)]
+        if name is None or not any(isinstance(one, _LEAVING) for line in last for one in line.body):
+            return False
+        value = _latest(source, statement, name)
+        called = dotted(value.func) if isinstance(value, cst.Call) else None
+        target = self._program.resolve(source, called) if called is not None else None
+        return isinstance(target, Chunk) and self._returns_none(target)
+
+    def _returns_none(self, chunk: Chunk) -> bool:
+        """Whether every value that a function returns is behind an exception, which it handles."""
+        function = _definition(chunk)
+        if not isinstance(function, cst.FunctionDef) or function.asynchronous is not None:
+            return False
+        found = [*every(function.body, cst.Return, cst.Yield)]
+        valued = [one for one in found if not (isinstance(one, cst.Return) and _is_none(one.value))]
+        return bool(valued) and all(map(self._is_behind_exception, valued))
 
     def _raises(self, source: Source, statement: cst.CSTNode, depth: int) -> bool:
         """Whether a statement always raises an exception, in each of its branches."""
@@ -261,6 +288,21 @@ def qualified(source: Source, name: str) -> str:
     root, dot, rest = name.partition(".")
     one = source.imports.get(root)
     return f"{one.module}{'.' if one.name else ''}{one.name}{dot}{rest}" if one is not None else name
+
+
+def _is_none(value: cst.BaseExpression | None) -> bool:
+    return value is None or (isinstance(value, cst.Name) and value.value == "None")
+
+
+def _tested_for_none(test: cst.BaseExpression) -> str | None:
+    """The variable of `x is None` and `not x`."""
+    value: cst.BaseExpression | None = None
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        value = test.expression
+    elif isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        other = test.comparisons[0]
+        value = test.left if isinstance(other.operator, cst.Is) and _is_none(other.comparator) else None
+    return value.value if isinstance(value, cst.Name) else None
 
 
 def _latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression | None:
