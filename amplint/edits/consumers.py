@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
 from amplint.source import syntax as cst
@@ -35,6 +35,8 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
             known.update(bound(statement), _collects(statement))
             last = index if not work.isdisjoint(_work(statement, rewrite)) else last
         found = run[: last + 1] if last or not found else found
+        if _goes_on(run[-1], block, known, work, rewrite):
+            return []
         level = rewrite.source.parent(block) if block is not None else None
         if not isinstance(level, cst.With):
             break
@@ -47,6 +49,20 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
                     return []
         level = rewrite.source.parent(block) if block is not None else None
     return found
+
+
+def _goes_on(
+    last: cst.CSTNode, block: cst.CSTNode | None, known: set[str], work: Set[str], rewrite: Rewriter
+) -> bool:
+    """Whether the work goes on behind the first compound statement behind `last`."""
+    body = list(block.body) if isinstance(block, (cst.IndentedBlock, cst.Module)) else []
+    reached = set(known)
+    for statement in body[next((index for index, one in enumerate(body) if one is last), len(body)) + 1 :]:
+        if not reached.isdisjoint(one.value for one in every(statement, cst.Name)):
+            reached.update(bound(statement), _collects(statement))
+            if not work.isdisjoint(_work(statement, rewrite)):
+                return True
+    return False
 
 
 def _entered_by(region: cst.CSTNode, rewrite: Rewriter) -> cst.CSTNode | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from amplint.edits.arguments import have_equal_arguments
 from amplint.edits.consumers import with_consumers
 from amplint.edits.half_results import leaves_the_device
-from amplint.findings import Applicability, Fix, Severity
+from amplint.findings import Applicability, Edit, Fix, Severity
 from amplint.premises import Premise
 from amplint.rule import Claim, Report, Rule, Sign
 from amplint.semantics.events import AutocastCreated, Event, Forward, Purpose, Recipe, ScriptEnd, UnseenForward
@@ -53,7 +53,7 @@ class EvaluationDtypeDiffers(Rule):
     such as `compute_forward`.
 
     ## Fix safety
-    The evaluation's forward pass gets the region of the training, and so do the statements behind it that call what
+    The evaluation's forward passes get the region of the training, and so do the statements behind them that call what
     that region calls with the outputs. Elsewhere these are half then, for other code to convert.
     Where a condition also trains without the region, the evaluation is given other settings, or the outputs go on to
     the CPU, to NumPy or to an object, nothing is written.
@@ -76,7 +76,8 @@ class EvaluationDtypeDiffers(Rule):
         self._forwards: dict[Purpose, dict[Hashable, list[Forward]]] = {purpose: {} for purpose in Purpose}
         self._half: set[Hashable] = set()
         self._unseen: set[Hashable] = set()
-        self._missing: dict[cst.CSTNode, tuple[cst.CSTNode, Forward]] = {}
+        self._missing: dict[cst.CSTNode, tuple[list[cst.CSTNode], Forward]] = {}
+        """For a forward pass that is told, all calls without a region in that function, and the training step."""
         self._refused: set[cst.CSTNode] = set()
 
     def on_autocast_created(self, event: AutocastCreated) -> Iterator[Report]:
@@ -131,6 +132,7 @@ class EvaluationDtypeDiffers(Rule):
         shared = {call for forward in training for _, call in forward.way}
         always = all(forward.autocast is not Recipe.OFF for forward in training)
         places = [(forward, *place) for forward in evaluation if (place := forward.parting(shared))]
+        calls: dict[cst.CSTNode | None, list[cst.CSTNode]] = {}
         reported: set[cst.CSTNode | None] = set()
         handled = {one for forward in evaluation if forward.autocast is Recipe.ON for one in forward.calls[-1:]}
         known = all(forward.autocast is not Recipe.UNKNOWN for forward in evaluation)
@@ -139,10 +141,12 @@ class EvaluationDtypeDiffers(Rule):
             if others and _root(forward) not in {_root(one) for one in training} - others:
                 continue
             apart = forward.autocast is Recipe.OFF and handled.isdisjoint(forward.calls)
+            if apart:
+                calls.setdefault(function, []).append(call)
             if apart and function not in reported and on.entered is not None:
                 reported.add(function)
                 if always:
-                    self._missing[forward.node] = call, on
+                    self._missing[forward.node] = calls[function], on
                 message = f"{forward.name} is evaluated without autocast and trained under it"
                 notes = [(on.entered, "autocast is on from here"), (on.node, "for this training step")]
                 yield self.report(
@@ -163,22 +167,35 @@ class EvaluationDtypeDiffers(Rule):
                 yield self.report(forward, message, notes=notes, claims=(), besides=(on,), advice=_SAME)
 
     def fix(self, event: Event, rewrite: Rewriter) -> Fix | None:
-        call, on = self._missing.get(event.node, (event.node, None))
+        calls, on = self._missing.get(event.node, ([], None))
         if on is None or on.region is None or on.region.node in self._refused:
             return None
         assert isinstance(event, Forward)
         region = on.region.node
-        if not rewrite.means_the_same(region, call) or not have_equal_arguments(region, on.way, event.way, rewrite):
+        if not have_equal_arguments(region, on.way, event.way, rewrite):
             return None
-        header, statements = f"with {rewrite.text(region)}", with_consumers(call, region, rewrite)
-        if not statements or leaves_the_device(call, statements, rewrite):
+        edits: list[Edit] = []
+        done: list[cst.CSTNode] = []
+        for call in calls:
+            if not any(one in done for one in (call, *rewrite.source.ancestors(call))):
+                done += (statements := with_consumers(call, region, rewrite))
+                more = self._entered(call, region, statements, rewrite)
+                if more is None:
+                    return None
+                edits += more
+        return Fix("Enter the region of the training", tuple(edits), Applicability.UNSAFE)
+
+    def _entered(
+        self, call: cst.CSTNode, region: cst.CSTNode, statements: Sequence[cst.CSTNode], rewrite: Rewriter
+    ) -> list[Edit] | None:
+        """The edits that enter the region around the statements of a call, None if that cannot be done."""
+        header = f"with {rewrite.text(region)}"
+        if not statements or leaves_the_device(call, statements, rewrite) or not rewrite.means_the_same(region, call):
             return None
         if len(statements) > 1:
-            edits = rewrite.wrap_statements(statements, header)
-        else:
-            edit = rewrite.wrap_statement(call, header)
-            edits = [edit] if edit else None
-        return Fix("Enter the region of the training", tuple(edits), Applicability.UNSAFE) if edits else None
+            return rewrite.wrap_statements(statements, header)
+        edit = rewrite.wrap_statement(call, header)
+        return [edit] if edit is not None else None
 
 
 def _root(forward: Forward) -> cst.CSTNode | None:
