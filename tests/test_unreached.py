@@ -12,7 +12,7 @@ from amplint.engine.analyse import analyse
 from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
-from amplint.findings import Finding
+from amplint.findings import Finding, Severity
 
 RULES = tuple(load_registry().rules.values())
 SCRIPT = """
@@ -150,3 +150,183 @@ def test_notebooks_whose_names_come_from_the_session(tmp_path: Path) -> None:
 def test_excerpts_that_lack_names(tmp_path: Path) -> None:
     excerpt = "import torch\n" + CELL.replace("show(net)", "show(net, missing)")
     assert lint(tmp_path, {"train.py": excerpt, "other.py": "x = 1\n"}, "train.py", "AMP205")
+
+
+@pytest.mark.parametrize(
+    ("more", "runs"),
+    [
+        ("model.eval()", False),
+        ("print('net' in locals())", False),
+        ("globals()['missing'] = 1", True),
+        ("locals().update(missing=1)", True),
+    ],
+)
+def test_what_can_bind_names_unseen(tmp_path: Path, more: str, runs: bool) -> None:
+    script = SCRIPT.format(made="loader = load(missing)", more="") + f"\n\ndef more(model):\n    {more}\n"
+    assert bool(lint(tmp_path, {"train.py": script, "data.py": DATA}, "train.py", "AMP205")) is runs
+
+
+@pytest.mark.parametrize(("start", "runs"), [("main()", True), ("if __name__ == '__main__':\n    main()", False)])
+def test_a_script_that_starts_by_itself_is_no_excerpt(tmp_path: Path, start: str, runs: bool) -> None:
+    script = SCRIPT.format(made="loader = load(path, missing)", more="").replace("\nmain()\n", f"\n{start}\n")
+    script = script.replace("from data import Folder, load", "from elsewhere import Folder, load")
+    assert bool(lint(tmp_path, {"train.py": script}, "train.py", "AMP205")) is runs
+
+
+WRAPPED = """
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+def train(model, loader):
+    {wrapped}
+    {read}
+    optimizer = torch.optim.Adam(model.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(x, y)
+        scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "read", "runs"),
+    [
+        ("model = DDP(model)", "model.decoder.train()", False),
+        ("model = nn.DataParallel(model)", "print(model.decoder)", False),
+        ("model = nn.parallel.DistributedDataParallel(model)", "heads = list(model.decoder.parameters())", False),
+        ("model = DDP(model)", "model.module.decoder.train()", True),
+        ("model = DDP(model)", "model.train()", True),
+        ("model = DDP(model)", "model.seen = 1", True),
+        ("model = DDP(model)", "model.seen = 1\n    print(model.seen)", True),
+        ("model = DDP(model)", "model = model.module\n    model.decoder.train()", True),
+        ("model = DDP(model)", "for model in [model.module]:\n        pass\n    model.decoder.train()", True),
+        ("if loader:\n        model = DDP(model)", "model.decoder.train()", True),
+        ("model = DDP(model)", "if loader:\n        model.decoder.train()", True),
+        ("model = wrap(model)", "model.decoder.train()", True),
+    ],
+)
+def test_attributes_that_wrappers_of_models_lack(tmp_path: Path, wrapped: str, read: str, runs: bool) -> None:
+    script = WRAPPED.format(wrapped=wrapped, read=read)
+    assert bool(lint(tmp_path, {"train.py": script}, "train.py", "AMP205")) is runs
+
+
+LOADED = """
+import torch
+from data import load
+
+
+def make(path):
+    {before}try:
+        data = load(path, {argument})
+        return data
+    except Exception as failure:
+        print(failure)
+        return {otherwise}
+
+
+def train(net):
+    optimizer = torch.optim.Adam(net.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    loader = make("train")
+    for epoch in range(3):
+        if {test}:
+            {leaves}
+        for x, y in loader:
+            optimizer.zero_grad()
+            with torch.autocast("cuda", dtype=torch.float16):
+                loss = net(x, y)
+            scaler.scale(loss).backward()
+            torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "runs"),
+    [
+        ({}, False),
+        ({"test": "not loader", "leaves": "return"}, False),
+        ({"before": "if not path:\n        return None\n    "}, False),
+        ({"argument": "2"}, True),
+        ({"otherwise": "[]"}, True),
+        ({"before": "if not path:\n        return [1]\n    "}, True),
+        ({"test": "loader is not None"}, True),
+        ({"test": "epoch is None"}, True),
+        ({"leaves": "print(loader)"}, True),
+    ],
+)
+def test_a_loader_that_can_only_be_none(tmp_path: Path, changed: dict[str, str], runs: bool) -> None:
+    parts = {"before": "", "argument": "missing", "otherwise": "None", "test": "loader is None", "leaves": "break"}
+    files = {"train.py": LOADED.format(**parts | changed), "data.py": DATA}
+    assert bool(lint(tmp_path, files, "train.py", "AMP205")) is runs
+
+
+CALLED = """
+import torch
+{imports}
+
+def train(net, loader):
+    optimizer = torch.optim.Adam(net.parameters())
+    scaler = torch.amp.GradScaler("cuda")
+    for x, y in loader:
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = net(x, y)
+        scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def train_in_parallel(net, loader):
+    pass
+
+
+def main(name):
+    {started}
+
+
+if __name__ == "__main__":
+    main("train")
+"""
+
+
+@pytest.mark.parametrize(
+    ("started", "others", "severity"),
+    [
+        ("train_in_parallel(1, [])", {}, Severity.INFO),
+        ("# train(1, [])\n    train_in_parallel(1, [])", {}, Severity.INFO),
+        ("train(1, [])", {}, Severity.ERROR),
+        ("spawn(train, 4)", {}, Severity.INFO),
+        ("print(train)", {}, Severity.ERROR),
+        ("start('train')", {}, Severity.INFO),
+        ("globals()[name](1, [])", {}, Severity.ERROR),
+        ("train_in_parallel(1, [])", {"run.py": "from main import train\ntrain(1, [])\n"}, Severity.ERROR),
+        ("train_in_parallel(1, [])", {"other.py": "def train():\n    pass\n"}, Severity.INFO),
+    ],
+)
+def test_functions_of_a_script_that_nothing_calls(
+    tmp_path: Path, started: str, others: dict[str, str], severity: Severity
+) -> None:
+    files = {"main.py": CALLED.format(started=started, imports=""), **others}
+    (found,) = lint(tmp_path, files, "main.py", "AMP205")
+    assert found.severity is severity
+    assert ("something outside this project calls the function" in found.reason) is (severity is Severity.INFO)
+
+
+def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:
+    module = CALLED.format(started="train_in_parallel(1, [])", imports="").partition("\n\nif __name__")[0]
+    (found,) = lint(tmp_path, {"main.py": module, "run.py": "import main\n"}, "main.py", "AMP205")
+    assert found.severity is Severity.ERROR
+    registered = CALLED.format(started="train_in_parallel(1, [])", imports="from app import command")
+    registered = registered.replace("def train(net", "@command\ndef train(net")
+    (found,) = lint(tmp_path, {"main.py": registered}, "main.py", "AMP205")
+    assert found.severity is Severity.ERROR

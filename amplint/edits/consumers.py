@@ -51,9 +51,7 @@ def with_consumers(call: cst.CSTNode, region: cst.CSTNode, rewrite: Rewriter) ->
     return found
 
 
-def _goes_on(
-    last: cst.CSTNode, block: cst.CSTNode | None, known: set[str], work: Set[str], rewrite: Rewriter
-) -> bool:
+def _goes_on(last: cst.CSTNode, block: cst.CSTNode | None, known: set[str], work: Set[str], rewrite: Rewriter) -> bool:
     """Whether the work goes on behind the first compound statement behind `last`."""
     body = list(block.body) if isinstance(block, (cst.IndentedBlock, cst.Module)) else []
     reached = set(known)

@@ -95,6 +95,8 @@ class Query(str, enum.Enum):
     """Whether something sets a setting."""
     MENTIONS = "mentions"
     """Whether another file mentions a name."""
+    USES = "uses"
+    """Whether another file mentions a name and the module of the file."""
 
 
 class Modules:
@@ -269,6 +271,13 @@ class Modules:
         if self._files_around(importer) is None:
             return True
         return any(mentions.search(raw) and not defines.search(raw) for _, raw in self._others(importer))
+
+    def used_elsewhere(self, importer: str, name: str) -> bool:
+        """Whether another file of the project mentions both a name of the module `importer` and that module, or may."""
+        files = self._files_around(importer)
+        words = [re.compile(rb"\b%s\b" % re.escape(one.encode())) for one in (_stem(importer), name)]
+        raws = (self.raw(path) or b"" for path in files or () if path != importer)
+        return files is None or any(all(word.search(raw) for word in words) for raw in raws)
 
     def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
         """The paths of the project's other Python files in which `pattern` is found; none if there are too many."""
@@ -537,6 +546,7 @@ _WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
     Query.MODEL_IN_REGION: lambda modules, importer, _: modules.model_in_region(importer) or "",
     Query.SETS: lambda modules, importer, name: name if modules.sets(importer, name) else "",
     Query.MENTIONS: lambda modules, importer, name: name if modules.mentioned_elsewhere(importer, name) else "",
+    Query.USES: lambda modules, importer, name: name if modules.used_elsewhere(importer, name) else "",
 }
 
 
@@ -597,6 +607,10 @@ class Lookups:
     def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another Python file of the project of `source` mentions a name."""
         return bool(source.path and self._ask(source, Query.MENTIONS, name))
+
+    def is_used_elsewhere(self, source: Source, name: str) -> bool:
+        """Whether another file of the project of `source` can use a name of that file."""
+        return not source.path or bool(self._ask(source, Query.USES, name))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""

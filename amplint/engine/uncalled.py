@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amplint.semantics.reading.program import Program
 
 _BY_NAME = regex(
-    r"(?<![.\w])(?:globals|locals|vars|eval|exec|dir)\(|sys\.modules|__dict__|__import__|import_module|\bFire\(\)"
+    r"(?<![.\w])(?:globals|locals|vars|eval|exec|dir)\(|sys\.modules|__dict__|__import__|import_module|\bFire\(\)|__all__"
 )
 """What can call any function of a file by a name that its text does not show."""
 _FOR_TESTS = ("test", "Test", "setup", "teardown", "pytest_")
@@ -54,14 +54,14 @@ class Uncalled:
             return frozenset()
         left = {chunk.name: chunk for chunk in main.chunks if chunk.name is not None}
         todo = [chunk for chunk in main.chunks if chunk.name is None]
-        todo += [chunk for chunk in left.values() if self._is_registered(chunk)]
+        todo += [left.pop(name) for name, chunk in [*left.items()] if self._is_registered(chunk)]
         own = False
         while todo:
             chunk = todo.pop()
             found = [name for name in left if name != chunk.name and name in chunk.used and self._names(chunk, name)]
             own |= bool(found) and chunk.name is None
             todo += [left.pop(name) for name in found]
-        elsewhere = self._program.is_mentioned_elsewhere
+        elsewhere = self._program.is_used_elsewhere
         named = [chunk for name, chunk in left.items() if elsewhere(name)] if own else [*left.values()]
         while named:
             chunk = named.pop()
@@ -80,4 +80,4 @@ class Uncalled:
     def _names(self, chunk: Chunk, name: str) -> bool:
         """Whether what runs of a chunk can name a definition of the file."""
         places = [one for one in every(chunk.module, cst.Name) if one.value == name]
-        return not places or not all(map(self._unreached.never_runs, places))
+        return not all(map(self._unreached.never_runs, places))

@@ -61,6 +61,9 @@ class Around(Protocol):
     def is_mentioned_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another Python file of the project of `source` mentions a name."""
 
+    def is_used_elsewhere(self, source: Source, name: str) -> bool:
+        """Whether another file of the project of `source` can use a name of that file."""
+
 
 class Program:
     """The linted file `main` and the functions and classes of other files that it reaches.
@@ -142,6 +145,10 @@ class Program:
     def is_mentioned_elsewhere(self, name: str) -> bool:
         """Whether another file of the project can mention a name."""
         return self._around is not None and self._around.is_mentioned_elsewhere(self.main, name)
+
+    def is_used_elsewhere(self, name: str) -> bool:
+        """Whether another file of the project can use a name of the linted file, or there may be others."""
+        return self._around is None or self._around.is_used_elsewhere(self.main, name)
 
     def wanted(self, package: str) -> Wanted | None:
         """The versions of a library that the project requires, None if it states none."""
