@@ -90,6 +90,12 @@ def lint(folder: Path, files: dict[str, str], name: str, code: str) -> list[Find
         ("from lib.models import net\nimport lib.models.built", True),
         ("from lib.models import net\nimport lib.models.tree", True),
         ("import lib.models.net", True),
+        ("from logging import Logger", True),
+        ("from datasets import load_dataset", True),
+        ("from datasets.here import there", True),
+        ("from datasets.gone import there", True),
+        ("from metrics import accuracy", True),
+        ("from metrics import accuracy, own", False),
         ("import lib.models.broken", False),
         ("import elsewhere.models", True),
         ("try:\n    from lib.models.stark import build\nexcept ImportError:\n    build = None", True),
@@ -110,6 +116,9 @@ def test_nothing_is_told_of_a_file_whose_imports_lead_nowhere(tmp_path: Path, im
         "setup.py": 'setup(ext_modules=[CppExtension("lib.models.built", ["built.cpp"])])\n',
         "lib/models/broken.py": "from lib.models.net import build\nfrom .gone import rest\n",
         "lib/beside.py": "class Loader:\n    pass\n",
+        "lib/metrics.py": "own = 1\n",
+        "lib/logging.py": "own = 1\n",
+        "datasets/here.py": "there = 1\n",
         "lib/train.py": TRAINING.format(imports=imports),
     }
     assert bool(lint(tmp_path, files, "lib/train.py", "AMP101")) is is_there

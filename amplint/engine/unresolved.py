@@ -122,7 +122,8 @@ class _Search:
     """The search for what one import asks for.
 
     `begins` says whether a folder has the first part of the module, `files` are those that the import runs, and
-    `lacking` is what none of the folders has. `is_built` means that a setup script makes the module.
+    `lacking` is what none of the folders has. `is_built` means that a setup script makes the module. An installed
+    package comes before a folder without `__init__.py`, and before a module beside one that is no script.
     """
 
     def __init__(self, one: ast.ImportFrom, path: str, folders: Sequence[str], listing: Listing, read: Text) -> None:
@@ -134,6 +135,9 @@ class _Search:
         self.begins = any("__init__.py" in listing(place) for place in packages)
         self.files: list[str] = []
         self.is_satisfied = any(_GENERATED.match(part) for part in parts)
+        self._own = os.path.dirname(path)
+        self._may_be_installed = not one.level and len(parts) == 1
+        self._is_searched = self._own == min(places, key=len, default="") or "__main__" in (read(path) or "")
         around = (os.path.dirname(path), *places, *(os.path.join(place, *parts[:-1]) for place in places))
         self.is_built = bool(parts) and any(self._builds(folder, parts[-1]) for folder in around)
         for place in places:
@@ -166,6 +170,9 @@ class _Search:
         missing = [one for one in names if one != "*" and not self._has(package, one) and not _GENERATED.match(one)]
         text = self._binding(file) if file is not None and missing else ""
         lacking = [one for one in missing if not re.search(rf"\b{one}\b", text)] if text is not None else []
+        is_first = file is not None and (place != self._own or self._is_searched)
+        if self._may_be_installed and not is_first and lacking == names:
+            return True
         if lacking:
             self.lacking = f"{self.lacking.rstrip('.')}.{lacking[0]}"
         return not lacking

@@ -160,7 +160,8 @@ class EvaluationDtypeDiffers(Rule):
         reported: set[cst.CSTNode | None] = set()
         for forward in evaluation:
             dtype = _dtype(forward)
-            if dtype not in (None, trained) and forward.entered not in reported:
+            same = forward.region is not None and on.region is not None and forward.region.node is on.region.node
+            if not same and dtype not in (None, trained) and forward.entered not in reported:
                 reported.add(forward.entered)
                 notes = [(on.entered or on.node, f"{trained} from here"), (on.node, "for this training step")]
                 message = f"{forward.name} is evaluated in {dtype} and trained in {trained}"
