@@ -9,7 +9,7 @@ from amplint.edits.protocol import other_steps
 from amplint.findings import Applicability, Fix, Severity
 from amplint.regex import regex
 from amplint.rule import Report, Rule
-from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared, SteppedWithin
+from amplint.semantics.events import Accumulation, ClearedInWindow, Event, Job, NeverCleared, ScriptEnd, SteppedWithin
 from amplint.semantics.values.values import Const
 from amplint.source import syntax as cst
 from amplint.torchlib.names import SCALER_SIGNS
@@ -21,6 +21,7 @@ _GRADIENTS = regex(r"\.grad\b|grad_?norm|norm\w{0,60}grad|\bbackward\(")
 if TYPE_CHECKING:
     from amplint.source.rewrite import Rewriter
 
+_BY_MODEL = "the model clears the gradients on every micro-batch of a window, whether or not a step is due"
 _DISCARDED = "gradients are cleared before the last backward pass of a window, which throws away those of the others"
 
 
@@ -81,6 +82,9 @@ class ZeroGradInsideWindow(Rule):
     fixable = Applicability.SAFE
     reason = "Only the gradients of the last micro-batch reach the step."
 
+    def __init__(self) -> None:
+        self._cleared: list[ClearedInWindow] = []
+
     def on_accumulation(self, event: Accumulation) -> Iterator[Report]:
         cleared = [done for done in event.inside if done.job is Job.CLEAR and done.certain]
         if cleared and event.counted:
@@ -113,19 +117,30 @@ class ZeroGradInsideWindow(Rule):
         )
 
     def on_cleared_in_window(self, event: ClearedInWindow) -> Iterator[Report]:
-        certain = isinstance(event.manager.steps, Const)
-        message = _DISCARDED
-        advice = "Clear them after optimizer.step()."
-        if event.by_model:
-            message = "the model clears the gradients on every micro-batch of a window, whether or not a step is due"
-            advice = "Let the prepared optimizer clear them: its zero_grad() does nothing between two steps."
-        yield self.report(
-            event,
-            message + ("" if certain else ", if it has several"),
-            advice=advice,
-            notes=[(event.backward, "adds to the gradients of earlier micro-batches"), (event.step, "uses them")],
-            severity=None if certain else Severity.INFO,
-        )
+        self._cleared.append(event)
+        yield from ()
+
+    def on_script_end(self, event: ScriptEnd) -> Iterator[Report]:
+        several = len({cleared.step for cleared in self._cleared}) > 1
+        for cleared in self._cleared:
+            certain = isinstance(cleared.manager.steps, Const)
+            message = _DISCARDED
+            advice = "Clear them after optimizer.step()."
+            if several:
+                advice = "Clear them after optimizer.step(), and let no pass for another optimizer add to them."
+            if cleared.by_model:
+                message = _BY_MODEL
+                advice = "Let the prepared optimizer clear them: its zero_grad() does nothing between two steps."
+            yield self.report(
+                cleared,
+                message + ("" if certain else ", if it has several"),
+                advice=advice,
+                notes=[
+                    (cleared.backward, "adds to the gradients of earlier micro-batches"),
+                    (cleared.step, "uses them"),
+                ],
+                severity=None if certain else Severity.INFO,
+            )
 
     def on_never_cleared(self, event: NeverCleared) -> Iterator[Report]:
         if event.elsewhere is not None:
