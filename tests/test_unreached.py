@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from amplint import check
 from amplint.engine.analyse import analyse
@@ -13,6 +17,7 @@ from amplint.engine.job import Job
 from amplint.engine.modules import Modules
 from amplint.engine.registry import load_registry
 from amplint.findings import Finding, Severity
+from amplint.torchlib.wrappers import WRAPPED as ATTRIBUTES
 
 RULES = tuple(load_registry().rules.values())
 SCRIPT = """
@@ -330,3 +335,11 @@ def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:
     registered = registered.replace("def train(net", "@command\ndef train(net")
     (found,) = lint(tmp_path, {"main.py": registered}, "main.py", "AMP205")
     assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
+def test_attributes_of_wrappers(wrapper: type[torch.nn.Module]) -> None:
+    known = ATTRIBUTES[f"torch.nn.parallel.{wrapper.__name__}"]
+    set_by_itself = re.findall(r"\bself\.([a-z]\w*)", inspect.getsource(wrapper))
+    public = {name for name in (*dir(torch.nn.Module()), *dir(wrapper)) if not name.startswith("_")}
+    assert public.union(set_by_itself) <= known

@@ -7,7 +7,7 @@ import itertools
 import re
 import symtable
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, TypeAlias
 
 from amplint.regex import regex
@@ -32,7 +32,7 @@ _BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.For, cs
 _LEAVES = (cst.Return, cst.Raise, cst.Continue, cst.Break, cst.Yield, cst.Await)
 _OPEN = regex(
     r"(?<![.\w])(?:globals\(\)|(?:locals|vars)\(\)[.\[]|setattr\(|exec\(|eval\()"
-    r"|__builtins__|\bbuiltins\b|import[ (]+\*|# <ipython"
+    r"|__builtins__|\bbuiltins\b|# <ipython"
 )
 """What binds names that a text does not show."""
 _ALWAYS_THERE = frozenset(
@@ -207,14 +207,25 @@ class Unreached:
 
     def _names_of(self, source: Source) -> _Names | None:
         if source not in self._names:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    top = symtable.symtable(source.text, source.filename, "exec")
-                self._names[source] = _Names(source.text, top, is_open=self._may_lack_names(source))
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                self._names[source] = None
+            top = _symbols(source)
+            starred = None if top is None or self._may_lack_names(source) else self._starred(source)
+            self._names[source] = _Names(source.text, top, starred) if top is not None else None
         return self._names[source]
+
+    def _starred(self, source: Source) -> Set[str] | None:
+        """The names of the modules of which a file takes all names, None if that may not be all that it gets."""
+        found = set[str]()
+        todo, seen = [source], {source}
+        while todo:
+            one = todo.pop()
+            modules, top = self._program.starred(one), _symbols(one)
+            if modules is None or top is None or _OPEN.search(one.text):
+                return None
+            beside = (name.lstrip(".").partition(".")[0] for name in _relative(one))
+            found.update(*map(_bound_in_table, _tables(top)), beside)
+            todo += (module for module in modules if module not in seen)
+            seen.update(modules)
+        return found
 
     def _may_lack_names(self, source: Source) -> bool:
         """Whether a file gets names from elsewhere: a notebook, or an excerpt.
@@ -226,25 +237,17 @@ class Unreached:
 
 
 class _Names:
-    """The names of a file by its symbol tables; one that `is_open`, such as an excerpt, can get others as well."""
+    """The names of a file by its symbol tables, with those `starred` that it takes from other modules.
 
-    def __init__(self, text: str, top: _Table, *, is_open: bool) -> None:
+    Without these, which an excerpt can lack as well, any name can be bound.
+    """
+
+    def __init__(self, text: str, top: _Table, starred: Set[str] | None) -> None:
         self._text = text
         self._top = top
-        self._is_open = is_open or _OPEN.search(text) is not None
-        self._tables: dict[tuple[str, int], _Table] = {}
-        self._bound = set[str]()
-        todo = [top]
-        while todo:
-            table = todo.pop()
-            self._tables[table.get_name(), table.get_lineno()] = table
-            self._bound |= {
-                one.get_name()
-                for one in table.get_symbols()
-                if (table is top or one.is_declared_global())
-                and (one.is_assigned() or one.is_imported() or one.is_namespace())
-            }
-            todo += table.get_children()
+        self._starred = starred
+        self._tables = {(table.get_name(), table.get_lineno()): table for table in _tables(top)}
+        self._bound = set[str]().union(*map(_bound_in_table, self._tables.values()))
 
     def table(self, function: cst.CSTNode | None) -> _Table | None:
         """The names of a function, of the top level for None; None for a class or a function without a name."""
@@ -259,8 +262,9 @@ class _Names:
 
     def lacks(self, table: _Table, name: str) -> bool:
         """Whether nothing binds a name that is read in `table`."""
-        unbound = not self._is_open and name not in self._bound and name not in _ALWAYS_THERE
-        return unbound and self._is_of_file(table, name)
+        if self._starred is None or name in self._starred or name in self._bound or name in _ALWAYS_THERE:
+            return False
+        return self._is_of_file(table, name)
 
     def binds_once(self, name: str) -> bool:
         """Whether no more than one place of the file can bind a name at its top level, by the look of its text."""
@@ -275,6 +279,40 @@ class _Names:
             return table is self._top or table.lookup(name).is_global()
         except KeyError:
             return False
+
+
+def _symbols(source: Source) -> _Table | None:
+    """The symbol table of a file, None if Python cannot make it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return symtable.symtable(source.text, source.filename, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _tables(top: _Table) -> Iterator[_Table]:
+    todo = [top]
+    while todo:
+        table = todo.pop()
+        yield table
+        todo += table.get_children()
+
+
+def _bound_in_table(table: _Table) -> set[str]:
+    """The names of the file that its code binds in one scope: all at the top level, elsewhere those declared global."""
+    return {
+        one.get_name()
+        for one in table.get_symbols()
+        if (table.get_type() == "module" or one.is_declared_global())
+        and (one.is_assigned() or one.is_imported() or one.is_namespace())
+    }
+
+
+def _relative(source: Source) -> Iterator[str]:
+    """The relative modules that a file imports, which become names of its package."""
+    modules = (*(one.module for one in source.imports.values()), *source.star_imports)
+    return (module for module in modules if module.startswith("."))
 
 
 def _definition(chunk: Chunk) -> cst.FunctionDef | cst.ClassDef | None:

@@ -192,6 +192,12 @@ class Program:
         homes = (one.source if isinstance(one, Chunk) else one for one in found)
         return any(isinstance(home, Source) and bool(home.path) for home in homes)
 
+    def starred(self, source: Source) -> list[Source] | None:
+        """The modules of which a file takes all names, None if one of them is not in the tree."""
+        found = [self._find(source, module) for module in source.star_imports]
+        kept = [one for one in found if one is not None and one.path]
+        return kept if len(kept) == len(found) else None
+
     def _resolved(self, source: Source, name: str) -> Target:
         one = source.imports.get(name)
         if one is not None:
