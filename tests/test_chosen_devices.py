@@ -195,3 +195,55 @@ def infer(model, x, device):
     asked = frozenset({"AMP107"})
     assert told(code.format(given="str(device)"), asked) == ["AMP107"]
     assert told(code.format(given="device.type"), asked) == []
+
+
+AVAILABLE = """
+import torch
+
+def score(model, batch{parameters}):
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    device = {device}
+    with torch.no_grad():
+        with torch.autocast(device_type=kind):
+            return model(batch.to(device))
+"""
+
+
+@pytest.mark.parametrize(
+    ("device", "parameters", "count"),
+    [
+        ("torch.device(kind)", "", 0),
+        ("torch.device(name)", ", name", 1),
+    ],
+)
+def test_a_region_and_work_on_one_device_by_availability(device: str, parameters: str, count: int) -> None:
+    raw = AVAILABLE.format(device=device, parameters=parameters).encode()
+    found = analyse(Job("program.py", "", raw, (RULES["AMP106"],)), Modules()).findings
+    assert len([one for one in found if one.code == "AMP106"]) == count
+
+
+PASSED = """
+import torch
+
+def main(model, optimizer, loader, wanted):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    use_amp = {flag}
+
+    def run(x, use_autocast=False):
+        if use_autocast:
+            with torch.cuda.amp.autocast():
+                return model(x.to(device))
+        return model(x.to(device))
+
+    for x in loader:
+        optimizer.zero_grad()
+        run(x, use_autocast=use_amp).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("flag", "count"), [("wanted and device == 'cuda'", 0), ("wanted", 1)])
+def test_a_flag_that_callers_pass_for_one_device_alone(flag: str, count: int) -> None:
+    raw = PASSED.format(flag=flag).encode()
+    found = analyse(Job("program.py", "", raw, (RULES["AMP106"],)), Modules()).findings
+    assert len([one for one in found if one.code == "AMP106"]) == count

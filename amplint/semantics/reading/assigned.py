@@ -8,6 +8,8 @@ from amplint.source.source import Source
 
 _GIVEN = regex(r"(?m)^[ \t]*((?:[\w.]+,[ \t]*)*[\w.]+)[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*([^\n]+)")
 """A statement or an argument on a line of its own: the targets, and the value."""
+_PASSED = regex(r"[(,][ \t]*(\w+)=([A-Za-z_][\w.]*)[ \t]*(?=[,)])")
+"""A keyword argument, or a default, within a line that is a name."""
 _RETURNED = regex(r"(?m)^[ \t]*(?:def (\w+)\(|return\b[ \t]*([^\n]+))")
 
 
@@ -26,4 +28,13 @@ def assigned_texts(source: Source) -> dict[str, list[str]]:
         function = name or function
         if value:
             found.setdefault(function, []).append(value)
+    return found
+
+
+@cached_per_file
+def passed_names(source: Source) -> dict[str, list[str]]:
+    """Keyword -> the names that calls of `source` pass for it."""
+    found: dict[str, list[str]] = {}
+    for keyword, name in _PASSED.findall(source.text):
+        found.setdefault(keyword, []).append(name)
     return found

@@ -31,6 +31,7 @@ _DEVICES = regex(r"device|[\"']cpu[\"']")
 _MAKES_DEVICE = regex(r"\btorch\.device\(|[\"'](?:cuda|cpu)\b[^\n]*(?: if | else )[^\n]*[\"'](?:cuda|cpu)\b")
 """A value that is a device, whatever the name it is assigned to."""
 _BY_AVAILABILITY = regex(r"\bif\b[^\n]{0,200}cuda\.is_available\(\)[^\n]{0,200}\belse\b")
+_OF_VARIABLE = regex(r"torch\.device\([ \t]*([\w.]+)[ \t]*\)$")
 _LISTED = regex(r"^(?P<device>[\w.]+) if (?P=device) in [\[({][^\])}\n]+[\])}] else [\"']cpu[\"']$")
 """The type of a device that is in a list, and the CPU's for any other."""
 _TRAINS = regex(r"(?<!autograd)\.backward\w*\(|\bGradScaler\b")
@@ -146,6 +147,9 @@ def is_by_availability(source: Source, value: cst.BaseExpression) -> bool:
     """
     values = assigned_texts(source).get(dotted(value) or "", [])
     texts = values if isinstance(value, (cst.Name, cst.Attribute)) else [source.code(value)]
+    known = assigned_texts(source)
+    inner = [(text, _OF_VARIABLE.match(text.strip())) for text in texts]
+    texts = [one for text, name in inner for one in (known.get(name[1], [text]) if name is not None else [text])]
     return bool(texts) and all(_BY_AVAILABILITY.search(text) for text in texts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amplint.regex import regex
-from amplint.semantics.reading.assigned import assigned_texts
+from amplint.semantics.reading.assigned import assigned_texts, passed_names
 from amplint.semantics.reading.scopes import dotted, last_name
 from amplint.source import syntax as cst
 from amplint.source.remembered import cached_per_file
@@ -132,7 +132,9 @@ def _tests_device(source: Source, condition: cst.CSTNode) -> bool:
         return False  # a dtype that was chosen by what the device supports
     flags, seen = _flags(text), set[str]()
     for _ in range(1 if _compares_numbers(condition) else _FLAG_STEPS):
-        values = [_AMP.sub("", value) for flag in flags - seen for value in assigned_texts(source).get(flag, ())]
+        new = flags - seen
+        values = [_AMP.sub("", value) for flag in new for value in assigned_texts(source).get(flag, ())]
+        values += [name for flag in new for name in passed_names(source).get(flag, ())]
         if any(_CONDITION.search(value) for value in values):
             return True
         seen |= flags
