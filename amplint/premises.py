@@ -98,6 +98,7 @@ _SLIGHT = frozenset(
         Premise.TESTED,
         Premise.NOTHING_RAISES,
         Premise.IMPORTS_THERE,
+        Premise.CALLED_OUTSIDE,
         Premise.SWITCHED_ON,
         Premise.LEFT_OFF,
         Premise.OTHER_INDEX,

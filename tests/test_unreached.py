@@ -20,6 +20,7 @@ from amplint.findings import Finding, Severity
 from amplint.torchlib.wrappers import WRAPPED as ATTRIBUTES
 
 RULES = tuple(load_registry().rules.values())
+RULE = load_registry().rules["AMP205"]
 SCRIPT = """
 import torch
 from data import Folder, load{more}
@@ -305,26 +306,33 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    ("started", "others", "severity"),
+    ("started", "others", "runs"),
     [
-        ("train_in_parallel(1, [])", {}, Severity.INFO),
-        ("# train(1, [])\n    train_in_parallel(1, [])", {}, Severity.INFO),
-        ("train(1, [])", {}, Severity.ERROR),
-        ("spawn(train, 4)", {}, Severity.INFO),
-        ("print(train)", {}, Severity.ERROR),
-        ("start('train')", {}, Severity.INFO),
-        ("globals()[name](1, [])", {}, Severity.ERROR),
-        ("train_in_parallel(1, [])", {"run.py": "from main import train\ntrain(1, [])\n"}, Severity.ERROR),
-        ("train_in_parallel(1, [])", {"other.py": "def train():\n    pass\n"}, Severity.INFO),
+        ("train_in_parallel(1, [])", {}, False),
+        ("# train(1, [])\n    train_in_parallel(1, [])", {}, False),
+        ("train(1, [])", {}, True),
+        ("spawn(train, 4)", {}, False),
+        ("print(train)", {}, True),
+        ("start('train')", {}, False),
+        ("globals()[name](1, [])", {}, True),
+        ("train_in_parallel(1, [])", {"run.py": "from main import train\ntrain(1, [])\n"}, True),
+        ("train_in_parallel(1, [])", {"other.py": "def train():\n    pass\n"}, False),
     ],
 )
 def test_functions_of_a_script_that_nothing_calls(
-    tmp_path: Path, started: str, others: dict[str, str], severity: Severity
+    tmp_path: Path, started: str, others: dict[str, str], runs: bool
 ) -> None:
     files = {"main.py": CALLED.format(started=started, imports=""), **others}
-    (found,) = lint(tmp_path, files, "main.py", "AMP205")
-    assert found.severity is severity
-    assert ("something outside this project calls the function" in found.reason) is (severity is Severity.INFO)
+    assert bool(lint(tmp_path, files, "main.py", "AMP205")) is runs
+
+
+def test_functions_that_nothing_calls_are_told_where_that_is_selected(tmp_path: Path) -> None:
+    path = tmp_path / "main.py"
+    path.write_text(CALLED.format(started="train_in_parallel(1, [])", imports=""))
+    job = Job("main.py", str(path), path.read_bytes(), (RULE,), asked=frozenset({"AMP205"}))
+    (found,) = analyse(job, Modules()).findings
+    assert found.severity is Severity.INFO
+    assert "something outside this project calls the function" in found.reason
 
 
 def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ SEMANTICS = Path(words.__file__).parent
 IN_SOURCE = {
     "api_uses.py": ["_NATIVE_IMPORT"],
     "averages_alike.py": ["_COMPLEMENT", "_WIDE"],
-    "assigned.py": ["_GIVEN", "_RETURNED"],
+    "assigned.py": ["_GIVEN", "_PASSED", "_RETURNED"],
     "chosen_devices.py": [
         "_BY_AVAILABILITY", "_CATERS_FOR_OTHERS", "_CHOICE", "_DEVICES", "_FIXED", "_LISTED", "_MAKES_DEVICE",
-        "_ON_CUDA", "_TRAINS",
+        "_OF_VARIABLE", "_ON_CUDA", "_TRAINS",
     ],
     "cuda_needs.py": ["_INDENTED", "_KERNELS", "_NEEDS_CUDA"],
     "device_conditions.py": [
@@ -70,6 +70,7 @@ IN_SOURCE = {
     "uniform.py": ["_FOLLOWS"],
     "unlifted_losses.py": ["_REGION"],
     "whole_losses.py": ["_STEPS"],
+    "windows.py": ["_STATIC_GRAPH"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
 
