@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from amplint.regex import regex
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
+from amplint.source.remembered import cached_per_file
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import children, every, target_names
 from amplint.torchlib.wrappers import WRAPPED
@@ -35,6 +36,8 @@ _OPEN = regex(
     r"|__builtins__|\bbuiltins\b|# <ipython"
 )
 """What binds names that a text does not show."""
+_CALLED = regex(r"\b(\w+)[ \t]*=[ \t]*(?:\w+\.){0,9}(\w+)\(")
+"""A variable, and what is called for its value."""
 _ALWAYS_THERE = frozenset(
     {*dir(builtins), "__file__", "__path__", "__annotations__", "exit", "quit", "WindowsError"}
     | {"get_ipython", "display", "profile", "reveal_type"}
@@ -157,7 +160,7 @@ class Unreached:
     def _attribute_raises(self, source: Source, node: cst.Attribute) -> bool:
         """Whether an attribute is read from a wrapper of a model that has none of this name."""
         name = node.attr.value
-        if not isinstance(node.value, cst.Name) or name.startswith("_"):
+        if not isinstance(node.value, cst.Name) or name.startswith("_") or node.value.value not in _wrapping(source):
             return False
         value = _latest(source, node, node.value.value)
         called = dotted(value.func) if isinstance(value, cst.Call) else None
@@ -341,6 +344,14 @@ def _tested_for_none(test: cst.BaseExpression) -> str | None:
         other = test.comparisons[0]
         value = test.left if isinstance(other.operator, cst.Is) and _is_none(other.comparator) else None
     return value.value if isinstance(value, cst.Name) else None
+
+
+@cached_per_file
+def _wrapping(source: Source) -> frozenset[str]:
+    """The variables that a file assigns wrappers of models to, by the look of its text."""
+    bound = {one.bound for one in source.imports.values() if f"{one.module}.{one.name}" in WRAPPED}
+    known = bound | {name.rpartition(".")[2] for name in WRAPPED}
+    return frozenset(target for target, called in _CALLED.findall(source.text) if called in known)
 
 
 def _latest(source: Source, place: cst.CSTNode, name: str) -> cst.BaseExpression | None:
