@@ -138,7 +138,7 @@ for x, y in batches:
 
 def notebook(*cells: str) -> str:
     """A notebook of these cells."""
-    kinds = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    kinds: dict[str, object] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
     made = [{**kinds, "source": cell} for cell in cells]
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
 
