@@ -872,6 +872,72 @@ PROGRAMS = {
                 x = torch.zeros(1, 8, device=self.proj.weight.device)
                 return self.forward(x)
     """,
+    "a float32 default beside what a caller gives": """
+        class Attention(nn.Module):
+            def __init__(self, width):
+                super().__init__()
+                self.dense = nn.Linear(width, width)
+
+            def forward(self, x, bias=None):
+                x = self.dense(x)
+                if bias is None:
+                    bias = torch.zeros(x.shape, device=x.device)
+                return self.dense(x + bias)  # AMP502
+
+            def alone(self, x, start=None):
+                start = torch.zeros(x.shape, device=x.device) if start is None else start
+                return self.dense(start)  # AMP502
+
+            def written(self, x, kept=None):
+                x = self.dense(x)
+                if kept is None:
+                    kept = torch.zeros(x.shape, device=x.device)
+                kept[x > 0] = x[x > 0]  # AMP502
+                return kept
+
+            def alike(self, x, bias=None):
+                x = self.dense(x)
+                if bias is None:
+                    bias = torch.zeros(x.shape, device=x.device, dtype=x.dtype)
+                return self.dense(x + bias)
+    """,
+    "weights of classes": """
+        class Loss(nn.Module):
+            def __init__(self, classes):
+                super().__init__()
+                self.dense, self.classes = nn.Linear(classes, classes), classes
+
+            def forward(self, x, target):
+                logits = self.dense(x)
+                weight = torch.ones(self.classes, device=logits.device)
+                loss = F.cross_entropy(logits, target, weight=weight)  # AMP502
+                return loss + F.nll_loss(logits.log_softmax(-1), target, weight)  # AMP502
+
+            def alike(self, x, target):
+                logits = self.dense(x)
+                weight = torch.ones(self.classes, device=logits.device)
+                loss = F.cross_entropy(logits.float(), target, weight=weight) + F.cross_entropy(logits, target)
+                return loss + F.cross_entropy(logits, target, weight=weight.to(logits.dtype))
+    """,
+    "float32 tensors that a list gathers": """
+        class Grids(nn.Module):
+            def forward(self, x, sizes):
+                grids = []
+                for size in sizes:
+                    grids.append(torch.linspace(-1, 1, size, device=x.device))
+                return torch.cat(grids) @ x, torch.stack([g.to(x.dtype) for g in grids]) @ x  # AMP502
+
+            def first(self, x, sizes):
+                grids = [torch.linspace(-1, 1, size, device=x.device) for size in sizes]
+                return torch.stack(grids) @ x  # AMP502
+
+            def unlike(self, x, sizes):
+                grids = []
+                for size in sizes:
+                    grids.append(torch.linspace(-1, 1, size, device=x.device))
+                    grids.append(x)
+                return torch.stack([grid.to(x) for grid in grids]) @ x
+    """,
     "data": """
         class Buffer:
             def sample(self, x, batch):
@@ -894,3 +960,11 @@ def test_pytorch_refuses_adapters_in_float32_and_norms_that_stay_float32() -> No
         x @ torch.randn(2, layer.in_features).T
     with pytest.raises(RuntimeError, match="same dtype"):
         layer(torch.ones(8, dtype=torch.bfloat16) * x.float())
+
+
+def test_pytorch_refuses_weights_of_classes_in_another_dtype() -> None:
+    logits, weight, target = torch.randn(2, 3, dtype=torch.bfloat16), torch.ones(3), torch.tensor([0, 1])
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        torch.nn.functional.cross_entropy(logits, target, weight=weight)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        torch.nn.functional.nll_loss(logits, target, weight)

@@ -41,6 +41,14 @@ def test_names_of_tensors(line: str) -> None:
     assert found(line) == [("AMP402", 1)]
 
 
+def test_limits_past_float16() -> None:
+    assert found("return x.softmax(-1).clamp(max=1e6)") == [("AMP401", 1)]
+    assert found("return torch.clamp(x.softmax(-1), -1e9, 1e4)") == [("AMP401", 1)]
+    assert found("return x.softmax(-1).clamp(-1e4, 1e4)") == []
+    with pytest.raises(RuntimeError, match="without overflow"):
+        torch.ones(2, dtype=torch.float16).clamp(max=1e6)
+
+
 def test_counts_are_no_tensors() -> None:
     assert found("count = len(levels)", "return torch.log(x / (count + 1e-8))") == []
 

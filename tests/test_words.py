@@ -41,6 +41,7 @@ IN_SOURCE = {
     "display.py": ["_REAL", "_REFERENCE"],
     "divisors.py": ["_MAY_DIVIDE"],
     "evidence.py": ["_BFLOAT16", "_COMMENT", "_FLOAT16"],
+    "gathered.py": ["_MADE", "_READ"],
     "grown.py": ["_GROWS", "_OVER_PARAMETERS"],
     "hydra.py": ["_PACKAGE"],
     "inference.py": ["_DIFFERENTIATES", "_INFERS", "_STARTS"],

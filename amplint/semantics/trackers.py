@@ -87,6 +87,7 @@ from amplint.semantics.tensors.clashes import Clashes
 from amplint.semantics.tensors.coarse_frequencies import CoarseFrequencies
 from amplint.semantics.tensors.dtype_choices import DtypeChoices
 from amplint.semantics.tensors.exchanges import Exchanges
+from amplint.semantics.tensors.gathered import Gathered
 from amplint.semantics.tensors.indexing import StoredItems
 from amplint.semantics.tensors.joins import Joins
 from amplint.semantics.tensors.kernel_sums import KernelSums
@@ -164,6 +165,7 @@ TRACKERS: tuple[type[Tracker], ...] = (
     Placements,
     Optimizers,
     GrownLists,
+    Gathered,
     Averages,
     AveragesAlike,
     Sharding,

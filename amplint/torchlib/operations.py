@@ -46,6 +46,8 @@ COUNTS, INTEGERS_TOO = operations_with("counts"), KEEPS | operations_with("keeps
 FILLS, INTO_ANY = operations_with("fills"), operations_with("into-any")
 OUT_ALIKE, OUT_OF_ANY = operations_with("out-alike"), operations_with("out-any")
 NORMS = operations_with("normalises")
+CLASSIFIES = frozenset({"cross_entropy", "nll_loss"})
+"""Losses whose targets are class indices or probabilities; weights of classes have to have the dtype of the input."""
 ATTENTION = "scaled_dot_product_attention"
 MASK_REFUSED = "its mask is float32, which its CUDA kernels refuse or misread beside half queries"
 """The CPU takes such a mask since 2.5; before, it was refused everywhere."""
@@ -282,7 +284,7 @@ def _dtype_without_autocast(op: str, operands: Sequence[Operand], device: str | 
         raise Unsettled
     if op in NOT_IN_HALF and device != "cuda" and kinds & HALF_DTYPES:
         raise Unsettled
-    if op == "nll_loss" or (op == "cross_entropy" and tensors[1:] and tensors[1].dtype in INTEGRAL):
+    if op == "nll_loss" or (op in CLASSIFIES and tensors[1:] and tensors[1].dtype in INTEGRAL):
         if len(kinds - INTEGRAL) > 1:
             raise Refused(f"its input is {first} and its weights are not")
         return first

@@ -74,7 +74,12 @@ class ConstantOverflowsHalf(Rule):
         if number is None or math.isinf(number.value) or abs(number.value) <= FLOAT16_MAX or op == "Divide":
             return
         masks = event.assumed and op == "Multiply" and (number.value < 0 or INVERTED in event.tensor.traits)
-        if op in (*ARITHMETIC, *CLAMPS) and event.tensor.dtype is None and not masks:
+        if (
+            op in (*ARITHMETIC, *CLAMPS)
+            and event.tensor.dtype is None
+            and not masks
+            and not (event.assumed and op in CLAMPS)
+        ):
             return
         if op == "Multiply" and number.value < 0 and "causal" in event.tensor.traits:
             return  # a mask of -inf and 0, which leaves something in every row

@@ -37,7 +37,7 @@ from amplint.semantics.words import WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import ALIKE, ATTENTION, ELEMENTWISE, FLOATING_ELEMENTWISE
+from amplint.torchlib.operations import ALIKE, ATTENTION, CLASSIFIES, ELEMENTWISE, FLOATING_ELEMENTWISE
 from amplint.torchlib.policy import words
 
 _ALL_ALIKE = operations_with("matrices") | operations_with("convolves")
@@ -48,7 +48,7 @@ _WRITES, _PRODUCTS, _JOINS = operations_with("writes"), operations_with("matrice
 
 def pair(machine: Machine, op: str, operands: Sequence[Operand]) -> tuple[Operand, Operand] | None:
     """The operand that is surely float32, and the one that can be half without evidence; None without such a pair."""
-    if branches_on_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE:
+    if branches_on_dtypes(machine) or op not in ALIKE | ELEMENTWISE | FLOATING_ELEMENTWISE | CLASSIFIES:
         return None
     if op in _WRITES and len(operands) == 2 and is_only_moved(*operands):
         both = all(operand.dtype is None and may_be_half(machine, operand, op) for operand in operands)
@@ -197,6 +197,24 @@ def _is_of_tensors(machine: Machine, symbol: int) -> bool:
     return any(not given.isdisjoint(used_as_tensors(function)) for function in machine.calls)
 
 
+def made_on_a_path(machine: Machine, value: Value) -> cst.Call | None:
+    """The call that makes a tensor, or an operand of it, in float32 where nothing is given; None for any other."""
+    if not isinstance(value, (Tensor, Unknown)) or (isinstance(value, Tensor) and value.dtypes is not None):
+        return None
+    symbols = machine.symbols
+
+    def operands(one: int) -> list[int]:
+        parts = symbols.parts(one) if symbols.key(one)[0] in ARITHMETIC else ()
+        return [dtype_root(machine, part) for part in parts]
+
+    for one in symbols.closure(dtype_root(machine, value.symbol), operands):
+        if symbols.key(one)[0] == "either" and can_be_wide(machine, one):
+            made = uncast_source_call(machine, one, asked=False)
+            if made is not None and follows(machine, made) and not is_made_by_caller(machine, made):
+                return made
+    return None
+
+
 def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str], bool]:
     """The predicate that says whether the other operand can be half beside this one."""
     if steady.made is not None or not isinstance(steady.value, Tensor):
@@ -211,8 +229,8 @@ def _judge(machine: Machine, steady: Operand) -> Callable[[Machine, Operand, str
 
 def _is_steady(machine: Machine, op: str, operand: Operand) -> bool:
     value = operand.value
-    if operand.made is not None and op in _ALL_ALIKE | _JOINS and _is_wide_choice(machine, value):
-        return not is_made_by_caller(machine, operand.made) and (op not in _JOINS or follows(machine, operand.made))
+    if operand.made is not None and op in _ALL_ALIKE | _JOINS | _WRITES and _is_wide_choice(machine, value):
+        return not is_made_by_caller(machine, operand.made) and (op in _ALL_ALIKE or follows(machine, operand.made))
     if not isinstance(value, Tensor) or value.rank == 0:
         return False
     if operand.made is not None:

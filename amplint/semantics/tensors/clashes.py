@@ -19,6 +19,7 @@ from amplint.semantics.tensors.clash_pairs import (
     is_lifted_beside,
     is_like_another,
     is_made_by_caller,
+    made_on_a_path,
     pair,
 )
 from amplint.semantics.tensors.conversions import asks_float32
@@ -76,6 +77,7 @@ _REFUSED_BY_FLOAT32 = {Because.REGION: _LEFT, Because.PARAMETERS: _BESIDE_HALF}
 """The reason for which an input is half -> why a layer that is float32 unless the model is converted refuses it."""
 _LOADED = "its weights are half, and what comes from a loader is float32 unless it is converted"
 _UNCONVERTED = "its input is converted to a dtype that is chosen, and what is made here stays float32"
+_DEFAULT = "its input is float32 where it is made here, its weights have the dtype of the model"
 WEIGHS = "its input is float32 in any case, its weights have the dtype of the model"
 STARTS = "the state that it starts from where none is given is float32, its weights have the dtype of the model"
 _LOADS_HALF = regex(r"(?i)loader\w{0,60}\([^)]{0,400}(?:fp16|half|dtype|precision)|prefetch\w{0,60}\(|collate")
@@ -240,7 +242,7 @@ def assigned(
     if met is None or prepares_data(machine) or _is_written_again(machine, node, target):
         return
     steady, half = met
-    into = steady is operands[0]
+    into = steady.node is operands[0].node
     if reasons:
         kinds = ("half", "float32") if into else ("float32", "half")
         refusal = f"it assigns {kinds[0]} to elements of a tensor that is {kinds[1]}"
@@ -254,7 +256,12 @@ def assigned(
             state, Clash, node, op="index_put", steady=steady, half=half, refusal=refusal, assumed=True,
             guesses=min(reasons, key=len),
         )  # fmt: skip
-    elif into and steady.made is not None and follows(machine, steady.made) and not _is_lifted(machine, half):
+    elif (
+        steady is operands[0]
+        and steady.made is not None
+        and follows(machine, steady.made)
+        and not _is_lifted(machine, half)
+    ):
         machine.emit(state, Clash, node, op="an assignment", steady=steady, half=half, refusal=None, assumed=True)
 
 
@@ -324,7 +331,9 @@ def check_layer(
             steady = Operand(node.func, weights)
             machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=reason, assumed=True)
         return
-    if not isinstance(source.value, Tensor) or branches_on_dtypes(machine):
+    if branches_on_dtypes(machine) or _is_default(machine, state, node, op, source, weights):
+        return
+    if not isinstance(source.value, Tensor):
         return
     left = left_wide(machine, source.value)
     if left is None and not is_switched_off(state) and not asks_float32(weights.why_half):
@@ -347,6 +356,15 @@ def check_layer(
         machine.emit(
             state, Clash, node, op=op, steady=source, half=half, refusal=refusal, converted=widened, assumed=True
         )
+
+
+def _is_default(machine: Machine, state: State, node: cst.Call, op: str, source: Operand, weights: Tensor) -> bool:
+    """Emit `Clash` for an input that is made in float32 where nothing is given, or computed with such a tensor."""
+    made = made_on_a_path(machine, source.value)
+    if made is not None:
+        steady, half = replace(source, made=made), Operand(node.func, weights)
+        machine.emit(state, Clash, node, op=op, steady=steady, half=half, refusal=_DEFAULT, assumed=True)
+    return made is not None
 
 
 def _is_given_by_loader(machine: Machine, value: Value) -> bool:

@@ -46,14 +46,12 @@ from amplint.semantics.values.values import Const, Tensor, Unknown, Value, numbe
 from amplint.source import syntax as cst
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import HALF_DTYPES
-from amplint.torchlib.operations import ATTENTION, UNKNOWN, Outcome, known, outcome
+from amplint.torchlib.operations import ATTENTION, CLASSIFIES, UNKNOWN, Outcome, known, outcome
 from amplint.torchlib.policy import LOWER, Regime
 from amplint.torchlib.promotion import NUMBER, SOME_DIMENSIONS, Typed
 
 NOTHING = Arguments(())
-CLASSIFIES = ("cross_entropy", "nll_loss")
 _PRODUCTS = operations_with("matrices")
-"""Losses whose targets are class indices or probabilities."""
 Place = tuple[cst.BaseExpression, Value]
 
 
@@ -216,7 +214,7 @@ def _assumed_outcome(
 ) -> Outcome:
     """The outcome of `op` where the second one of `met` is half, and parameters and buffers are float32.
 
-    Queries, keys and values are half together, apart from the first one of `met`.
+    Queries, keys and values are half together, apart from the first one of `met`. Targets beside weights are classes.
     """
     steady, half = met
     if op == ATTENTION and any(steady is one for one in described[:3]):
@@ -230,7 +228,8 @@ def _assumed_outcome(
         if operand is half or (op == ATTENTION and known.dtypes is None and operand is not steady):
             dtypes = frozenset(sorted(lows)[-1:])
         elif operand.dtype in (None, FROM_PARAMETER) and known.rank != NUMBER:
-            dtypes = frozenset({"float32"})
+            classes = op in CLASSIFIES and operand is not described[0]
+            dtypes = frozenset({"int64" if classes else "float32"})
         given.append(Typed(dtypes, SOME_DIMENSIONS if known.rank is None else known.rank))
     return outcome(op, given, here, in_place=in_place)
 

@@ -30,6 +30,7 @@ from amplint.semantics.tensors import (
 from amplint.semantics.tensors.exchanges import resize
 from amplint.semantics.tensors.flow import Place, local_outcome, regime, with_dtype
 from amplint.semantics.tensors.foreign_limits import limit_of_another
+from amplint.semantics.tensors.gathered import gathered
 from amplint.semantics.tensors.indexing import taken
 from amplint.semantics.tensors.kinship import tensors_in
 from amplint.semantics.tensors.masks import has_no_empty_rows, inherited, mends
@@ -382,7 +383,7 @@ def function(machine: Machine, state: State, node: cst.Call, name: str, argument
         return None
     if op not in KNOWN | BOOLEAN | INTEGER and op not in BANNED and op not in FILLS:
         return Tensor(machine.fresh()) if name.startswith("torch.nn.functional.") else None
-    joined = _joined(machine, op, given[0], arguments)
+    joined = _joined(machine, state, op, given[0], arguments)
     if joined is not None:
         first: Value = joined[0][1] if joined else Unknown(machine.fresh())
     elif op in _JOINS and isinstance(given[0].value, Tensor):
@@ -405,10 +406,12 @@ def _named(machine: Machine, op: str, arguments: Arguments) -> Value | None:
     return Ref(f"torch.{found}") if found is not None else None
 
 
-def _joined(machine: Machine, op: str, first: Argument, arguments: Arguments) -> list[Place] | None:
+def _joined(machine: Machine, state: State, op: str, first: Argument, arguments: Arguments) -> list[Place] | None:
     """The tensors passed to an operation as a list, or one by one; None if it takes a single one."""
     if isinstance(first.value, Items):
         return _parts(machine, first.node.value, first.value)
+    if op in _JOINS and (like := gathered(machine, state, first.value)) is not None:
+        return [(first.node.value, like)]
     given = [argument for argument in arguments.given if argument.keyword is None]
     if op != "meshgrid" or any(one.star for one in given):
         return None
