@@ -30,7 +30,6 @@ from amplint.semantics.values.values import (
     Module,
     OneOf,
     Ref,
-    Tensor,
     Unknown,
     Value,
     settings,
@@ -375,9 +374,7 @@ def _comprehension(machine: Machine, state: State, node: cst.BaseSimpleComp | cs
         if unrolled and (known := _one_by_one(machine, state, node)) is not None:
             return known
         parts.append(symbol_of(machine, source))
-        like = each(state, source)
-        if not isinstance(like, Tensor):
-            like = machine.unknown("each", id(loop), parts=(parts[-1],))
+        like = each(state, source) or machine.unknown("each", id(loop), parts=(parts[-1],))
         assign(machine, state, loop.target, like)
         for condition in loop.ifs:
             evaluate(machine, state, condition.test)
