@@ -458,6 +458,7 @@ class _Watch:
         if method == "forward" and owner is not None:
             return dotted(owner) not in (None, "self") and called_name(owner) != "super"
         about = ABOUT_MODELS.search(method) and not SPEAKS_OF_LOSS.search(method)
+        about = about or (not call.args and method.startswith(("is_", "has_")))
         if owner is None or about or method[:1].isupper():
             return False
         if not self._is_model(owner):

@@ -23,7 +23,7 @@ from amplint.training.places import Block, clauses
 from amplint.training.refusal import required
 from amplint.training.script import Script
 
-_TRIVIAL = words("mean sum detach div mul squeeze float item neg add get values flatten view")
+_TRIVIAL = words("mean sum detach div mul squeeze float item neg add get items keys values flatten stack view")
 _OF_TENSORS = words(
     "to cuda cpu float long item view reshape view_as size detach clone max Variable LongTensor FloatTensor tensor "
     "zeros ones randn rand argmax eq sum mean squeeze unsqueeze flatten permute transpose contiguous"
@@ -106,7 +106,7 @@ class Regions:
         inside = (call for statement in statements for call in every(statement, cst.Call))
         strange = (one for one in inside if (dotted(one.func) or "").partition(".")[0] in self._observed.foreign)
         for call in (*filter(self._beside.halves.arguments, strange), *self._beside.foreign_calls):
-            yield self._script.row(call), dotted(call.func) or ""
+            yield self._script.row(call), self._script.text_of(call.func)
 
     def rows(self) -> list[int]:
         """The rows in which regions begin."""
@@ -124,6 +124,7 @@ class Regions:
         labels = self._labels(chosen)
         self._apart = [one for one in chosen if is_no_grad_block(one) and self._flow.binds(one) & labels]
         chosen = {one: None for one in chosen if one not in self._apart and not self._acts(one)}
+        chosen = {one: None for one in chosen if not self._sets_up(one)} or chosen
         self._add_followers(chosen)
         made = self._made(chosen)
         runs = [self._from_half(run, made) for run in self._runs(chosen)]
@@ -326,6 +327,7 @@ class Regions:
         covered = self._observed.calls.reached(taken)
         for way in self._observed.evaluations:
             own = [call for call in reversed(way) if not self._is_trained(call, covered) and self._can_be(call)]
+            own = [call for call in own if not self._sets_up(call)]
             apart = (call for call in own if disables_gradients(self._script.source, call))
             call = next(apart, own[0] if own else None)
             statement = self._script.statement_of(call) if call is not None else None
@@ -351,6 +353,12 @@ class Regions:
             return False
         inside = any(self._script.inside(one, call) for region in self.training for one in region.statements)
         return inside or self._script.function_of(call) in covered
+
+    def _sets_up(self, node: cst.CSTNode) -> bool:
+        """Whether `node` leads to a function that makes an optimizer which the file steps."""
+        optimizers = {path for one in self._observed.steps.values() if (path := dotted(one)) is not None}
+        functions = (one for one in self._observed.calls.reached([node]) if isinstance(one, cst.FunctionDef))
+        return any(self._script.assignments(one, path) for one in functions for path in optimizers)
 
     def _join_branches(self, chosen: dict[cst.CSTNode, None]) -> None:
         """Choose a condition instead of its branches, if these are chosen as a whole and leave none out."""
