@@ -1,4 +1,4 @@
-"""Methods of a training class that classes of other files override."""
+"""Methods of a training class that classes of other files override, or call."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.source import Source
+from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
 from amplint.training.bindings import called_name
 from amplint.training.givers import importers
 from amplint.training.script import Script
+from amplint.training.surroundings import whole_program
 
 _MOST = 60
 """The limit of files that are searched for derived classes."""
@@ -31,10 +32,32 @@ def overriding(script: Script, owner: cst.ClassDef) -> Iterator[tuple[Source, cs
                         yield source, one
 
 
-def differentiating(script: Script, owner: cst.ClassDef) -> tuple[str, int] | None:
-    """The file, relative to the script, and row of a backward pass in such a method; None if there is none."""
+def differentiating(script: Script, owner: cst.ClassDef, step: cst.Call) -> tuple[str, int] | None:
+    """The file, relative to the script, and row of a backward pass in such a method, for this `step`; None without.
+
+    A method that steps itself has no need of it.
+    """
     for source, method in overriding(script, owner):
-        for call in every(method, cst.Call):
+        calls = list(every(method, cst.Call))
+        for call in calls if all(dotted(one.func) != dotted(step.func) for one in calls) else ():
             if called_name(call) == "backward" and isinstance(call.func, cst.Attribute) and not call.args:
                 return os.path.relpath(source.path, os.path.dirname(script.path)), source.span(call).start.row
+    return None
+
+
+def called_by_base(script: Script, function: cst.FunctionDef) -> tuple[str, int] | None:
+    """The file, relative to the script, and row of a call of this method in a base of its class in another file."""
+    owner, program = script.method_owner(function), whole_program(script.source)
+    waiting = [(script.source, base) for base in owner.bases] if owner is not None else []
+    seen = set[Chunk]()
+    while waiting:
+        source, base = waiting.pop()
+        found = program.resolve(source, dotted(base.value) or "")
+        if not isinstance(found, Chunk) or not found.is_class or found in seen:
+            continue
+        seen.add(found)
+        for call in every(found.module, cst.Call):
+            if dotted(call.func) == f"self.{function.name.value}" and found.source is not script.source:
+                return os.path.relpath(found.source.path, os.path.dirname(script.path)), found.span(call).start.row
+        waiting += ((found.source, one) for each in every(found.module, cst.ClassDef) for one in each.bases)
     return None

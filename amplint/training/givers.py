@@ -75,9 +75,9 @@ def models_given(main: Source, names: Set[str]) -> Iterator[tuple[Program, Chunk
                 program = whole_program(above)
                 calls = [call for chunk in above.chunks for call in every(chunk.module, cst.Call)]
                 targets = (program.resolve(above, dotted(call.func) or "") for call in calls)
-                yield from (
-                    (program, one) for one in dict.fromkeys(targets) if isinstance(one, Chunk) and is_model(one)
-                )
+                found = [one for one in dict.fromkeys(targets) if isinstance(one, Chunk)]
+                found += [each for one in found if not one.is_class for each in program.mentions.get(one, ())]
+                yield from ((program, one) for one in dict.fromkeys(found) if is_model(one))
 
 
 def models_by_settings(main: Source) -> list[tuple[Program, Chunk]]:
@@ -186,7 +186,7 @@ def _given(call: cst.Call, params: Sequence[str]) -> Iterator[tuple[str | None, 
 
 
 def importers(main: Source, *, naming: str = "", most: int = _MOST_IMPORTERS) -> Iterator[Source]:
-    """The files in the folder of `main`, and in the one above, that import it, also from its package.
+    """The files in the folder of `main`, and in the one above, that import it, also from its package; else others.
 
     They contain the text `naming`. After `most` of them one more is the last.
     """
@@ -198,9 +198,12 @@ def importers(main: Source, *, naming: str = "", most: int = _MOST_IMPORTERS) ->
     names = {os.path.basename(one).removesuffix(".py").replace("__init__", os.path.basename(folder)) for one in faces}
     named = b"|".join(re.escape(name.encode()) for name in sorted(names))
     says = re.compile(rb"^[ \t]*(?:from|import)\b[^\n]*\b(?:%b)\b" % named, re.MULTILINE)
-    for place in (one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)):
-        for name in sorted(modules().scripts(place))[:_MOST_FILES]:
-            path = os.path.join(place, name)
+    near = [one for one in (folder, os.path.dirname(folder)) if one in modules().around(folder)]
+    ways = [[os.path.join(place, one) for one in sorted(modules().scripts(place))[:_MOST_FILES]] for place in near]
+    for paths in (*ways, None):
+        if paths is None and found:
+            return
+        for path in paths if paths is not None else modules().scripts_with(os.path.abspath(main.path), says):
             raw = modules().raw(path) or b""
             if path in faces or says.search(raw) is None or naming.encode() not in raw:
                 continue

@@ -74,7 +74,7 @@ def _check_seed(script: Script, backward: cst.Call) -> None:
 def _check_derived(script: Script, step: cst.Call) -> None:
     """Raise Refusal if a class of another file, which derives from that of `step`, differentiates a loss of its own."""
     owner = script.method_owner(script.function_of(step))
-    place = differentiating(script, owner) if owner is not None else None
+    place = differentiating(script, owner, step) if owner is not None else None
     if place is not None:
         raise Refusal(step, f"{place[0]}:{place[1]} makes gradients of this step, which no scaler scales there")
 

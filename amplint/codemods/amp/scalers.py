@@ -10,6 +10,7 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.tree import every
 from amplint.training.bindings import bound_paths, called_name, paths, positional
+from amplint.training.derived import called_by_base
 from amplint.training.observed import Observed
 from amplint.training.refusal import Refusal, required
 from amplint.training.script import Script
@@ -301,6 +302,10 @@ class Scalers:
     def _declare(self, function: cst.FunctionDef, behind: cst.Param) -> None:
         if function in self._declared:
             return
+        place = called_by_base(self._script, function)
+        if place is not None:
+            why = f"{place[0]}:{place[1]} calls {function.name.value}() for a base class, which has no scaler to pass"
+            raise Refusal(function, why)
         self._declared.add(function)
         scaler = parameters.New(self.name, self._kind(behind), "None")
         self._edits.append(parameters.declared_behind(self._script, behind, scaler))
