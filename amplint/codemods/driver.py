@@ -7,6 +7,7 @@ from dataclasses import replace
 from amplint.codemods import outputs, reach
 from amplint.codemods.completion import Completion
 from amplint.codemods.conversion import Conversion, Cure, Cured, Remark, Wish
+from amplint.codemods.mending import without_needless_casts
 from amplint.codemods.registry import Codemod, find
 from amplint.codemods.rows import changed_edits, moved, row_before
 from amplint.engine.deep import call_deep, deep_recursion
@@ -119,6 +120,11 @@ def _cured(
     stopping = [replace(one, row=row_before(original, text, one.row)) for one in told if one.stops]
     if stopping:
         return Conversion(original, refused=tuple(dict.fromkeys(stopping)))
+    for place, raw in before.items():
+        page, was = opened(place, around().raw(place) or raw), opened(place, raw).text
+        after = page.restored(without_needless_casts(was, page.text, place))
+        if after is not None:
+            amend(place, after)
     others = tuple(Cured(place, raw, around().raw(place) or raw) for place, raw in before.items())
     cured = tuple(one for one in first if one not in told) if others else ()
     return Conversion(text, tuple(done), left=tuple(dict.fromkeys(told)), others=others, cured=cured)

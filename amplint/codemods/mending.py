@@ -10,6 +10,7 @@ from amplint.codemods.conversion import Cure, Remark
 from amplint.edits.casting import tensor_evidence
 from amplint.edits.functions import decorate
 from amplint.findings import Applicability, Edit, Finding, Fix, Span
+from amplint.fixes.apply import apply_verified
 from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
@@ -19,10 +20,12 @@ from amplint.source.source import Chunk, Source
 from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import OPERATIONS
 from amplint.torchlib.policy import MODULE_OPS
-from amplint.training.bindings import bound_paths, called_name, paths
-from amplint.training.floating import is_floating
+from amplint.training import sigmoids
+from amplint.training.bindings import bound_paths, called_name
+from amplint.training.floating import is_floating, needless_casts
 from amplint.training.halves import ABOUT_HALF
 from amplint.training.operands import (
+    DECOMPOSITIONS,
     LOWERED,
     PRODUCTS,
     constructors,
@@ -35,9 +38,6 @@ from amplint.training.operands import (
 from amplint.training.writes import Write, writes
 
 _WIDENING = ("float", "double")
-_DECOMPOSITIONS = frozenset(
-    {"svd", "svdvals", "det", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr"}
-)
 _ARITHMETIC = (cst.BinaryOperation, cst.UnaryOperation)
 _PARTS = (cst.Call, cst.Subscript, cst.Attribute)
 _CURED = (*ABOUT_HALF, "bce-in-autocast", "cross-entropy-keeps-half")
@@ -189,8 +189,11 @@ def _is_elementwise(source: Source, node: cst.CSTNode) -> bool:
     return bool(made) and all(one.lower() in OPERATIONS.keys() - LOWERED for one in made)
 
 
-def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | None:
-    """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads."""
+def of_finding(source: Source, finding: Finding, device: str | None, *, assumed: bool = False) -> Fix | None:
+    """The fix of a finding in the file `source` that leaves float32 as it was, where a region of another one leads.
+
+    Where half is `assumed`, a NumPy array needs evidence that it is floating.
+    """
     there = finding.elsewhere or finding
     if finding.name == "constant-overflows-half" and finding.fix and _is_computed(source, finding.fix.edits[0].span):
         return None
@@ -220,7 +223,7 @@ def of_finding(source: Source, finding: Finding, device: str | None) -> Fix | No
         calls = (node for node in _at(source, spans) if isinstance(node, cst.Call) and _is_of_losses(source, node))
         return next((fix for call in calls if (fix := in_float32(source, [call], device)) is not None), None)
     if finding.name == "bfloat16-to-numpy":
-        return of_array(source, there.span, of_region=finding.elsewhere is None)
+        return of_array(source, there.span, of_region=finding.elsewhere is None and not assumed)
     return finding.fix
 
 
@@ -289,34 +292,26 @@ def of_kernel(source: Source, node: cst.CSTNode, device: str | None) -> Fix | No
     return Fix("Give kernels float32", made, Applicability.UNSAFE, ("import torch",))
 
 
-def of_sigmoids(chunk: Chunk) -> Fix | None:
+def of_sigmoids(chunk: Chunk, device: str | None) -> Fix | None:
     """The fix that computes the sigmoids that a model returns in float32."""
-    found = _sigmoids_returned(chunk)
-    return in_float32(chunk.source, found, None) if found else None
+    found = sigmoids.returned(chunk)
+    return in_float32(chunk.source, found, device) if found else None
 
 
-def returns_wide_sigmoids(chunk: Chunk) -> bool:
-    """Whether a model returns sigmoids, all of them of float32."""
-    found = _sigmoids_returned(chunk)
-    return bool(found) and all(any(called_name(one) in _WIDENING for one in every(each, cst.Call)) for each in found)
-
-
-def _sigmoids_returned(chunk: Chunk) -> list[cst.Call]:
-    found = list[cst.Call]()
-    for function in every(chunk.module, cst.FunctionDef):
-        values = [one.value for one in every(function, cst.Return) if one.value is not None]
-        returned = {path for value in values for path in paths(value)}
-        calls = (one for one in every(function, cst.Call) if called_name(one) == "append")
-        values += (one for one in calls if paths(one.func) & returned)
-        returned = {path for value in values for path in paths(value)}
-        values += (one.value for one in every(function, cst.Assign) if bound_paths(one, whole=True) & returned)
-        found += (call for value in values for call in every(value, cst.Call) if called_name(call) == "sigmoid")
-    return list(dict.fromkeys(found))
+def without_needless_casts(before: str, after: str, path: str) -> str:
+    """The text `after` without the casts to float32 that `before` lacks and of which one is enough."""
+    source = Source(path, after, path)
+    for call in needless_casts(before, source):
+        assert isinstance(call.func, cst.Attribute)
+        cast = Span(source.span(call.func.value).end, source.span(call).end)
+        removed, _, why = apply_verified(after, [Fix("Cast once", (Edit(cast, ""),), Applicability.UNSAFE)])
+        return without_needless_casts(before, removed, path) if why is None and removed != after else after
+    return after
 
 
 def _products_around(source: Source, span: Span) -> list[cst.CSTNode]:
     """The products of matrices in the function of a decomposition at `span`, which are as coarse as what they get."""
-    calls = [one for one in _at(source, [span]) if called_name(one) in _DECOMPOSITIONS]
+    calls = [one for one in _at(source, [span]) if called_name(one) in DECOMPOSITIONS]
     homes = (one for call in calls for one in source.ancestors(call) if isinstance(one, cst.FunctionDef))
     home = next(homes, None)
     found = every(home, cst.Call, cst.BinaryOperation) if home is not None else ()

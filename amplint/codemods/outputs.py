@@ -20,7 +20,7 @@ from amplint.semantics.models.half_outputs import is_loss
 from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.semantics.values.values import Tensor, Unknown, number
-from amplint.semantics.words import SPEAKS_OF_LOSS, TRAINING_STEP, UNSCALES
+from amplint.semantics.words import INDICES, SPEAKS_OF_LOSS, TRAINING_STEP, UNSCALES, WHOLE_NUMBERS
 from amplint.source import syntax as cst
 from amplint.source.source import Source
 from amplint.source.tree import every
@@ -30,6 +30,7 @@ from amplint.torchlib.policy import BANNED
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.elements import listed_outputs, optional_outputs
 from amplint.training.halves import ABOUT_HALF, halves_of
+from amplint.training.operands import constructors
 from amplint.training.script import Script, parsed
 from amplint.training.surroundings import cached_by_text, check_time, is_long, whole_program
 
@@ -99,11 +100,12 @@ class Found(NamedTuple):
 
 
 class Lift(NamedTuple):
-    """The edit that casts an output to float32, the row of the call that returns it, and the code of the output."""
+    """The edit that casts an output to float32, the row of the call that returns it, its code, and its variable."""
 
     row: int
     edit: Edit
     code: str = ""
+    name: str | None = None
 
 
 class Half(NamedTuple):
@@ -336,7 +338,13 @@ def in_float32(text: str, path: str, dtype: str) -> tuple[str, list[Remark]]:
 def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
     """Those of `lifts` without which more fails than with all of them."""
     chosen, fewest = lifts, _number(_lifted(text, lifts), path, dtype)
-    groups = deque(_halved(lifts))
+    near, known = list[Lift](), -1
+    while known < len(near) < len(lifts):  # one failure may hide the next
+        known = len(near)
+        near = [one for one in lifts if one in near or _is_named_in_failures(one, _lifted(text, near), path)]
+    if known < len(lifts) and _number(_lifted(text, near), path, dtype) <= fewest:
+        chosen = near
+    groups = deque(_halved(chosen))
     for _ in range(_TRIES if found(text, path).size <= _LONG else 0):
         group = groups.popleft() if groups and not is_long() else []
         fewer = [one for one in chosen if one not in group]
@@ -345,6 +353,15 @@ def _needed(text: str, path: str, dtype: str, lifts: list[Lift]) -> list[Lift]:
         else:
             groups += _halved(group)
     return chosen
+
+
+def _is_named_in_failures(lift: Lift, text: str, path: str) -> bool:
+    """Whether `lift` is of a variable in a line of `text` with a failure."""
+    run, lines = found(text, path), text.split("\n")
+    rows = {row for one in (*run.findings, *run.assumed) for row in range(one.span.start.row, one.span.end.row + 1)}
+    rows |= {one.row for one in run.losses if one.path == path}
+    code = " ".join(lines[row - 1] for row in rows if row <= len(lines))
+    return lift.name is not None and re.search(rf"\b{re.escape(lift.name)}\b", code) is not None
 
 
 def _halved(lifts: list[Lift]) -> list[list[Lift]]:
@@ -384,7 +401,9 @@ def _leaving(script: Script, outputs: Set[cst.CSTNode]) -> Iterator[cst.CSTNode]
             continue
         passed = {path} if all(called_name(call) != function.name.value for call in script.calls) else set[str]()
         for one in every(function, cst.Assign):
-            if _is_computed_from(one.value, path) and not any(map(SPEAKS_OF_LOSS.search, bound_paths(one))):
+            if _is_computed_from(script.source, one.value, path) and not any(
+                map(SPEAKS_OF_LOSS.search, bound_paths(one))
+            ):
                 passed |= bound_paths(one)
         if any(dotted(part) in passed for one in every(function, cst.Return) for part in _parts(one.value)):
             yield output
@@ -397,12 +416,13 @@ def _parts(value: cst.BaseExpression | None) -> list[cst.BaseExpression]:
     return [value] if value is not None else []
 
 
-def _is_computed_from(value: cst.BaseExpression, path: str) -> bool:
-    """Whether `value` is the result of a function or method of the project that takes `path` alone."""
+def _is_computed_from(source: Source, value: cst.BaseExpression, path: str) -> bool:
+    """Whether `value` is the result of a function or method of the project, and no layer, that takes `path` alone."""
     if not isinstance(value, cst.Call) or [dotted(one.value) for one in value.args] != [path]:
         return False
     owner, _, name = (dotted(value.func) or "").rpartition(".")
-    return owner in ("", "self") and bool(name) and name not in OPERATIONS and not is_loss(name)
+    plain = owner in ("", "self") and bool(name) and name not in OPERATIONS and not is_loss(name)
+    return plain and not constructors(source, dotted(value.func) or "")
 
 
 def _is_cast(script: Script, output: cst.CSTNode, function: cst.FunctionDef, path: str) -> bool:
@@ -472,11 +492,12 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
             continue
         named = above.targets[0].target if isinstance(above, cst.Assign) else node
         is_tensor = used_as_tensor(named, rewrite)
-        if is_tensor is False or (is_tensor is None and span not in run.tensors) or dotted(node) in lists:
+        whole = any(guess.search(dotted(named) or "") for guess in (WHOLE_NUMBERS, INDICES))
+        if is_tensor is False or (is_tensor is None and span not in run.tensors) or whole or dotted(node) in lists:
             continue
         if isinstance(node, cst.Call):
             if not (isinstance(above, cst.Attribute) and above.attr.value == "float"):
-                yield Lift(span.start.row, rewrite.add_float(node), source.code(node))
+                yield Lift(span.start.row, rewrite.add_float(node), source.code(node), dotted(named))
         elif isinstance(above, cst.Element):
             name = source.code(node)
             unpacked = source.parent(above)
@@ -485,7 +506,7 @@ def _lifts(text: str, path: str) -> Iterator[Lift]:
             cast = f"{name}.float() if {name} is not None else None" if absent else f"{name}.float()"
             edit = rewrite.insert_after(node, f"{name} = {cast}")
             if edit is not None:
-                yield Lift(script.row(_call_of(source, node) or node), edit, name)
+                yield Lift(script.row(_call_of(source, node) or node), edit, name, name)
 
 
 def _array_casts(text: str, path: str) -> Iterator[Lift]:

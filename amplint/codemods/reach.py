@@ -23,7 +23,6 @@ from amplint.codemods.mending import (
     of_sigmoids,
     of_write,
     remark_on,
-    returns_wide_sigmoids,
 )
 from amplint.codemods.model_arguments import kernels_run_on_half, models_run_on_half
 from amplint.codemods.repairs import all_rules, findings_of, lint, selected
@@ -33,12 +32,13 @@ from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
 from amplint.source.source import Chunk, Source
 from amplint.source.tree import every
-from amplint.training import hazards
-from amplint.training.bindings import called_name, positional
+from amplint.training import hazards, sigmoids
+from amplint.training.bindings import positional
 from amplint.training.callables import called_names, live_functions
 from amplint.training.givers import is_model, methods_by_settings, models_by_settings, models_given
 from amplint.training.halves import ABOUT_HALF, Callee, Halves, halves_of, regions_of
-from amplint.training.reached import kernels, made_of
+from amplint.training.parallel import replicated
+from amplint.training.reached import computes_with_numpy, first_lstms, kernels, kernels_of_libraries, made_of
 from amplint.training.reached import reached as reached_by
 from amplint.training.script import parsed
 from amplint.training.surroundings import cached_by_text, whole_program
@@ -54,7 +54,6 @@ _NO_ARRAY = {
 _BY_SETTINGS = (
     "settings choose the model here: every class with a forward pass in the project is taken for a part of it"
 )
-_REPLICATING = frozenset({"DataParallel", "data_parallel"})
 _IN_THREADS = "with several GPUs this computes in float16, whatever the region says; use DistributedDataParallel"
 _OF_KERNELS = "may have no kernel for half; let custom_fwd(cast_inputs=torch.float32) convert what forward() is given"
 _RECURRENT = "an LSTM in float16 raises on CPUs for which oneDNN has no kernel of it; compute it in bfloat16 there"
@@ -115,6 +114,8 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
         given += chosen
         yield Remark(row, _BY_SETTINGS)
     run_here |= dict.fromkeys(one for other, chunk in given for one in made_of(other, [chunk]))
+    run_here = {chunk: None for chunk in run_here if not computes_with_numpy(chunk.source)}
+    reached = [chunk for chunk in reached if not computes_with_numpy(chunk.source)]
     with_regions = (chunk for chunk in source.chunks if "autocast" in chunk.words)
     reached = list(dict.fromkeys((*with_regions, *reached, *run_here)))
     live = live_functions(reached, names | {chunk.name or "" for _, chunk in given})
@@ -127,21 +128,21 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
                 place = (one.code, name, there if name else one.message)
                 remark = remark_on(one, program, spelled)
                 if name:
-                    text, fix = f"{name}:{there}: {one.message} ({one.code})", of_finding(chunk.source, one, spelled)
+                    text = f"{name}:{there}: {one.message} ({one.code})"
+                    fix = of_finding(chunk.source, one, spelled, assumed=True)
                     remark = Remark(row, text, cures=as_cures(chunk.source, fix))
                 if name or (there not in rows and place not in known()):
                     brought.setdefault(place, remark)
     brought |= {place: remark for place, remark in _lost(run, program, dtype, row) if place not in brought}
-    sigmoids = [cure for chunk in run_here if is_model(chunk) for cure in as_cures(chunk.source, of_sigmoids(chunk))]
+    models = [chunk for chunk in run_here if is_model(chunk)]
+    narrow = tuple(cure for chunk in models for cure in as_cures(chunk.source, of_sigmoids(chunk, spelled)))
     told = [*brought.values()]
     told += (Remark(source.span(call).start.row, outputs.SATURATED) for call in losses_of_models(source))
-    wide = not sigmoids and any(returns_wide_sigmoids(chunk) for chunk in run_here if is_model(chunk))
-    for remark in told:
-        saturated = remark.text.endswith(outputs.SATURATED)
-        if not (saturated and wide):
-            yield replace(remark, cures=tuple(sigmoids)) if saturated else remark
+    wide = not narrow and any(map(sigmoids.returns_wide, models))
+    yield from (_with_sigmoids(one, narrow) for one in told if not (wide and one.text.endswith(outputs.SATURATED)))
     yield from (Remark(one, _TWO_DTYPES) for one in halves.products() if one not in rows)
     yield from _kernels(program, run_here, row)
+    yield from _kernels_of_libraries(program, [*reached, *run_here], row)
     yield from models_run_on_half(program, halves)
     yield from kernels_run_on_half(program, halves)
     for_device = {("bfloat16", "cuda"): _replicated, ("float16", "cpu"): _recurrent}.get((dtype, device))
@@ -153,7 +154,16 @@ def remarks(before: str, after: str, path: str, dtype: str, reported: Iterable[R
         places = {(one.row, *one.text.split(": ")[:1]) for one in told}
         dangers = [*_hazards(chunk, source, dtype, row, run, _rows_of(chunk, live), sparse=sparse)]
         dangers += _writes(chunk, source, row, _rows_of(chunk, live))
-        yield from (one for one in dangers if one.cures or (one.row, *one.text.split(": ")[:1]) not in places)
+        fresh = (one for one in dangers if one.cures or (one.row, *one.text.split(": ")[:1]) not in places)
+        yield from (_with_sigmoids(one, narrow) for one in fresh)
+
+
+def _with_sigmoids(remark: Remark, narrow: tuple[Cure, ...]) -> Remark:
+    """`remark`, with the cures of sigmoids in half if it is about a loss of probabilities that can be cured."""
+    raises = bool(remark.cures) and remark.text.endswith(hazards.PROBABILITIES)
+    if not raises and not remark.text.endswith(outputs.SATURATED):
+        return remark
+    return replace(remark, cures=(*remark.cures, *narrow))
 
 
 def _lost(run: outputs.Found, program: Program, dtype: str, row: int) -> Iterator[tuple[tuple[object, ...], Remark]]:
@@ -289,46 +299,31 @@ def _kernels(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Re
         yield Remark(row, f"{place}: {dotted(node)}() {_OF_KERNELS}", cures=cures)
 
 
+def _kernels_of_libraries(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
+    """A remark on the first use of each library whose kernels take no half."""
+    for chunk, node, library in kernels_of_libraries(chunks):
+        text = f"kernels of {library} take float32 alone; cast what they are given"
+        yield _placed(program, chunk.source, node, row, text)
+
+
 def _recurrent(program: Program, chunks: Iterable[Chunk], row: int) -> Iterator[Remark]:
-    """A remark for each file on the first LSTM that `chunks` make; with projections it needs no oneDNN."""
-    told = set[str]()
-    for chunk in chunks:
-        name = _relative(chunk.source, program.main)
-        for call in every(chunk.module, cst.Call) if "LSTM" in chunk.words and name not in told else ():
-            own = isinstance(program.resolve(chunk.source, dotted(call.func) or ""), Chunk)
-            projects = any(one.keyword is not None and one.keyword.value == "proj_size" for one in call.args)
-            if called_name(call) == "LSTM" and not own and not projects:
-                there = chunk.span(call).start.row
-                told.add(name)
-                yield Remark(row, f"{name}:{there}: {_RECURRENT}") if name else Remark(there, _RECURRENT)
-                break
+    """A remark for each file on the first LSTM that `chunks` make."""
+    yield from (_placed(program, chunk.source, call, row, _RECURRENT) for chunk, call in first_lstms(program, chunks))
 
 
 def _replicated(program: Program, _: Iterable[Chunk], row: int) -> Iterator[Remark]:
-    """A remark on the first model replicated in threads, whose autocast regions have the default dtype.
-
-    One of another file, or that `.module` alone shows, is told at `row`. Source: torch/nn/parallel/parallel_apply.py of
-    PyTorch 2.13, which passes on whether autocast is on, but no dtype.
-    """
-    source = program.main
-    distributed = any("DistributedDataParallel" in chunk.words for chunk in source.chunks)
-    for chunk in source.chunks if distributed else program.chunks:
-        for node in every(chunk.module, cst.Name) if _REPLICATING & chunk.words else ():
-            if node.value in _REPLICATING and _is_used(chunk.source, node):
-                there, name = chunk.span(node).start.row, _relative(chunk.source, source)
-                yield Remark(row, f"{name}:{there}: {_IN_THREADS}") if name else Remark(there, _IN_THREADS)
-                return
-    if not any("DistributedDataParallel" in chunk.words for chunk in program.chunks):
-        modules = (one for chunk in source.chunks for one in every(chunk.module, cst.Attribute))
-        wrapped = next((one for one in modules if one.attr.value == "module" and dotted(one)), None)
-        if wrapped is not None:
-            yield Remark(source.span(wrapped).start.row, f"if this model is in nn.DataParallel, {_IN_THREADS}")
+    """A remark on the first model replicated in threads, by its row, or at `row` if it is one of another file."""
+    found = replicated(program)
+    if found is not None:
+        source, node, certain = found
+        text = _IN_THREADS if certain else f"if this model is in nn.DataParallel, {_IN_THREADS}"
+        yield _placed(program, source, node, row, text)
 
 
-def _is_used(source: Source, node: cst.CSTNode) -> bool:
-    """Whether a name is neither imported nor asked for by `isinstance`."""
-    around = next((one for one in source.ancestors(node) if isinstance(one, (cst.ImportAlias, cst.Call))), None)
-    return around is None or (isinstance(around, cst.Call) and called_name(around) != "isinstance")
+def _placed(program: Program, source: Source, node: cst.CSTNode, row: int, text: str) -> Remark:
+    """A remark on `node` by its row, or at `row` if it is of another file."""
+    there, name = source.span(node).start.row, _relative(source, program.main)
+    return Remark(row, f"{name}:{there}: {text}") if name else Remark(there, text)
 
 
 def _is_wide(run: outputs.Found, chunk: Chunk, node: cst.CSTNode) -> bool:

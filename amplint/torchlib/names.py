@@ -247,6 +247,11 @@ Source: `make_np` of PyTorch 2.13, which converts bfloat16 before; tensorboardX 
 WRITERS_WITHOUT_BFLOAT16 = "tensorboardX"
 LIBRARIES_WITHOUT_FLOAT16 = ("cv2", "PIL", "numpy.linalg", "scipy.ndimage")
 """The libraries, by their modules, that raise for NumPy arrays of float16."""
+FLOAT32_KERNELS = frozenset(
+    {"fast_transformers", "kaolin", "knn_cuda", "MinkowskiEngine", "nvdiffrast", "pointnet2_ops", "pytorch3d"}
+    | {"warpctc_pytorch", "warprnnt_pytorch"}
+)
+"""The libraries with kernels that dispatch on float32, and float64, alone, and convert nothing below autocast."""
 UNSCALES = "_unscale_grads_"
 """The method of a gradient scaler that refuses float16 gradients, unless a script replaces it.
 

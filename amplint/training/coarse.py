@@ -49,12 +49,13 @@ def of(function: _Body, source: Source, dtype: str, *, chosen: bool) -> Iterator
 def _distances(function: _Body, source: Source) -> Iterator[_Found]:
     """Sums of squares less a product of matrices."""
     products: dict[str, list[cst.CSTNode]] = {}
-    squares = set[str]()
+    squares, negative = set[str](), set[str]()
     for statement in _statements(function):
         value, into = statement.value, bound_paths(statement) if isinstance(statement, cst.Assign) else set[str]()
         if value is None or any(is_computed_wide(one, source) for one in products_in(value)):
             continue
-        found = [one for each in _sums(value, source) for one in _of_distance(each, products, squares)]
+        sums = [*_sums(value, source), *_added(statement)]
+        found = [one for each in sums for one in _of_distance(each, products, squares, negative)]
         found += [one for one in products_in(value) if _subtracts_product(one, squares)]
         yield from ((one, _DISTANCES, tuple(found)) for one in found[:1])
         named = paths(value)
@@ -63,6 +64,7 @@ def _distances(function: _Body, source: Source) -> Iterator[_Found]:
         else:
             behind = [*products_in(value), *(one for path in sorted(named) for one in products.get(path, ()))]
             products |= dict.fromkeys(into, behind) if behind else {}
+            negative |= into if behind and _is_negative(value) else set()
 
 
 def _statements(function: _Body) -> Iterator[_Statement]:
@@ -78,18 +80,45 @@ def _sums(value: cst.CSTNode, source: Source) -> Iterator[list[tuple[bool, cst.C
             yield list(_terms(one, subtracted=False))
 
 
+def _added(statement: _Statement) -> Iterator[list[tuple[bool, cst.CSTNode]]]:
+    """The terms of the sum to which a statement changes a variable."""
+    if isinstance(statement, cst.AugAssign) and isinstance(statement.operator, (cst.AddAssign, cst.SubtractAssign)):
+        subtracted = isinstance(statement.operator, cst.SubtractAssign)
+        yield [(False, statement.target), *_terms(statement.value, subtracted=subtracted)]
+
+
 def _terms(value: cst.CSTNode, *, subtracted: bool) -> Iterator[tuple[bool, cst.CSTNode]]:
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, _ADDITIVE):
         yield from _terms(value.left, subtracted=subtracted)
         yield from _terms(value.right, subtracted=subtracted is not isinstance(value.operator, cst.Subtract))
     else:
-        yield subtracted is not any(every(value, cst.Minus)), value
+        yield subtracted is not _is_negative(value), value
 
 
-def _of_distance(terms: list[tuple[bool, cst.CSTNode]], products: _Named, squares: set[str]) -> list[cst.CSTNode]:
-    """The products that a sum takes from squares."""
+def _is_negative(value: cst.CSTNode) -> bool:
+    """Whether an odd number of the factors of `value`, or of what its function is given first, has a minus."""
+    if isinstance(value, cst.UnaryOperation):
+        return isinstance(value.operator, cst.Minus) is not _is_negative(value.expression)
+    if isinstance(value, cst.BinaryOperation) and not isinstance(value.operator, _ADDITIVE):
+        return _is_negative(value.left) is not _is_negative(value.right)
+    if isinstance(value, (cst.Subscript, cst.Attribute)):
+        return _is_negative(value.value)
+    if not isinstance(value, cst.Call):
+        return False
+    given = [one.value for one in value.args[:2] if one.keyword is None]
+    scales = called_name(value) in ("mul", "multiply", "mul_")
+    given = [one for one in given if scales or not isinstance(getattr(one, "expression", None), cst.BaseNumber)]
+    owner = [value.func.value] if isinstance(value.func, cst.Attribute) else []
+    return sum(map(_is_negative, (*owner, *given))) % 2 == 1
+
+
+def _of_distance(
+    terms: list[tuple[bool, cst.CSTNode]], products: _Named, squares: set[str], negative: set[str]
+) -> list[cst.CSTNode]:
+    """The products that a sum takes from squares; `negative` variables hold what is taken already."""
     taken, kept = list[cst.CSTNode](), set[bool]()
-    for subtracted, term in terms:
+    for sign, term in terms:
+        subtracted = sign is (dotted(term) not in negative)
         made, named = list(products_in(term)), paths(term)
         if not made and (has_square(term) or named & squares):
             kept.add(subtracted)

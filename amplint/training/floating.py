@@ -15,6 +15,7 @@ from amplint.torchlib.names import HALF_DTYPES
 from amplint.torchlib.policy import BOOLEAN, FLOAT32, INTEGER, LOWER, MODULE_OPS
 from amplint.torchlib.promotion import FLOATING
 from amplint.training.bindings import called_name, constructor, positional
+from amplint.training.operands import is_off, operands
 
 
 class Kind(Enum):
@@ -64,6 +65,17 @@ def kind_of(source: Source, node: cst.CSTNode) -> Kind | None:
     return _Judge(source).judge(node)
 
 
+def needless_casts(before: str, source: Source) -> Iterator[cst.Call]:
+    """The casts to float32 in a file that `before` lacks, of what others, or its constructor, made float32 already."""
+    judge = _Judge(source, lifts=False)
+    for call in (one for chunk in source.chunks for one in every(chunk.module, cst.Call)):
+        casts = called_name(call) == "float" and not call.args and isinstance(call.func, cst.Attribute)
+        if casts and isinstance(call.func, cst.Attribute) and source.code(call) not in before:
+            if judge.judge(call.func.value) is Kind.FLOAT32:
+                yield call
+            judge.forget()
+
+
 def held(source: Source, path: str) -> Iterator[cst.BaseExpression]:
     """What the file registers as the buffer or parameter `self.name` of an object, at this path."""
     name = path.removeprefix("self.")
@@ -76,12 +88,20 @@ def held(source: Source, path: str) -> Iterator[cst.BaseExpression]:
 
 
 class _Judge:
-    """Judges the expressions of a file, each variable of a function once."""
+    """Judges the expressions of a file, each variable of a function once.
 
-    def __init__(self, source: Source) -> None:
+    Without `lifts`, nothing is float32 because autocast, or another operand, makes it so.
+    """
+
+    def __init__(self, source: Source, *, lifts: bool = True) -> None:
         self._source = source
+        self._lifts = lifts
         self._seen = set[tuple[cst.CSTNode | None, str]]()
         self._met_again = False
+
+    def forget(self) -> None:
+        """Judge every variable anew."""
+        self._seen.clear()
 
     def judge(self, node: cst.CSTNode) -> Kind | None:
         if isinstance(node, cst.Call):
@@ -103,6 +123,8 @@ class _Judge:
 
     def _of_operator(self, node: cst.BinaryOperation) -> Kind | None:
         found = self._of_all((node.left, node.right))
+        if not self._lifts and found is not Kind.OTHER:
+            return found if not isinstance(node.operator, cst.MatrixMultiply) or is_off(self._source, node) else None
         if isinstance(node.operator, cst.MatrixMultiply):
             return Kind.HALF if found in (Kind.FLOAT32, Kind.HALF, Kind.FLOATING) else None
         if isinstance(node.operator, cst.Power) and found is not Kind.OTHER:
@@ -112,7 +134,7 @@ class _Judge:
     def _of_all(self, nodes: Iterable[cst.CSTNode]) -> Kind | None:
         """Of operands that are promoted, numbers aside."""
         found = [self.judge(one) for one in nodes if not isinstance(one, cst.BaseNumber)]
-        if Kind.FLOAT32 in found:
+        if Kind.FLOAT32 in found and (self._lifts or set(found) <= {Kind.FLOAT32, Kind.OTHER}):
             return Kind.FLOAT32
         floating = [one for one in found if one in (Kind.HALF, Kind.FLOATING)]
         if floating:
@@ -134,7 +156,7 @@ class _Judge:
         if name in _NEW and function:
             return Kind.FLOAT32
         if (name in OPERATIONS or name in _KEEPING) and first is not None and not path.startswith(f"self.{name}"):
-            return self._of_operation(name, first)
+            return self._of_operation(name, first) if self._lifts else self._of_plain_operation(name, call, first)
         return Kind.FLOATING if self._runs_layer(call, path) else None
 
     def _of_operation(self, name: str, first: cst.CSTNode) -> Kind | None:
@@ -144,6 +166,14 @@ class _Judge:
         if name in FLOAT32 and kind in (Kind.HALF, Kind.FLOATING):
             return Kind.FLOAT32
         return kind if kind not in (None, Kind.OTHER) or name not in _MAKING else Kind.FLOATING
+
+    def _of_plain_operation(self, name: str, call: cst.Call, first: cst.CSTNode) -> Kind | None:
+        """Of an operation whose result has the dtype of its operands, unless autocast lowers it."""
+        if name in LOWER and not is_off(self._source, call):
+            return None
+        follows = name in LOWER or name in _KEEPING or name in operations_with("follows")
+        kinds = {self.judge(one) for one in (first, *(operands(self._source, call) if name in LOWER else ()))}
+        return Kind.FLOAT32 if follows and kinds == {Kind.FLOAT32} else None
 
     def _dtype(self, call: cst.Call) -> str | None:
         """The dtype that a call names, among its arguments."""

@@ -514,7 +514,7 @@ class Halves:
             self._draws_classes(call)
             or changes_dtype(call)
             or (name == "numpy" and not self._of_arrays)
-            or (name == "to" and _converts(call))
+            or (name == "to" and converts(call))
         ):
             return False
         if owner is not None and (root := (dotted(owner) or "").partition(".")[0]) in _OTHER_ARRAYS:
@@ -557,7 +557,7 @@ def changes_dtype(call: cst.Call) -> bool:
     return name in _WIDENING - {"numpy"} or name in BOOLEAN or name in INTEGER or _OF_ARRAYS.fullmatch(name) is not None
 
 
-def _converts(call: cst.Call) -> bool:
+def converts(call: cst.Call) -> bool:
     """Whether `call` asks for a dtype that is written out and no half."""
     dtypes = [path.rpartition(".") for one in call.args if (path := dotted(one.value)) is not None]
     return any(owner == "torch" and name not in ("half", *HALF_DTYPES) for owner, _, name in dtypes)

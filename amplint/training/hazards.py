@@ -11,11 +11,12 @@ from amplint.source.tree import every, walk
 from amplint.torchlib.catalogue import operations_with
 from amplint.torchlib.names import LIBRARIES_WITHOUT_FLOAT16
 from amplint.torchlib.policy import BANNED, FLOAT32, treatment
-from amplint.training import coarse
+from amplint.training import coarse, sigmoids
 from amplint.training.bindings import bound_paths, called_name, matched, paths, positional
 from amplint.training.floating import Kind, is_floating, kind_of
-from amplint.training.halves import calls_library, changes_dtype
+from amplint.training.halves import calls_library, changes_dtype, converts
 from amplint.training.operands import (
+    DECOMPOSITIONS,
     PRODUCTS,
     has_square,
     is_computed_wide,
@@ -26,6 +27,8 @@ from amplint.training.operands import (
     widens,
 )
 
+_BOUNDED = frozenset({"probs_to_logits", "clamp_probs"})
+"""Functions of `torch.distributions.utils` that clamp to the epsilon of a dtype: 1e-3 in float16, 1e-7 in float32."""
 _SPARSE = ("to_sparse", "to_sparse_csr", "sparse_coo_tensor", "sparse_csr_tensor")
 _SPARSE_PRODUCTS = ("spmm", "sspaddmm", "smm", "hspmm")
 _BOUNDING = frozenset({"max", "amax", "neg", "neg_", "log_softmax", "logsumexp"})
@@ -51,6 +54,7 @@ _WORDS = {
     "sigmoid",
     "BCELoss",
     *BANNED,
+    *_BOUNDED,
     "sparse",
     "batch_norm",
     "grid_sample",
@@ -67,6 +71,7 @@ _WORDS = {
     *_CHOICES,
     *PRODUCTS,
     *_FOURIER,
+    *DECOMPOSITIONS,
     *LIBRARIES_WITHOUT_FLOAT16,
     "fromarray",
     *coarse.WORDS,
@@ -77,6 +82,10 @@ UNSCALED = "which no scaler can know; bfloat16 needs none"
 PROBABILITIES = "binary cross-entropy of probabilities raises under CUDA autocast"
 _COARSE = {"float16": "carry no scale", "bfloat16": "have two digits"}
 _NEAREST = "the nearest is chosen by distances in half, which are too coarse; compute them in float32"
+_DECOMPOSED = "a matrix that products in half make has lost digits which a determinant or an inverse magnifies"
+_SATURATED = (
+    "a sigmoid in half is 1 from a logit of 8.4 on in float16, 6.3 in bfloat16; compute what this logs in float32"
+)
 _LIFTED_ON_CUDA = (FLOAT32 - treatment().float32["cpu"]) & {"pow", "exp"}
 """Powers and exponentials that the regions of CUDA compute in float32, and those of CPUs do not."""
 _BELOW_ONE = {"float16": 2.0**-12, "bfloat16": 2.0**-9}
@@ -141,7 +150,7 @@ def _found_in(chunk: Chunk, dtype: str, *, sparse: bool, is_wide: Callable[[cst.
         elif isinstance(node, cst.FunctionDef) or (node is chunk.module and not (chunk.name or chunk.is_class)):
             assert isinstance(node, (cst.FunctionDef, cst.Module))
             found = [*_bounds(node, chunk, dtype), *_variances(node), *_phases(node, chunk)]
-            found += _compared(node, chunk, dtype)
+            found += (*_compared(node, chunk, dtype), *_decomposed(node, chunk), *_saturated(node, chunk))
             nearest = [*_nearest(node, chunk.source), *_alike(node, chunk.source)]
             yield from nearest
             yield from coarse.of(node, chunk.source, dtype, chosen=bool(nearest))
@@ -191,6 +200,8 @@ def _of_call(node: cst.Call, chunk: Chunk, dtype: str, is_wide: Callable[[cst.CS
         why = "positions that this samples at have three digits in float16, two in bfloat16; use a float32 grid"
         products = _products_behind(operands(chunk.source, node), chunk.source)
         yield node, why, (node, *products) if products else ()
+    elif dtype == "float16" and _integrates_gradients(chunk, node):
+        yield node, f"the adjoint method integrates gradients that carry the scale to a tolerance, {UNSCALED}", ()
     elif called_name(node) in _SOLVERS:
         yield node, "a solver gets what half has rounded as coarsely as its tolerance; compute that in float32", ()
 
@@ -293,7 +304,9 @@ def _to_libraries(function: _Body, chunk: Chunk) -> Iterator[_Found]:
 def _is_array(value: cst.CSTNode) -> bool:
     """Whether `value` is made by `numpy()`, of what no call casts."""
     calls = list(every(value, cst.Call))
-    return any(called_name(one) == "numpy" for one in calls) and not any(map(changes_dtype, calls))
+    return any(called_name(one) == "numpy" for one in calls) and not any(
+        changes_dtype(one) or converts(one) for one in calls
+    )
 
 
 def _samples(call: cst.Call) -> bool:
@@ -396,6 +409,37 @@ def _products_behind(values: Sequence[cst.CSTNode], source: Source) -> list[cst.
     return list(dict.fromkeys(found))
 
 
+def _decomposed(function: _Body, chunk: Chunk) -> Iterator[_Found]:
+    """Determinants and inverses in `function` of what products of matrices lead to."""
+    for call in every(function, cst.Call):
+        name = dotted(call.func) or ""
+        if called_name(call) in DECOMPOSITIONS and not name.startswith(_OF_NUMPY):
+            made = [one for one in _products_behind(_given(call), chunk.source) if not is_off(chunk.source, one)]
+            yield from ((call, _DECOMPOSED, tuple(made)) for _ in made[:1])
+
+
+def _given(call: cst.Call) -> list[cst.BaseExpression]:
+    """The receiver of a method that is no function of PyTorch, and the first argument."""
+    owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+    return [one for one in owner if not (dotted(one) or "").startswith("torch")] + [one.value for one in call.args[:1]]
+
+
+def _saturated(function: _Body, chunk: Chunk) -> Iterator[_Found]:
+    """Logarithms in `function` of what is left of sigmoids in half."""
+    for call in every(function, cst.Call):
+        if called_name(call) in ("log", "log_") and not (dotted(call.func) or "").startswith(_OF_NUMPY):
+            differences = (one for value in _given(call) for one in every(value, cst.BinaryOperation))
+            left = [one.right for one in differences if isinstance(one.operator, cst.Subtract)]
+            narrow = [one for one in sigmoids.behind(left, chunk) if not sigmoids.is_wide(one, chunk)]
+            yield from ((call, _SATURATED, tuple(narrow)) for _ in narrow[:1])
+
+
+def _integrates_gradients(chunk: Chunk, call: cst.Call) -> bool:
+    """Whether `call` solves an equation whose backward pass integrates gradients."""
+    imported = chunk.source.imports.get((dotted(call.func) or "").partition(".")[0])
+    return "odeint_adjoint" in (called_name(call), imported.name if imported is not None else None)
+
+
 def _transforms(call: cst.Call) -> bool:
     """Whether `call` is a Fourier transform whose operand is not cast to float32."""
     return (
@@ -447,7 +491,8 @@ def _sines(function: _Body) -> Iterator[_Found]:
         if any(called_name(one) in _BOUNDS for one in every(call, cst.Call)):
             continue
         for difference in every(call, cst.BinaryOperation):
-            if isinstance(difference.operator, cst.Subtract) and has_square(difference.right):
+            taken = isinstance(difference.operator, cst.Subtract) and not has_square(difference.left)
+            if taken and has_square(difference.right):
                 yield call, "a square that half rounds may be more than 1, and the root of what is left is NaN", ()
 
 
@@ -597,6 +642,8 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
     """Bounds in `function` that should keep probabilities from 1 but are 1 in `dtype`."""
     wide = {path for one in every(function, cst.Assign) if widens(one.value) for path in bound_paths(one)}
     for call in every(function, cst.Call):
+        if called_name(call) in _BOUNDED and not widens(call):
+            yield call, "this keeps probabilities from 0 and 1 by the epsilon of their dtype; give it float32", (call,)
         place = _BOUNDS.get(called_name(call))
         if place is None or _operand(call) & wide or widens(call):
             continue
@@ -607,7 +654,9 @@ def _bounds(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:
             value = _number(bound, chunk)
             if value is not None and 0 < 1 - value <= _BELOW_ONE[dtype]:
                 why = f"{value:.9g} is 1 in {dtype}, so nothing keeps this tensor from 1; bound it in float32"
-                yield call, why, (call,)
+                made = sigmoids.behind(_given(call), chunk)
+                narrow = tuple(one for one in made if not sigmoids.is_wide(one, chunk))
+                yield from ((call, why, narrow or (call,)) for _ in range(bool(narrow or not made)))
 
 
 def _compared(function: _Body, chunk: Chunk, dtype: str) -> Iterator[_Found]:

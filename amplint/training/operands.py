@@ -19,7 +19,13 @@ LOWERED = PRODUCTS | BANNED | {"linear", "conv1d", "conv2d", "conv3d", "spmm"}
 """Operations of whose operands autocast makes half, or which it refuses."""
 OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss"})
 """Losses whose targets are classes."""
+DECOMPOSITIONS = frozenset(
+    {"svd", "svdvals", "det", "logdet", "slogdet", "inverse", "inv", "pinverse", "pinv", "cholesky", "qr", "eigh"}
+)
+"""Operations that magnify what their matrix has lost."""
 _SECOND = slice(1, 2)
+_MODULES = {"torch", "nn", "F"}
+"""The names of PyTorch's modules, also where `*` imports them."""
 _OPERANDS = {
     "einsum": slice(1, None),
     "grid_sample": _SECOND,
@@ -46,7 +52,7 @@ def operands(source: Source, node: cst.CSTNode) -> list[cst.BaseExpression]:
     held = isinstance(node.func, cst.Name) and bool(made) and made <= MODULE_OPS.keys()
     if isinstance(node.func, cst.Call) or is_layer(node) or held:
         return given[:1] if made and (made & OF_CLASSES or not made <= MODULE_OPS.keys()) else given
-    if path.partition(".")[0] in source.imports or path == f"self.{name}":
+    if path.partition(".")[0] in source.imports.keys() | _MODULES or path == f"self.{name}":
         return given[_OPERANDS.get(name, slice(1))]
     if not isinstance(node.func, cst.Attribute) or is_loss(name):
         return []

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 
+from amplint.semantics.reading.program import Program
 from amplint.semantics.reading.scopes import dotted
 from amplint.source import syntax as cst
-from amplint.source.tree import walk
-from amplint.training.bindings import bound_paths, positional
+from amplint.source.source import Source
+from amplint.source.tree import every, walk
+from amplint.training.bindings import bound_paths, called_name, positional
 from amplint.training.calls import Calls
 from amplint.training.rounds import Place
 from amplint.training.script import Script
 
 _ALIAS = re.compile(r"\bDistributedDataParallel\s+as\s+(\w+)")
 _CLASS = "DistributedDataParallel"
+_REPLICATING = frozenset({"DataParallel", "data_parallel"})
 
 
 class Parallel:
@@ -80,3 +83,34 @@ class Parallel:
 
 def _mentions(place: Place, name: str) -> bool:
     return any(isinstance(node, (cst.Name, cst.Attribute)) and dotted(node) == name for node in walk(place.body))
+
+
+def replicated(program: Program) -> tuple[Source, cst.CSTNode, bool] | None:
+    """The first model replicated in threads, whose autocast regions have the default dtype, with its file.
+
+    The last is False where `.module` alone shows it. Source: torch/nn/parallel/parallel_apply.py of PyTorch 2.13, which
+    passes on whether autocast is on, but no dtype.
+    """
+    main = program.main
+    distributed = any(_CLASS in chunk.words for chunk in main.chunks)
+    for chunk in main.chunks if distributed else program.chunks:
+        for node in every(chunk.module, cst.Name) if _REPLICATING & chunk.words else ():
+            if node.value in _REPLICATING and _replicates(chunk.source, node):
+                return chunk.source, node, True
+    if not any(one in chunk.text for chunk in program.chunks for one in ("self.module = ", _CLASS, "DataParallel(")):
+        modules = (one for chunk in main.chunks for one in every(chunk.module, cst.Attribute))
+        wrapped = next((one for one in modules if one.attr.value == "module" and dotted(one)), None)
+        return (main, wrapped, False) if wrapped is not None else None
+    return None
+
+
+def _replicates(source: Source, node: cst.Name) -> bool:
+    """Whether a name is neither imported, asked for by `isinstance` nor an option, nor called for one GPU alone."""
+    around = next((one for one in source.ancestors(node) if isinstance(one, (cst.ImportAlias, cst.Call))), None)
+    if not isinstance(around, cst.Call):
+        return around is None and node.value == "DataParallel"
+    if node.value == "data_parallel" and node not in walk(around.func):
+        return False
+    devices = [one.value for one in around.args if one.keyword is not None and one.keyword.value == "device_ids"]
+    alone = any(isinstance(one, cst.List) and len(one.elements) == 1 for one in devices)
+    return called_name(around) != "isinstance" and not alone

@@ -84,8 +84,37 @@ def _converted(folder: Path, body: str, dtype: str = "bfloat16") -> tuple[Conver
             "        return full.mean()",
             "        full[:, self.rows, self.rows] = self.layer(x).to(full.dtype)\n",
         ),
+        (
+            "        far = -2 * torch.mm(out, y.t())\n        far += out.pow(2).sum(1, keepdim=True)\n"
+            "        far += torch.sum(y**2, -1)\n        return far.mean()",
+            OFF + "            far = -2 * torch.mm(out.float(), y.t().float())\n",
+        ),
+        (
+            "        alike = torch.eye(2, device=x.device) + out.matmul(out.t())\n        return torch.logdet(alike)",
+            OFF + "            alike = torch.eye(2, device=x.device) + out.float().matmul(out.t().float())\n",
+        ),
+        (
+            "        prob = torch.sigmoid(out)\n        return -(y * torch.log(1 - prob)).mean()",
+            "        prob = torch.sigmoid(out.float())\n",
+        ),
+        (
+            "        logits = torch.distributions.utils.probs_to_logits(out.softmax(1).to(x.dtype))\n"
+            "        return logits.mean()",
+            "probs_to_logits(out.softmax(1).to(x.dtype).float())\n",
+        ),
     ],
-    ids=["distances", "in place", "energies", "points", "discounts", "several indices"],
+    ids=[
+        "distances",
+        "in place",
+        "energies",
+        "points",
+        "discounts",
+        "several indices",
+        "added to a product",
+        "determinant",
+        "logarithm of a sigmoid",
+        "epsilon of a dtype",
+    ],
 )
 def test_few_digits_are_computed_in_float32(tmp_path: Path, body: str, becomes: str) -> None:
     """The result is as it was in float32, and nothing of it is left to look at."""

@@ -80,7 +80,7 @@ def _converted(folder: Path, body: str, more: str = "", dtype: str = "float16") 
         ),
         (
             "        turn = y[:3, :3]\n        out = turn @ out\n        out = turn @ out\n        return out.mean()",
-            OFF + 2 * "            out = turn.float() @ out.float()\n",
+            OFF + "            out = turn.float() @ out.float()\n            out = turn.float() @ out\n",
         ),
         ("        return out.mul(0.5).exp_().mean()", "        return out.mul(0.5).float().exp_().mean()"),
         (
