@@ -168,6 +168,15 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         "`if a: unscale_` in a row": Shape(
             lambda n: in_loop(line for i in range(n) for line in (f"if a{i}:", "    scaler.unscale_(opt)")), 50, 1600
         ),
+        "`if a: list + [...]` in a row": Shape(
+            lambda n: (
+                "import torch\n\ndef train(m, a, x):\n    scaler = torch.amp.GradScaler()\n"
+                + "".join(f"    if a[{i}]:\n        x = x + [m, {i}]\n" for i in range(n))
+                + "    scaler.step(torch.optim.SGD(x, lr=0.1))\n    scaler.update()\n"
+            ),
+            10,
+            320,
+        ),
         "`try` in a row": Shape(lambda n: tried(n, "scaler.unscale_(opt)"), 50, 1600),
         "`try` in a row, an optimizer each": Shape(lambda n: tried(n, "scaler.unscale_(opt{number})"), 25, 800),
         "`a or b or ...` as a value": Shape(

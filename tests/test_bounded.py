@@ -33,6 +33,7 @@ SIZES = {
     "nested `for`": 16,
     "nested `while`": 16,
     "`if a: unscale_` in a row": 200,
+    "`if a: list + [...]` in a row": 200,
     "`try` in a row": 200,
     "`a or b or ...` as a value": 800,
     "`x[0][0]...`": 1_600,

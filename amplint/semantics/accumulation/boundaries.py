@@ -269,8 +269,11 @@ def uneven(machine: Machine, loop: cst.CSTNode) -> bool:
     source = machine[Rhythm].sources.get(loop)
     while source is not None and source not in machine[Rhythm].loaders:
         source = _wrapped(machine, source)
-    return source is not None and not any(
-        argument.star == "**"
-        or (argument.keyword is not None and argument.keyword.value in ("drop_last", "batch_sampler"))
-        for argument in machine[Rhythm].loaders[source].args
-    )
+    return source is not None and not any(map(_may_even, machine[Rhythm].loaders[source].args))
+
+
+def _may_even(argument: cst.Arg) -> bool:
+    """Whether an argument of a data loader may leave out a shorter last batch."""
+    name = argument.keyword.value if argument.keyword is not None else ""
+    off = isinstance(argument.value, cst.Name) and argument.value.value == "False"
+    return argument.star == "**" or name == "batch_sampler" or (name == "drop_last" and not off)

@@ -26,11 +26,12 @@ GROWN, DISPLAY = "grown", "display"
 
 
 class Origins(Tracker):
-    """Caches the root of joins of models, whose paths grow exponentially."""
+    """Caches the root of joins of models, and the models behind symbols: the paths through joins grow exponentially."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.roots: dict[int, int] = {}
+        self.sources: dict[int, set[int] | None] = {}
 
 
 def adapted(machine: Machine, symbol: int) -> int:
@@ -79,6 +80,13 @@ def sources(machine: Machine, value: Value | None) -> set[int] | None:
 
 
 def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
+    known = machine[Origins].sources
+    if symbol not in known:
+        known[symbol] = _computed(machine, symbol)
+    return known[symbol]
+
+
+def _computed(machine: Machine, symbol: int) -> set[int] | None:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     kind = key[0]
     if kind == "parameters":
