@@ -280,6 +280,18 @@ def test_an_interrupt_ends_long_work(tmp_path: Path, name: str) -> None:
     assert process.returncode == 130
 
 
+def test_values_that_double_are_given_up() -> None:
+    body = "        x = [x, x]\n" * 60
+    head = "import torch\n\nclass Net(torch.nn.Module):\n    def forward(self, x):\n"
+    text = f"{head}{body}        return torch.cat(x).half()\n"
+    began = time.process_time()
+    found = analyse(Job("a.py", "/a.py", text.encode(), RULES, seconds=0.1), Modules()).findings
+    assert [(one.code, one.message) for one in found] == [
+        ("AMP005", "The analysis was ended after 1 seconds; findings can be missing.")
+    ]
+    assert time.process_time() - began < QUICK_S
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the system there limits no processor time")
 def test_a_worker_in_an_endless_search_is_ended() -> None:
     search = "re.match('(a*)*b', 'a' * 99)"

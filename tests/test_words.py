@@ -49,7 +49,7 @@ IN_SOURCE = {
     "layers.py": ["_HALVED", "_RECURS"],
     "lifted_results.py": ["_LIFTS", "_SPEAKS"],
     "lists.py": ["CHOOSES_NUMBERS", "_LIST"],
-    "micro_batches.py": ["_SET_LATER"],
+    "micro_batches.py": ["_ENTERS", "_SET_LATER"],
     "subregions.py": ["_SWITCHED_OFF"],
     "models.py": ["_CASTS_ITSELF", "_RUNS_LOOP", "_TRAINS", "_WORKS"],
     "norms.py": ["_LAYER", "_MADE"],

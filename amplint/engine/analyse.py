@@ -7,7 +7,7 @@ import warnings
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from amplint.engine.deep import call_deep, deep_recursion
+from amplint.engine.deep import TookTooLong, call_deep, deep_recursion
 from amplint.engine.diagnostics import START, CutShort, SyntaxErrorFound, describe, diagnostic, internal_error
 from amplint.engine.job import Job
 from amplint.engine.modules import Answers, Lookups, Modules
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2_000_000
 """What is larger is not parsed: syntax trees take two hundred times the space of the text, and more."""
+_TIMES_LONGER = 10
+"""How many times the limit of an interpretation an analysis may take: a single statement does not check that limit."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class Analysis:
 
 def analyse(job: Job, modules: Modules) -> Analysis:
     """Findings and diagnostics in the order of the text. Without rules only the syntax is checked. Raises nothing."""
-    return call_deep(_analyse, job, modules)
+    try:
+        return call_deep(_analyse, job, modules, seconds=_TIMES_LONGER * job.seconds)
+    except TookTooLong:
+        message = f"The analysis was ended after {_TIMES_LONGER * job.seconds:g} seconds; findings can be missing."
+        return Analysis([diagnostic(CutShort, job.filename, message)])
 
 
 def _analyse(job: Job, modules: Modules) -> Analysis:

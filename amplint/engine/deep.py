@@ -10,6 +10,7 @@ import gc
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -23,16 +24,25 @@ _STACKS_MIB = (512, 128, 32)
 _RECURSION_LIMIT = 50_000
 _FRAME_WORDS = 600_000
 _ALLOCATIONS_PER_COLLECTION = 500_000
+_PATIENCE_S = 1.0
 _THREADS = sys.platform != "emscripten"
 
 
-def call_deep(function: Callable[..., T], *arguments: Any) -> T:
-    """Return `function(*arguments)`, run in the deep thread; exceptions propagate to the caller."""
+class TookTooLong(BaseException):
+    """A call in the deep thread has used all its CPU time."""
+
+
+def call_deep(function: Callable[..., T], *arguments: Any, seconds: float = float("inf")) -> T:
+    """Return `function(*arguments)`, run in the deep thread; exceptions propagate to the caller.
+
+    Raises TookTooLong after `seconds` of CPU time of this process, unless it is in compiled code, as a search by a
+    regular expression is.
+    """
     if not _THREADS or threading.current_thread().name == _NAME:
         return function(*arguments)
     with _starting:
         thread = _thread()
-    answer: T = thread.call(_call_in_large_frame, function, *arguments)
+    answer: T = thread.call(seconds, _call_in_large_frame, function, *arguments)
     return answer
 
 
@@ -65,6 +75,14 @@ def deep_recursion() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
+def _interrupt(thread: threading.Thread) -> None:
+    """Let the next bytecode of `thread` raise TookTooLong."""
+    import ctypes  # slow, and rarely needed
+
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(TookTooLong))
+
+
 class _DeepThread:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[..., Any], tuple[Any, ...], _Answers]] = queue.SimpleQueue()
@@ -72,19 +90,31 @@ class _DeepThread:
         for mebibytes in _STACKS_MIB:
             try:
                 threading.stack_size(mebibytes << 20)
-                threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
+                self._thread = self._started()
                 break
             except (RuntimeError, ValueError):  # not enough address space
                 continue
             finally:
                 threading.stack_size(before)
         else:
-            threading.Thread(target=self._serve, name=_NAME, daemon=True).start()
+            self._thread = self._started()
 
-    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._serve, name=_NAME, daemon=True)
+        thread.start()
+        return thread
+
+    def call(self, seconds: float, function: Callable[..., T], *arguments: Any) -> T:
         answers: _Answers = queue.SimpleQueue()
+        end = time.process_time() + seconds
         self._calls.put((function, arguments, answers))
-        answer, failure = answers.get()
+        while True:
+            try:
+                answer, failure = answers.get(timeout=_PATIENCE_S)
+                break
+            except queue.Empty:
+                if time.process_time() > end:
+                    _interrupt(self._thread)
         if failure is not None:
             raise failure
         return answer  # type: ignore[no-any-return]

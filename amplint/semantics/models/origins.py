@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
@@ -31,7 +31,7 @@ class Origins(Tracker):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.roots: dict[int, int] = {}
-        self.sources: dict[int, set[int] | None] = {}
+        self.sources: dict[int, frozenset[int] | None] = {}
 
 
 def adapted(machine: Machine, symbol: int) -> int:
@@ -70,27 +70,31 @@ def root(machine: Machine, symbol: int) -> int:
 
 def sources(machine: Machine, value: Value | None) -> set[int] | None:
     """The models whose parameters `value` consists of; None if it has others. A dict is a parameter group."""
+    found = _sources(machine, value)
+    return None if found is None else {*found}
+
+
+def _sources(machine: Machine, value: Value | None) -> frozenset[int] | None:
     if isinstance(value, Items):
         values = value.values
         if value.keys is not None and GROUP in value.keys:
             values = (values[value.keys.index(GROUP)],)
-        groups = [sources(machine, item) for item in values if not isinstance(item, Const)]
-        return None if None in groups else set().union(*filter(None, groups))
+        return _all([_sources(machine, item) for item in values if not isinstance(item, Const)])
     return _chosen_from(machine, value.symbol) if isinstance(value, Unknown) else None
 
 
-def _chosen_from(machine: Machine, symbol: int) -> set[int] | None:
+def _chosen_from(machine: Machine, symbol: int) -> frozenset[int] | None:
     known = machine[Origins].sources
     if symbol not in known:
         known[symbol] = _computed(machine, symbol)
     return known[symbol]
 
 
-def _computed(machine: Machine, symbol: int) -> set[int] | None:
+def _computed(machine: Machine, symbol: int) -> frozenset[int] | None:
     key, parts = machine.symbols.key(symbol), machine.symbols.parts(symbol)
     kind = key[0]
     if kind == "parameters":
-        return {parts[0]}
+        return frozenset({parts[0]})
     if kind == "comprehension" and len(parts) == 2 and _is_element(machine, parts[1]):
         return _chosen_from(machine, parts[0])
     if kind == "call" and key[1] == "builtins.filter" and len(parts) == 2:
@@ -100,20 +104,24 @@ def _computed(machine: Machine, symbol: int) -> set[int] | None:
     if (viewed := machine.symbols.method(symbol)) is not None and viewed[0] in _VIEWS and viewed[1]:
         return _chosen_from(machine, viewed[1][0])
     if kind == DISPLAY or (parts and (kind in ("Add", GROWN) or (kind == "call" and key[1] == _CHAIN))):
-        chosen = [_chosen_from(machine, part) for part in parts]
-        return None if None in chosen else set().union(*filter(None, chosen))
+        return _all([_chosen_from(machine, part) for part in parts])
     if kind == "either":
         joined = [value for value in key[1:] if isinstance(value, (Items, Unknown))]
         if not parts and len(joined) < len(key) - 1:
             return None
-        known = [_chosen_from(machine, part) for part in parts] or [sources(machine, value) for value in joined]
+        known = [_chosen_from(machine, part) for part in parts] or [_sources(machine, value) for value in joined]
         behind = (*parts, *(value.symbol for value in joined if isinstance(value, Unknown)))
         grown = any(_has_grown(machine, part) for part in behind)
         certain = [models for models in known if models is not None]
         if grown:
             certain = [models for models in certain if not any(models < more for more in certain)]
-        return set.intersection(*certain) or None if certain and None not in known else None
+        return frozenset.intersection(*certain) or None if certain and None not in known else None
     return None
+
+
+def _all(parts: Sequence[frozenset[int] | None]) -> frozenset[int] | None:
+    """The models of all parts, None if those of one are not known."""
+    return None if None in parts else frozenset().union(*filter(None, parts))
 
 
 def _has_grown(machine: Machine, symbol: int) -> bool:
@@ -150,7 +158,7 @@ def parameter_of(machine: Machine, value: Value) -> int | None:
         iterables = machine.symbols.parts(source)
         source = iterables[place] if place < len(iterables) else -1
     held = _chosen_from(machine, source) if source >= 0 else None
-    return held.pop() if held is not None and len(held) == 1 else None
+    return next(iter(held)) if held is not None and len(held) == 1 else None
 
 
 def is_result(machine: Machine, value: Value) -> bool:
