@@ -82,6 +82,25 @@ def test_operand(text: str, operand: str) -> None:
     assert rewrite.operand(assign.value) == operand
 
 
+@pytest.mark.parametrize(
+    ("text", "cast"),
+    [
+        ("f(x)", "f(x).float()"),
+        ("a + b", "(a + b).float()"),
+        ("(a, b + c)", "(a.float(), (b + c).float())"),
+        ("[a, b]", "[a.float(), b.float()]"),
+        ("F.sigmoid(x)", "F.sigmoid(x.float())"),
+        ("x[0].sigmoid()", "x[0].float().sigmoid()"),
+        ("F.sigmoid(*x)", "F.sigmoid(*x).float()"),
+    ],
+)
+def test_add_float(text: str, cast: str) -> None:
+    rewrite = rewriter(f"y = {text}\n")
+    node = find(rewrite, text)
+    assert isinstance(node, cst.BaseExpression)
+    assert applied(rewrite, rewrite.add_float(node)) == f"y = {cast}\n"
+
+
 def test_statement_of() -> None:
     rewrite = rewriter("if a: b\nelif c:\n    d(e)\n")
     assert isinstance(rewrite.statement_of(find(rewrite, "a")), cst.If)

@@ -16,7 +16,16 @@ class CastEdits(StatementEdits):
     """Edits of dtype casts."""
 
     def add_float(self, node: cst.BaseExpression) -> Edit:
-        """Cast the tensor `node` to float32 where it is used."""
+        """Cast the tensor `node` to float32 where it is used, or each tensor of a tuple or list of them.
+
+        Of a sigmoid it casts the input: in half it is exactly 1 where float32 has digits left.
+        """
+        if isinstance(node, cst.Tuple) and len(node.elements) > 1:
+            return self.replace(node, f"({', '.join(f'{self.operand(one.value)}.float()' for one in node.elements)})")
+        if isinstance(node, cst.List):
+            return self.replace(node, f"[{', '.join(f'{self.operand(one.value)}.float()' for one in node.elements)}]")
+        if isinstance(node, cst.Call) and (given := _of_sigmoid(node)) is not None:
+            return self.add_float(given)
         return self.replace(node, f"{self.operand(node)}.float()")
 
     def float_instead(self, call: cst.Call) -> Edit | None:
@@ -74,3 +83,13 @@ def _applied(node: cst.BaseExpression) -> cst.Attribute | None:
     if isinstance(node, cst.Call):
         return node.func if isinstance(node.func, cst.Attribute) else None
     return node if isinstance(node, cst.Attribute) and node.attr.value in _TRANSPOSED else None
+
+
+def _of_sigmoid(call: cst.Call) -> cst.BaseExpression | None:
+    """The tensor of which a call computes the sigmoid, by a function of PyTorch or as a method."""
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "sigmoid":
+        return None
+    if not call.args:
+        return call.func.value
+    only = call.args[0] if len(call.args) == 1 else None
+    return only.value if only is not None and only.keyword is None and not only.star else None

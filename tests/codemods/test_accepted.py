@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from amplint.codemods import Conversion, Wish, convert
+from amplint.codemods.outputs import found
 from tests.codemods.running import told
 
 EPOCHS = """import torch
@@ -277,3 +278,38 @@ def test_methods_of_a_model_that_may_be_another_are_judged(tmp_path: Path) -> No
     (tmp_path / "models.py").write_text(BATCHES, encoding="utf-8")
     remarks = told(_converted(RESUMED, path=str(tmp_path / "train.py")))
     assert any(remark.text.startswith("models.py:16: binary cross-entropy") for remark in remarks)
+
+
+SEVERAL_OUTPUTS = """import torch
+from torch import nn
+
+
+class Loss(nn.CrossEntropyLoss):
+    def forward(self, *inputs):
+        predictions, target = tuple(inputs)
+        inputs = tuple(list(predictions) + [target])
+        first, second, target = tuple(inputs)
+        return super(Loss, self).forward(first, target) + super(Loss, self).forward(second, target)
+
+
+class Trainer:
+    def __init__(self, net):
+        self.net = net.cuda()
+        self.criterion = Loss().cuda()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def train(self, loader):
+        for x, y in loader:
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                outputs = self.net(x.cuda())
+                loss = self.criterion(outputs, y.cuda())
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+"""
+
+
+def test_outputs_that_are_joined_to_a_list_are_no_tensor() -> None:
+    run = found(SEVERAL_OUTPUTS, "a.py")
+    assert run.outputs
+    assert not run.tensors

@@ -652,7 +652,9 @@ class Numerics(Tracker):
         return method(self.machine, state, call.node, call.owner, call.name, call.arguments)
 
     def binary(self, state: State, operands: Operands) -> Value | None:
-        """Evaluate arithmetic on tensors."""
+        """Evaluate arithmetic on tensors; an addend that is a list is joined to another list."""
+        if operands.kind == "Add" and (isinstance(operands.left[1], Items) or isinstance(operands.right[1], Items)):
+            return None
         return arithmetic(
             self.machine, state, operands.node, operands.kind, operands.left, operands.right, in_place=operands.in_place
         )
