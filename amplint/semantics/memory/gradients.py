@@ -88,6 +88,11 @@ def waiting(gradients: Gradients) -> bool:
     return any(one.consumed is None for one in gradients.passes)
 
 
+def certainty(gradients: Gradients) -> int:
+    """How much is known of gradients: of cleared ones all, of mixed ones nothing."""
+    return {GradState.NONE: 2, GradState.MIXED: 0}.get(gradients.state, 1)
+
+
 def may_wait(gradients: Gradients) -> bool:
     """Whether a pass has left gradients that no step has consumed, as far as is known."""
     unknown = gradients.state in (GradState.UNKNOWN, GradState.MIXED) and gradients.manager is None
@@ -117,10 +122,10 @@ def _pass_key(gradients: Gradients) -> tuple[object, ...]:
 
 
 def gradients_key(gradients: Gradients, meeting: bool = False) -> tuple[object, ...]:
-    """The key of gradients: what rules can distinguish; where paths are `meeting`, cleared ones count as unknown."""
+    """The key of gradients: what rules can distinguish; as paths are `meeting`, cleared and mixed ones are unknown."""
     earlier = frozenset((*_pass_key(one), one.raw) for one in gradients.earlier)
     facts = gradients.raw, gradients.outdated, gradients.manager, gradients.clipped
     state, *more = _pass_key(gradients)
-    if meeting and state is GradState.NONE:
+    if meeting and state in (GradState.NONE, GradState.MIXED):
         state = GradState.UNKNOWN
     return (state, *more, *facts, gradients.consumed is not None, earlier)

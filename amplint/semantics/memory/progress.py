@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from amplint.records import dataclass
 from amplint.semantics.events import Gradients, GradState, OptState, Stage
-from amplint.semantics.memory.gradients import NO_GRADIENTS, gradients_key
+from amplint.semantics.memory.gradients import NO_GRADIENTS, certainty, gradients_key
 from amplint.semantics.python.machine import Machine
 from amplint.semantics.python.tracker import Tracker
 from amplint.semantics.regions.innermost import is_off
@@ -118,8 +118,8 @@ class Progress(Part):
         return ambient, frozenset((one, frozenset(optimizers)) for one, optimizers in grouped.items())
 
     def knows_more(self, other: Progress) -> bool:
-        """Whether gradients are cleared that are not cleared in `other`."""
-        return bool(self._cleared_alone(other))
+        """Whether more is known of some gradients than in `other`."""
+        return bool(self._known_less(other))
 
     def symbols(self) -> Iterable[int]:
         """Scalers and optimizers."""
@@ -127,7 +127,7 @@ class Progress(Part):
 
     def joined(self, other: Progress) -> Progress:
         """The same progress; a graph is used up, and gradients are cleared, if they are on both paths."""
-        unknown = self._cleared_alone(other)
+        unknown = self._known_less(other)
         if self.spent is other.spent and not unknown and other.scalers.keys() <= self.scalers.keys():
             return self
         twin = self.copy()
@@ -136,17 +136,17 @@ class Progress(Part):
         twin.gradients.update(unknown)
         return twin
 
-    def _cleared_alone(self, other: Progress) -> dict[int, Gradients]:
-        """The gradients on the `other` path of optimizers whose gradients are cleared on this one alone."""
+    def _known_less(self, other: Progress) -> dict[int, Gradients]:
+        """The gradients of the `other` path of which less is known there; here they are cleared, for instance."""
         mine, theirs = (one.gradients.get(ANY_OPTIMIZER, NO_GRADIENTS) for one in (self, other))
         pairs = {
             key: (self.gradients.get(key, mine), other.gradients.get(key, theirs))
             for key in self.gradients.keys() | other.gradients.keys()
         }
         return {
-            key: known
-            for key, (cleared, known) in pairs.items()
-            if cleared.state is GradState.NONE and known.state is not GradState.NONE
+            key: unknown
+            for key, (known, unknown) in pairs.items()
+            if known is not unknown and certainty(known) > certainty(unknown)
         }
 
     def joined_with(self, other: Progress) -> Progress:
