@@ -16,7 +16,7 @@ from amplint.source.source import Chunk
 from amplint.source.tree import every, target_names
 from amplint.torchlib.names import GRAD_SCALERS
 
-SAVED, RESTORED, LEFT_OUT = "saved", "restored", "left out"
+SAVED, RESTORED = "saved", "restored"
 _METHODS = {"state_dict": SAVED, "load_state_dict": RESTORED}
 _SCALERS = frozenset(name.rpartition(".")[2] for name in GRAD_SCALERS)
 
@@ -122,15 +122,15 @@ def _pass_on(call: cst.Call, found: _Sides) -> None:
 
 def _is_element(chunk: Chunk, call: cst.Call, owner: str) -> bool:
     """Whether the owner of a method is the variable of a loop, which may be a scaler."""
-    return any(
-        isinstance(above, (cst.For, cst.CompFor)) and owner in target_names(above.target)
-        for above in chunk.source.ancestors(call)
-    ) or any(
-        owner in target_names(loop.target)
-        for above in chunk.source.ancestors(call)
+    around = list(chunk.source.ancestors(call))
+    loops = [above for above in around if isinstance(above, (cst.For, cst.CompFor))]
+    loops += [
+        loop
+        for above in around
         if isinstance(above, (cst.DictComp, cst.ListComp))
         for loop in every(above, cst.CompFor)
-    )
+    ]
+    return any(owner in target_names(loop.target) for loop in loops)
 
 
 def _is_alias(chunk: Chunk, call: cst.Call) -> bool:
