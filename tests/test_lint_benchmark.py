@@ -68,3 +68,14 @@ def test_irrelevant_code_is_python_of_the_length_asked_for() -> None:
     code = irrelevant(300)
     compile(code, "irrelevant.py", "exec")
     assert 270 <= code.count("\n") <= 300
+
+
+def test_irrelevant_code_adds_no_execution(tmp_path: Path) -> None:
+    paths = tmp_path / "train.py", tmp_path / "longer.py"
+    for path, more in zip(paths, ("", irrelevant(300)), strict=True):
+        path.write_text(SCRIPT + more)
+    command = [sys.executable, "-m", "benchmarks.executions", *map(str, paths)]
+    printed = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True).stdout
+    plain, longer = read(printed)
+    assert plain.executions > 0
+    assert longer.executions == plain.executions

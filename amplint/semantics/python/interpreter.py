@@ -16,15 +16,10 @@ from amplint.semantics.python.machine import STEP_BUDGET, BudgetSpent, Machine, 
 from amplint.semantics.python.statements import Flow, run_block, run_body
 from amplint.semantics.python.tracker import Tracker, Trackers
 from amplint.semantics.reading import demos
+from amplint.semantics.reading.idle import idle
 from amplint.semantics.reading.parts import AMBIGUOUS_METHODS
 from amplint.semantics.reading.program import Program
-from amplint.semantics.reading.scopes import (
-    LONG_RUN,
-    extreme_names,
-    library_names,
-    relevant,
-    renamed_triggers,
-)
+from amplint.semantics.reading.scopes import extreme_names, library_names, relevant, renamed_triggers
 from amplint.semantics.reading.slicing import Slice
 from amplint.semantics.values.arguments import Arguments
 from amplint.semantics.values.state import MODULE_FRAME, State
@@ -101,9 +96,10 @@ def _run_module(machine: Machine) -> list[State]:
         script_begins(state)
     bind_chunks(machine, state)
     state.bind(MODULE_FRAME, "__name__", Const("__main__"))
-    states = [state]
-    for chunk in machine.program.main.chunks:
-        if chunk.name is None and (chunk in machine.relevant or chunk.text.count("\n") <= LONG_RUN):
+    states, chunks = [state], machine.program.main.chunks
+    skipped = idle(chunks, machine.relevant)
+    for chunk in chunks:
+        if chunk.name is None and chunk not in skipped:
             machine.chunk = chunk
             try:
                 body = [each for each in chunk.module.body if not (machine.assumes and demos.is_demonstration(each))]

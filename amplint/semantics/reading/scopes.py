@@ -307,7 +307,7 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
     ours = {*(program.chunks if program.whole else program.main.chunks)}
     words = names | ({"inf"} if _numbers_only(ours, kinds) else triggers)
     found = {
-        chunk for chunk in ours if chunk.words & words or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
+        chunk for chunk in ours if _uses(chunk, words) or _holds_extreme_number(chunk) or _calls_one_of(chunk, calls)
     }
     found |= {chunk for user in ours for chunk in program.mentions[user] if chunk not in ours and _names_half(chunk)}
     if any(sign in program.main.text for sign in _TRAINERS) or any(map(_trains, program.main.chunks)):
@@ -331,6 +331,11 @@ def relevant(program: Program, triggers: Set[str], names: Set[str], calls: Set[s
                 fresh.append(user)
     signs = words & (triggers | {"numpy"})
     return found | {chunk for chunk in _helpers(program, found) if chunk.words & signs or _holds_extreme_number(chunk)}
+
+
+def _uses(chunk: Chunk, words: Set[str]) -> bool:
+    """Whether one of `words` occurs in the code of `chunk`."""
+    return not chunk.words.isdisjoint(words) and not chunk.used.isdisjoint(words)
 
 
 @cached_per_chunk
