@@ -71,7 +71,7 @@ IN_SOURCE = {
     "uniform.py": ["_FOLLOWS"],
     "unlifted_losses.py": ["_REGION"],
     "whole_losses.py": ["_STEPS"],
-    "windows.py": ["_STATIC_GRAPH"],
+    "emission.py": ["_STATIC_GRAPH"],
 }  # fmt: skip
 """Patterns of semantics that look for syntax, for paths, or for words of an API in the text of a file."""
 
