@@ -74,3 +74,39 @@ def test_gradients_are_cleared_behind_the_condition_of_the_step(test: str) -> No
     rules = (RULES["AMP302"], RULES["AMP304"])
     program = BEHIND.format(test=test).encode()
     assert [one.code for one in analyse(Job("program.py", "", program, rules), Modules()).findings] == ["AMP304"]
+
+
+TRAINER = """
+import torch
+
+class Trainer:
+    def __init__(self, model, optimizer, args):
+        self.model, self.optimizer, self.args = model, optimizer, args
+        self.scaler = torch.amp.GradScaler("cuda") if args.amp else None
+
+    def step(self):
+        if self.args.amp:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            {scaled}
+        else:
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def train(self, loader):
+        for x, y in loader:
+            with torch.autocast("cuda", enabled=self.args.amp):
+                loss = self.model(x, y)
+            if self.args.amp:
+                self.scaler.scale(loss).backward()
+            else:
+                loss.backward()
+            self.step()
+"""
+
+
+@pytest.mark.parametrize(("scaled", "expected"), [("pass", [11]), ("self.optimizer.zero_grad()", [])])
+def test_a_trainer_clears_on_the_path_of_its_scaler_too(scaled: str, expected: list[int]) -> None:
+    program = TRAINER.format(scaled=scaled).encode()
+    found = analyse(Job("program.py", "", program, (RULES["AMP304"],)), Modules()).findings
+    assert [one.span.start.row for one in found] == expected

@@ -113,23 +113,24 @@ def _held(machine: Machine, state: State, path: str) -> Value | None:
 
 
 def compare(machine: Machine, loop: cst.CSTNode, states: Sequence[State]) -> None:
-    """Record the scaler's steps on paths that clear nothing, if another path through the iteration does."""
+    """Record the scaler's steps on paths through an iteration that clear nothing, and what clears on its others."""
     if machine.muted or machine.entered_from is not None or not isinstance(loop, (cst.For, cst.While)):
         return
-    rounds = [[done for done in state[WorkDone].work if done.iteration == state.iteration] for state in states]
-    cleared = [work for work in rounds if any(done.job is Job.CLEAR for done in work)]
-    for work in rounds:
-        steps = [done.node for done in work if done.job is Job.STEP and done.certain and _by_scaler(done.node)]
+    obligations = machine[Obligations]
+    for state in states:
+        work = [done for done in state[WorkDone].work if done.iteration == state.iteration]
+        cleared = next((done.node for done in work if done.job is Job.CLEAR), None)
+        steps = [done.node for done in work if done.job is Job.STEP]
+        if cleared is not None:
+            for whose in filter(None, map(_optimizer, steps)):
+                obligations.clearing_paths.setdefault((loop, whose), cleared)
+        scaled = [done.node for done in work if done.job is Job.STEP and done.certain and _by_scaler(done.node)]
         backwards = [done.node for done in work if done.job is Job.BACKWARD and done.certain]
-        if not steps or not backwards or len(steps) > 1:
+        if not scaled or not backwards or len(scaled) > 1:
             continue
         if any(done.job in (Job.CLEAR, Job.RESCALE) for done in work):
-            machine[Obligations].cleared.add(steps[0])
-        whose = _optimizer(steps[0])
-        for other in cleared:
-            if whose is not None and any(done.job is Job.STEP and _optimizer(done.node) == whose for done in other):
-                elsewhere = next(done.node for done in other if done.job is Job.CLEAR)
-                machine[Obligations].uncleared_steps.setdefault(steps[0], (backwards[0], elsewhere))
+            obligations.cleared.add(scaled[0])
+        obligations.uncleared_steps.setdefault(scaled[0], (backwards[0], loop))
 
 
 def _steps_through_scaler(machine: Machine, step: cst.Call) -> bool:
@@ -154,8 +155,9 @@ def conclude(machine: Machine) -> None:
     obligations = machine[Obligations]
     if not machine.complete or obligations.optimizer_escaped:
         return
-    for step, (backward, elsewhere) in obligations.uncleared_steps.items():
-        if step not in obligations.cleared:
+    for step, (backward, loop) in obligations.uncleared_steps.items():
+        elsewhere = obligations.clearing_paths.get((loop, _optimizer(step) or ""))
+        if elsewhere is not None and step not in obligations.cleared:
             _emit(machine, step, backward, elsewhere)
     clearing = _clearing(machine) if obligations.uncleared else 0
     for step, (backward, loop, before) in obligations.uncleared.items():

@@ -32,8 +32,8 @@ class Obligations(Tracker):
 
     `uncleared` are steps in a loop whose rounds clear nothing, each with its backward pass, the loop, and what clears
     before; the rounds of the loops in `clearing` do clear.
-    `uncleared_steps` are a scaler's steps on paths that clear nothing, each with its backward pass and the call that
-    clears on another path, and `cleared` those on paths that clear.
+    `uncleared_steps` are a scaler's steps, each with its backward pass and its loop, and `cleared` those on paths that
+    clear. `clearing_paths` are the calls that clear on a path on which an optimizer, as it is spelled, steps in a loop.
 
     `began` is the time at which the present call from unseen code began, and `owner` the class of the method, `whole`
     if its bases are in visible code. A scaler or an optimizer passed to unseen code escapes, a scaler in the functions
@@ -49,6 +49,7 @@ class Obligations(Tracker):
         self.uncleared: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode, tuple[cst.CSTNode, ...]]] = {}
         self.clearing: set[cst.CSTNode] = set()
         self.uncleared_steps: dict[cst.Call, tuple[cst.CSTNode, cst.CSTNode]] = {}
+        self.clearing_paths: dict[tuple[cst.CSTNode, str], cst.CSTNode] = {}
         self.cleared: set[cst.CSTNode] = set()
         self.scaler_escaped = False
         self.escaped_in: set[cst.CSTNode] = set()
