@@ -25,6 +25,7 @@ AMP207  the latest backward whose gradients were divided by a scale they never c
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
         backward or after another update of its iteration.
+        It is open where settings leave out all steps of a run, if there are several: nobody chooses them so.
 AMP221  `step` raised for want of gradients, or `update` for want of a step, every time the line ran. That another
         optimizer than the unscaled one is stepped is left open: nothing raises.
 
@@ -117,6 +118,7 @@ class Run:
         self.optimizers: list[Optimizer] = []
         self.features = itertools.cycle(range(WIDTH))
         self.scaler_steps = False
+        self.trains = False
         self.failed = False
         self.over = False
 
@@ -331,6 +333,7 @@ class Optimizer(torch.optim.SGD):
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         RUN.doubt(self)
+        RUN.trains = True
         live = [made for _, made, _ in self.live()]
         if not RUN.scaler_steps and not live:
             self._again()
@@ -450,7 +453,7 @@ class Scaler(torch.amp.GradScaler):
         if not self._enabled:
             super().step(optimizer)
             return
-        RUN.scaler_steps = True
+        RUN.scaler_steps = RUN.trains = True
         line, now = RUN.line(), RUN.iteration()
         missed = RUN.doubt(optimizer)
         self._divides(optimizer, line)
@@ -492,6 +495,8 @@ class Scaler(torch.amp.GradScaler):
             self._expect(refused, "No inf checks were recorded prior")
             if any(optimizer.missed for optimizer in RUN.optimizers):
                 RUN.outcome.doubted |= {("AMP215", line), ("AMP221", line)}
+            if not RUN.trains and sum(began == 0 for _, began in RUN.known) > 1:
+                RUN.outcome.doubted.add(("AMP215", line))
             made = [made for optimizer in RUN.optimizers for made in optimizer.carrying()]
             pending = [one for one in made if one.scaler is self and math.isclose(one.factor, self.get_scale())]
             if self.updated is not None and same(self.updated[1], now):
@@ -529,7 +534,8 @@ class Scaler(torch.amp.GradScaler):
         for _, made, value in optimizer.live():
             made.spoilt = made.scaler is not self or not math.isclose(value, self.get_scale())
             if made.scaler is self and made.spoilt:
-                if self.updated is not None:  # else another scaler has divided them, by a call that PyTorch refuses
+                # gradients of the present scale, or without an update, were divided by another scaler or twice
+                if self.updated is not None and not math.isclose(made.factor, self.get_scale()):
                     RUN.show("AMP215", self.updated[0], made)
             elif made.scaler is not None and made.spoilt:
                 RUN.show("AMP207", line, made)
