@@ -25,9 +25,11 @@ AMP207  the latest backward whose gradients were divided by a scale they never c
         divided gradients another scaler had scaled.
 AMP215  the latest update before a call that divided gradients of an older scale; or an update that raised after a
         backward or after another update of its iteration.
-        It is open where settings leave out all steps of a run, if there are several: nobody chooses them so.
 AMP221  `step` raised for want of gradients, or `update` for want of a step, every time the line ran. That another
         optimizer than the unscaled one is stepped is left open: nothing raises.
+
+AMP215 and AMP221 of an `update` are open where settings leave out all steps of a run, if there are several settings:
+nobody chooses them so.
 
 Where there are several optimizers, the linter cannot know which of them a backward pass was meant for. There a verdict
 is open (it may be told or not) if it rests on gradients that passes of different fates have been added up in. Where
@@ -496,7 +498,7 @@ class Scaler(torch.amp.GradScaler):
             if any(optimizer.missed for optimizer in RUN.optimizers):
                 RUN.outcome.doubted |= {("AMP215", line), ("AMP221", line)}
             if not RUN.trains and sum(began == 0 for _, began in RUN.known) > 1:
-                RUN.outcome.doubted.add(("AMP215", line))
+                RUN.outcome.doubted |= {("AMP215", line), ("AMP221", line)}
             made = [made for optimizer in RUN.optimizers for made in optimizer.carrying()]
             pending = [one for one in made if one.scaler is self and math.isclose(one.factor, self.get_scale())]
             if self.updated is not None and same(self.updated[1], now):
