@@ -56,6 +56,13 @@ class UpdatePerOptimizer(Rule):
     reason = "update() may change the scale, and it accepts no call without a step() or unscale_() before it."
 
     def on_scaler_step(self, event: PairEvent) -> Iterator[Report]:
+        yield from self._late(event)
+
+    def on_unscale(self, event: PairEvent) -> Iterator[Report]:
+        if any(one.backward is not None for one in event.gradients.passes):
+            yield from self._late(event)
+
+    def _late(self, event: PairEvent) -> Iterator[Report]:
         late = (one for one in event.gradients.passes if one.outdated is not None and one.carries(event.scaler))
         gradients = next(late, None) if event.divides else None
         if gradients is not None and gradients.outdated is not None and gradients.consumed is None:
@@ -66,8 +73,6 @@ class UpdatePerOptimizer(Rule):
                 at=gradients.outdated,
                 notes=[*event.steps_from(gradients.backward), (event.node, "divides by the new scale here")],
             )
-
-    on_unscale = on_scaler_step
 
     def on_scaler_update(self, event: ScalerUpdate) -> Iterator[Report]:
         if event.pending is not None and not event.checked:
