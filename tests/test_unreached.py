@@ -345,6 +345,52 @@ def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:
     assert found.severity is Severity.ERROR
 
 
+METHODS = """
+import torch
+
+
+class Loop{base}:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.Adam(net.parameters())
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def save(self, path):
+        torch.save({{"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}}, path)
+
+    def restore(self, path):
+        self.optimizer.load_state_dict(torch.load(path)["optimizer"])
+
+    def run_batch(self, x):
+        self.optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = self.net(x).sum()
+        self.scaler.scale(loss).backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "others", "codes"),
+    [
+        ("", {"run.py": "loop.run_batch(1)\nloop.restore(2)\n"}, {"AMP205", "AMP211"}),
+        ("", {"run.py": "loop.run_batch(1)\n"}, {"AMP205"}),
+        ("", {"run.py": "loop.restore(1)\n"}, {"AMP211"}),
+        ("", {"run.py": "class Other:\n    def run_batch(self):\n        pass\n"}, set()),
+        ("(torch.nn.Module)", {}, set()),
+        ("(Trainer)", {}, {"AMP205", "AMP211"}),
+        ("", {"pyproject.toml": "[project]\n"}, {"AMP205", "AMP211"}),
+        ("", {"start.ipynb": '{"loop.run_batch(x)": "loop.restore(path)"}'}, {"AMP205", "AMP211"}),
+    ],
+)
+def test_methods_that_nothing_mentions(tmp_path: Path, base: str, others: dict[str, str], codes: set[str]) -> None:
+    files = {"loop.py": METHODS.format(base=base), **others}
+    found = {code for code in ("AMP205", "AMP211") if lint(tmp_path, files, "loop.py", code)}
+    assert found == codes
+
+
 @pytest.mark.parametrize("wrapper", [DataParallel, DistributedDataParallel])
 def test_attributes_of_wrappers(wrapper: type[torch.nn.Module]) -> None:
     known = ATTRIBUTES[f"torch.nn.parallel.{wrapper.__name__}"]

@@ -30,6 +30,7 @@ Answers = Mapping[str, Mapping[str, tuple[str, str]]]
 """Path of the importer -> query -> path of the answer and digest of its content (see `Modules.answer`)."""
 
 _PROJECT = frozenset({"pyproject.toml", "setup.py", "setup.cfg", "amplint.toml"})
+_INSTALLS = regex(rb"(?m)^\[(?:project|build-system|tool\.poetry|metadata)\]|\bsetup\(")
 _SIZE_LIMIT = 1_000_000
 """Bytes above which a file is generated, or data, and is not followed."""
 _LONGEST_NAME = 300
@@ -97,6 +98,8 @@ class Query(str, enum.Enum):
     """Whether another file mentions a name."""
     USES = "uses"
     """Whether another file mentions a name and the module of the file."""
+    UNUSED = "unused"
+    """Whether no file does more with a name than to define it."""
 
 
 class Modules:
@@ -209,7 +212,7 @@ class Modules:
         from amplint.engine.unresolved import unresolved
 
         if importer not in self._unresolved:
-            lacking = unresolved([importer, *self._packages(importer)], self._imported_by)
+            lacking = unresolved([importer, *self._packages(importer)], self._imported_by, self._parses)
             self._unresolved[importer] = lacking or self._left_apart(importer)
         return self._unresolved[importer]
 
@@ -246,8 +249,15 @@ class Modules:
         if importer not in self._imported:
             folder, text = os.path.dirname(importer), self._text(importer)
             places = (*self._searched(folder), *self._added(folder))
-            self._imported[importer] = imported(importer, text or "", places, self._listing, self._text)
+            self._imported[importer] = imported(
+                importer, text or "", places, self._listing, self._text, lambda: self._files_around(importer) or ()
+            )
         return self._imported[importer]
+
+    def _parses(self, path: str) -> bool:
+        """Whether a file is Python, be it in the syntax of a newer one than runs."""
+        source = self.source(path)
+        return source is None or bool(source.chunks)
 
     def precisions(self, importer: str) -> frozenset[str]:
         """The mixed precisions that configuration files of the project name, but for those under DeepSpeed and FSDP."""
@@ -278,6 +288,16 @@ class Modules:
         words = [re.compile(rb"\b%s\b" % re.escape(one.encode())) for one in (_stem(importer), name)]
         raws = (self.raw(path) or b"" for path in files or () if path != importer)
         return files is None or any(all(word.search(raw) for word in words) for raw in raws)
+
+    def unused(self, importer: str, name: str) -> bool:
+        """Whether no file of a project that cannot be installed does more with a name than to define it."""
+        files = self._files_around(importer)
+        root = self._root(os.path.dirname(importer))
+        if files is None or any(_INSTALLS.search(self.raw(os.path.join(root, one)) or b"") for one in _PROJECT):
+            return False
+        one = re.escape(name.encode())
+        used = re.compile(rb"(?<!def )(?<!class )\b%s\b" % one)
+        return not any(used.search(self.raw(path) or b"") for path in files)
 
     def scripts_with(self, importer: str, pattern: re.Pattern[bytes]) -> list[str]:
         """The paths of the project's other Python files in which `pattern` is found; none if there are too many."""
@@ -545,6 +565,7 @@ _WORDS: Mapping[str, Callable[[Modules, str, str], str]] = {
     Query.KERNELS: lambda modules, importer, _: modules.kernels_beside(importer) or "",
     Query.MODEL_IN_REGION: lambda modules, importer, _: modules.model_in_region(importer) or "",
     Query.SETS: lambda modules, importer, name: name if modules.sets(importer, name) else "",
+    Query.UNUSED: lambda modules, importer, name: name if modules.unused(importer, name) else "",
     Query.MENTIONS: lambda modules, importer, name: name if modules.mentioned_elsewhere(importer, name) else "",
     Query.USES: lambda modules, importer, name: name if modules.used_elsewhere(importer, name) else "",
 }
@@ -611,6 +632,10 @@ class Lookups:
     def is_used_elsewhere(self, source: Source, name: str) -> bool:
         """Whether another file of the project of `source` can use a name of that file."""
         return not source.path or bool(self._ask(source, Query.USES, name))
+
+    def is_unused(self, source: Source, name: str) -> bool:
+        """Whether the project of `source` cannot be installed, and only defines a name."""
+        return bool(source.path and self._ask(source, Query.UNUSED, name))
 
     def wanted(self, source: Source, package: str) -> Wanted | None:
         """The versions of `package` that the project of `source` requires."""
