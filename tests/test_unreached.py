@@ -345,6 +345,53 @@ def test_functions_of_a_file_that_others_import(tmp_path: Path) -> None:
     assert found.severity is Severity.ERROR
 
 
+BLOCKS = """
+import torch
+from torch.utils.checkpoint import checkpoint
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, lean=False):
+        super().__init__()
+        self.lean = lean
+        self.inner = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        if self.lean:
+            return checkpoint(self.inner, x)
+        return self.inner(x)
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width, depth=2, lean=False):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([Block(width, lean=lean) for _ in range(depth)])
+"""
+NET = "from nets import Net\nnet = Net(8)\n"
+
+
+@pytest.mark.parametrize(
+    ("others", "runs"),
+    [
+        ({}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8, depth=4)\n"}, False),
+        ({"run.py": "from nets import Net\nnet = Net(8, depth=4, lean=True)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8, 4, args.lean)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(**options)\n"}, True),
+        ({"run.py": "from nets import Net\nnet = Net(8)\nmade = {'net': Net}\nmake(Net)\n"}, True),
+        ({"run.py": "from nets import Net as Big\nnet = Big(8)\n"}, True),
+        ({"run.py": "import nets\nnet = nets.Net(8)\n"}, True),
+        ({"run.py": "from nets import *\nnet = Net(8)\n"}, True),
+        ({"run.py": NET, "net.py": "made = getattr(nets, 'Net')(8)\n"}, True),
+        ({"run.py": NET, "old.py": "class Net:\n    pass\n\nNet(lean=True)\n"}, False),
+        ({"run.py": NET, "other/use.py": "from timm import Net\nNet(lean=True)\n"}, False),
+        ({"run.py": NET, "conf.yaml": "_target_: nets.Net\nlean: true\n"}, True),
+    ],
+)
+def test_an_option_that_no_caller_passes(tmp_path: Path, others: dict[str, str], runs: bool) -> None:
+    assert bool(lint(tmp_path, {"nets.py": BLOCKS, **others}, "nets.py", "AMP603")) is runs
+
+
 METHODS = """
 import torch
 
